@@ -364,7 +364,8 @@ REDUNDANT: StepRule = StepRule(
     meaning=(
         "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
         "it whole, with the elementwise kernels that carry it there; copies that the program asks "
-        "for within the GPU, between tensors of one size and type; and eight or more equal products or "
+        "for within the GPU, between tensors of one size and type; four or more passes whose rows "
+        "grow by one small amount; and eight or more equal products or "
         "reductions in a row, whose results have another size than what they read."
     ),
     advice=(
@@ -372,6 +373,7 @@ REDUNDANT: StepRule = StepRule(
         "equal operators of a loop as one batch."
     ),
     checks=(
+        redundant.find_recomputed_rows,
         redundant.find_sliced_products,
         redundant.find_copies_on_device,
         redundant.find_batchable_launches,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor, log10
 from shlex import quote
 
 from profkit.errors import ProfkitError
@@ -15,7 +16,16 @@ from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
-from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
+from profkit.program.replay.scenario import (
+    EXPECT,
+    NOTHING,
+    SPREAD,
+    CallShare,
+    Change,
+    Hosts,
+    Range,
+    hosts,
+)
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_kernels
 from profkit.program.steps.idle import (
     CAPTURING,
@@ -42,6 +52,7 @@ STACKS = (
 )
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
 PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's name with arguments
+LEAST_SHOWN = 1e-6  # of what kernels take: a smaller difference is of rounding
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 
 
@@ -218,7 +229,7 @@ def price_drafts(
             priced.append(replace(draft, cause=cause, saving=saving))
         else:
             priced.append(replace(draft, saving=_price(case, draft, shares)))
-    return priced
+    return [_say_starts(case, draft) for draft in priced]
 
 
 def _say_waits(case: Case, hindering: StepFinding) -> str:
@@ -249,8 +260,7 @@ def _price(
 ) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
 
-    At most the step; of kernels at most what they take, with the launches that go; of idle time at
-    most all of it: a recorder makes the host slower, never faster.
+    At most the step; of kernels at most what the step spends on them; of idle time at most all of it.
     """
     if draft.floor:
         saving = estimate_saving(case, draft.floor, draft.change, shares)
@@ -261,26 +271,77 @@ def _price(
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
-        saving = saving.limit_to(_sum_given_back(case, draft))
+        saving = saving.limit_to(_find_most_given_back(case, draft))
     if draft.idle:
-        slower = case.hosts.plain.expect / (case.split.period / 1e6)  # as somebody has measured
-        idle = (case.split.period - case.split.busy) / 1e6
-        saving = saving.limit_to(idle * max(1.0, slower))
+        saving = saving.limit_to(_find_most_idle(case))
     return saving
 
 
-def _sum_given_back(case: Case, draft: StepFinding) -> float:
-    """Milliseconds that the draft's kernels take, with the calls that it removes or shortens."""
-    calls = set(draft.change.host)
-    calls.update(case.works[i].call for i in draft.change.merge)
+def _find_most_given_back(case: Case, draft: StepFinding) -> float:
+    """Milliseconds that the step spends on a draft's kernels: more cannot be saved.
+
+    What the kernels take, and beyond that what the step is shorter by if neither they nor what the
+    fix changes of the host's time were there. How much later than it could a kernel begins is no part
+    of it, but in a graph: where only the GPU binds, kernels give back what they take.
+    """
+    change = draft.change
+    none = CallShare(NOTHING, NOTHING)
+    gone = replace(
+        change,
+        scale=dict.fromkeys([*change.scale, *change.stream], NOTHING),
+        merge=dict.fromkeys(change.merge, NOTHING),
+        host=dict.fromkeys(change.host, none),
+        stream={},
+    )
     models = (case.hosts.usual, *case.hosts.others)
+    calls = {*change.host, *(case.works[i].call for i in change.merge)}
     slowest = max(models, key=lambda model: model.period)
     host = 0.0
     for index in calls:
         event, call = slowest.events[index], case.step.calls[index]
         host += event.gap + max(event.busy, call.end - call.start)
-    kernels = sum(slowest.items[i].duration + slowest.items[i].own_lag for i in draft.works)
-    return (kernels + host) / 1e6
+    taken = sum(slowest.items[i].duration + slowest.items[i].own_lag for i in draft.works)
+    launched = [i for i in change.merge if not case.works[i].activity.graph]
+    most = 0.0
+    for model in models:
+        kernels = sum(model.items[i].duration for i in draft.works)
+        late = sum(model.items[i].own_lag for i in launched)
+        shorter = model.period - gone.apply(model, EXPECT).period
+        most = max(most, min(kernels, shorter), shorter - late)
+    return min(most, taken + host) / 1e6
+
+
+def _find_most_idle(case: Case) -> float:
+    """Milliseconds that the GPU is idle without the recorder: what it computes for stays."""
+    model = case.hosts.usual
+    recorded = sum(work.activity.duration for work in case.works)
+    played = sum(item.duration for item in model.items)
+    pace = played / max(1, recorded)  # of a step that was measured as slower or faster
+    busy = case.split.busy / 1e6 * pace
+    slower = case.hosts.plain.expect / (case.split.period / 1e6)
+    idle = (
+        case.split.period - case.split.busy
+    ) / 1e6  # a recorder makes the host slower, never faster
+    return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
+
+
+def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
+    """Say so where a draft may save more than its kernels take: starting them takes time, too."""
+    kernels = case.sum_time(draft.works)
+    more = draft.saving.high - kernels
+    if not draft.works or more <= LEAST_SHOWN * kernels:
+        return draft
+    evidence = {**draft.evidence, "start_ms": more}
+    said = f"; starting them costs the step up to {_round_up(more):.3g} ms more"
+    return replace(draft, cause=draft.cause + said, evidence=evidence)
+
+
+def _round_up(value: float) -> float:
+    """Return a number with three digits that is not below it."""
+    if value <= 0:
+        return 0.0
+    unit = 10.0 ** (floor(log10(value)) - 2)
+    return ceil(value / unit - 1e-9) * unit
 
 
 def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:

@@ -70,7 +70,22 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}; no "
         f"known problem would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
     )
-    return Verdict("healthy", said + _say_unless(case, drafts))
+    return Verdict("healthy", said + _say_idle_as_recorded(case) + _say_unless(case, drafts))
+
+
+def _say_idle_as_recorded(case: Case) -> str:
+    """Who is waited for in a recording whose GPU is idle, though it may not be without the recorder."""
+    idle = 1 - case.split.busy / case.split.period
+    if idle <= 1 - BUSY:
+        return ""
+    largest = max(case.split.idle, key=lambda row: row.time)
+    reason = REASONS.get(largest.cause)
+    if reason:
+        what = f"most of that goes to {reason}"
+    else:
+        what = "for most of that the reason was not recorded"
+    where = f" ({largest.where})" if largest.where else ""
+    return f". As recorded the GPU is idle for {format_percent(idle)} of it; {what}{where}"
 
 
 def _say_found(found: Sequence[StepFinding]) -> str:
@@ -207,8 +222,9 @@ def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    most = max((draft.saving.high for draft in drafts if draft.idle), default=0.0)
-    if most < WORTH * case.hosts.plain.high:
+    waits = (case.sum_idle("host-launch") + case.sum_idle("host-sync")) / 1e6
+    most = min(waits, case.hosts.plain.high - case.split.busy / 1e6)
+    if most < WORTH * case.hosts.plain.high or not any(draft.idle for draft in drafts):
         return ""
     return (
         ". If the profiler slows the host less than estimated, the GPU waits for the host for up "

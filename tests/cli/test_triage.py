@@ -240,6 +240,10 @@ def test_a_kept_answer_of_the_second_version_is_read_as_one_of_the_first(
         assert run("triage", COPY, "-o", str(folder), "--quiet").exit_code == 0
     document = json.loads((second / "triage.2.json").read_text())
     assert document["schema"] == "profkit.triage/2"
+    printed = run("triage", COPY, "--json", "--schema", "2", "--quiet")
+    assert json.loads(printed.stdout) == document
+    assert "add --json" in run("triage", COPY, "--schema", "2").stderr
+    assert "--schema 3: no such version" in run("triage", COPY, "--json", "--schema", "3").stderr
     finding = document["findings"][0]
     assert finding["rule"] == document["first"]["rule"] == "copy"
     assert finding["saving"] == document["first"]["saving"]

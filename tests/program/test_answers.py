@@ -55,6 +55,10 @@ def test_the_document_keeps_its_contract(name: str) -> None:
         assert 0 <= saves["low"] <= saves["expect"] <= saves["high"] <= of["step"]["ms"]
         assert saves["high"] <= row["at_most_ms"] + 1e-6
         assert row["evidence"]
+    in_all = sum(row["ms"] for row in of["kernels"])
+    assert sum(row["ms"] for row in of["origins"]) == pytest.approx(in_all, rel=1e-4)
+    for row in [*of["kernels"], *of["origins"]]:
+        assert row["share"] == pytest.approx(row["ms"] / of["step"]["ms"], abs=1e-5)
     for row in of["kernels"]:
         assert row["counted"] is False
         assert row["bound"] is row["headroom"] is None  # not counted is not 0 %

@@ -357,3 +357,34 @@ def test_the_sizes_of_a_concatenation(
 ) -> None:
     join = moves.read_join(parts)
     assert (join.result if join else None) == result
+
+
+NORM = (
+    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float, false>"
+    "(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*, float*, float*)"
+)
+
+
+def generate(p: Program, more: int, passes: int = 10) -> None:
+    """A norm, whose blocks are its rows, and the product that reads them, layer by layer."""
+    for number in range(passes):
+        for _ in range(4):
+            p.launch(NORM, 20.0, grid=(4096 + more * number, 1, 1))
+            p.launch(GEMM, 300.0, grid=(2, 66, 1))
+
+
+def test_rows_that_are_computed_again_in_each_pass_are_said(tmp_path: Path) -> None:
+    """Ten passes over 4,096 rows and 16 more each time: nine could have computed their 16 alone."""
+    first = judge(lambda p: generate(p, more=16), tmp_path).findings[0]
+    assert first.rule == "redundant"
+    assert "10 passes" in first.cause
+    assert "16 rows more than the one before (4,096 to 4,240)" in first.cause
+    assert "use_cache=True" in first.advice
+    assert first.saving.expected == pytest.approx(9 * 4 * 0.320, rel=0.05)
+
+
+@pytest.mark.parametrize(("more", "passes"), [(0, 10), (1024, 10), (16, 3), (-16, 10)])
+def test_passes_over_other_rows_are_not(more: int, passes: int, tmp_path: Path) -> None:
+    """The same number of rows, buckets of far larger ones, too few passes, fewer and fewer rows."""
+    of = judge(lambda p: generate(p, more, passes), tmp_path)
+    assert list_said(of, "computed before") == []

@@ -23,7 +23,7 @@ from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
 from profkit.reports.figures import seconds
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
-from tests.program.test_equal_work import decode
+from tests.program.test_equal_work import decode, generate
 
 Step = Callable[[Program], None]
 ALIGN1 = (
@@ -350,6 +350,7 @@ def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
     answers.append(judged(averaging, tmp_path))
     answers.append(judged(decode, tmp_path))
+    answers.append(judged(lambda p: generate(p, more=16), tmp_path))
     answers += [triage_timeline(run_example(example)) for example in BY_ID["redundant"].fires]
     for answer in answers:
         silent -= {rule.__name__ for rule in ORDER if _fires(rule, answer)}
@@ -568,8 +569,9 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     first = judged(sizing, tmp_path).findings[0]
     assert "nonzero (40 x)" in first.cause
     assert "use fixed sizes" in first.advice
-    # Batched, the GPU's own 2.24 ms are left at best.
-    assert first.saving.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
+    # Batched, the GPU's own 2.24 ms are left at best of what the step takes without the profiler.
+    most = judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008
+    assert first.saving.high == pytest.approx(most, rel=0.05)
     first, second = judged(looked_at, tmp_path).findings[:2]
     assert (first.rule, second.rule) == ("host-launch", "host-sync")
     assert first.saving.low == 0.0, "alone it cannot be had"
@@ -775,9 +777,9 @@ def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> 
                 p.wait()
 
     of = judged(looks, tmp_path)
-    saves, idle = of.findings[0].saving, (of.split.period - of.split.busy) / 1e6
+    saves, idle = of.findings[0].saving, of.hosts.plain.expect - of.split.busy / 1e6
     # Both kernels take 1 ms of the step; but what waiting costs is the time that the GPU is idle.
-    assert saves.expected < saves.high == pytest.approx(idle)
+    assert saves.expected <= saves.high == pytest.approx(idle)
 
 
 def test_launches_that_arrive_one_after_another_wait_for_the_host(tmp_path: Path) -> None:

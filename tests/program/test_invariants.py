@@ -163,6 +163,17 @@ def given_back(of: Triage, finding: StepFinding) -> float:
     return (kernels + host) / 1e6
 
 
+def say_no_more_than_named(of: Triage, finding: StepFinding) -> None:
+    """Saves no more than its kernels take and what it says that starting them costs beside that."""
+    kernels = sum(of.steps.typical.works[i].activity.duration for i in finding.works) / 1e6
+    named = finding.evidence.get("start_ms", 0.0)
+    assert finding.saving.high <= kernels * (1 + 2e-6) + named
+    assert finding.evidence.get("ms", kernels) == pytest.approx(kernels)
+    assert finding.evidence.get("count", len(finding.works)) == len(finding.works)
+    if named:
+        assert "starting them costs the step" in finding.cause
+
+
 def holds(of: Triage) -> None:
     """What is true of the answer whatever the program."""
     say_what_is_known(of)
@@ -173,6 +184,7 @@ def holds(of: Triage) -> None:
         if finding.works:
             assert set(finding.change.scale) | set(finding.change.merge) <= set(finding.works)
             assert finding.saving.high <= given_back(of, finding) * slower + 1e-6
+            say_no_more_than_named(of, finding)
     step, idle = of.hosts.plain.expect, (of.split.period - of.split.busy) / 1e6
     for finding in of.findings:
         saves = finding.saving

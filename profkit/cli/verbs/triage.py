@@ -19,6 +19,8 @@ profkit triage run.sqlite --range train_step --step-ms 16.5 --json --quiet
 # Look at the findings in a browser, in Perfetto or in speedscope.
 profkit triage step.triage --page step.html --open
 profkit triage step.triage --trace step.json.gz --speedscope step.speedscope
+# Give other tools findings in the form that those of a kernel have.
+profkit triage trace.json.gz --json --schema 2
 # Annotate the lines of a pull request.
 profkit triage trace.json.gz --format github
 """
@@ -64,6 +66,7 @@ from profkit.program.counts import Counts
 from profkit.program.document import (
     NAME,
     SECOND_NAME,
+    SecondTriageDocument,
     TriageDocument,
     triage_document,
     write_second,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from profkit.program.timeline import Timeline
 
 BY = (*ORIGINS, "kernel")
+VERSIONS = (1, 2)  # of profkit.triage
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
@@ -173,6 +177,9 @@ def triage_program(
         None, metavar="FILE", help="Write GPU time by call stack, for speedscope."
     ),
     form: options.Format = None,
+    version: int = typer.Option(
+        1, "--schema", metavar="1|2", help="Choose the version of the --json document."
+    ),
 ) -> int:
     """It takes a recording of a program, or a command that it runs and records.
 
@@ -180,6 +187,10 @@ def triage_program(
     expected saving, and the kernels that take most time.
     """
     check_format(form)
+    if version != 1 and not options.FORM.json:
+        raise ProfkitError("--schema chooses the version of a document", "add --json")
+    if version not in VERSIONS:
+        raise ProfkitError(f"--schema {version}: no such version", "1 or 2")
     if opens and page is None:
         raise ProfkitError("--open: no page is written", "add --page FILE.html")
     _check_outputs(output, page, what)
@@ -203,7 +214,7 @@ def triage_program(
 
             print(WRITERS[form](annotate_step(content, what[0])), end="")
         else:
-            print_blocks(triaged(content, by=by), content)
+            print_blocks(triaged(content, by=by), _choose_version(content, version))
         if opens and page:
             open_page(page)
         return options.DONE
@@ -213,12 +224,19 @@ def triage_program(
         )
     from profkit.collect.timeline import Window
 
-    asked = _Asked(ranks, range_, step_ms, budget, by)
+    asked = _Asked(ranks, range_, step_ms, budget, by, version)
     window = Window(after, seconds, timeout, not no_lines, not no_operators)
     status = _triage_command(what, window, asked, kept)
     if opens and page:
         open_page(page)
     return status
+
+
+def _choose_version(content: TriageDocument, version: int) -> TriageDocument | SecondTriageDocument:
+    """Return the document in the version that was asked for."""
+    if version == 1:
+        return content
+    return write_second(content)
 
 
 @dataclass(frozen=True)
@@ -230,6 +248,7 @@ class _Asked:
     step_ms: float | None
     budget: float
     by: str  # what the table has a row of
+    version: int  # of the document
 
 
 def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
@@ -246,7 +265,7 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if not asked.budget or not ended:
-        print_blocks(triaged(content, by=asked.by), content)
+        print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
         return options.DONE
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
@@ -265,14 +284,14 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
         counted = True
     finally:
         if one_document and not counted:  # whatever ends it, what is known is said
-            print_blocks(triaged(content, by=asked.by), content)
+            print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
     if kept.output is None:  # the report went with its folder
         counts = replace(counts, report="")
     answer = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if one_document or counts.groups:
-        print_blocks(triaged(content, by=asked.by), content)
+        print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
     else:
         print_blocks([TextLine(text, "note") for text in counts.notes])
     return options.DONE

@@ -17,6 +17,7 @@ ORDER: Sequence[StepCheck] = (
     moves.find_copies,
     moves.find_small_copies,
     moves.find_collectives,
+    redundant.find_recomputed_rows,
     optimizers.find_optimizer,
     redundant.find_sliced_products,
     fusion.find_attention,

@@ -55,6 +55,7 @@ REACH = {
     # Of a merged launch's host time.
     "launch of a parameter": Range(0.02, 0.02, 0.02),
     "launch of a cast": Range(1.0, 1.0, 0.1),
+    "launch of a copy": Range(1.0, 0.0, 0.0),
     # What remains exposed in training, or without it.
     "collective during training": Range(0.7, 0.25, 1.0),
     "collective": Range(1.0, 0.25, 1.0),

@@ -46,6 +46,8 @@ _WARP_SOFTMAX = re.compile(
     r"softmax_warp_\w+<[^<>]*?, (?:\(int\))?(\d+), (?:\(bool\))?(?:true|false|[01])"
 )
 _SOFTMAX_TYPES = re.compile(r"(?i)softmax\w*<(?:\d+, )?([\w:]+)")
+# PyTorch's copies into half precision, or from one type into another.
+_CAST = re.compile(r"b?float16_copy_kernel|LoadWithCast<1>")
 # What autocast puts into half precision, as the outermost operator.
 _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
@@ -450,11 +452,14 @@ def _sort_sizes(work: StepWork) -> tuple[int, ...]:
 
 
 def _is_cast(work: StepWork) -> bool:
-    """A copy from one type into another, where the operator's types are known."""
+    """A copy from one type into another, by the operator's types or else by the kernel's functor."""
+    if work.kind != "convert" or work.activity.duration <= 2 * SHORT:
+        return False
     types = [t for t in work.maker.types if t in VALUE_BYTES]
-    copies = work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
-    long = work.kind == "convert" and work.activity.duration > 2 * SHORT
-    return copies and long and len(set(types[:2])) == 2
+    if len(types) > 1:
+        copies = work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
+        return copies and types[0] != types[1]
+    return _CAST.search(work.activity.name) is not None
 
 
 def _say_sizes(shapes: tuple[tuple[int, ...], ...]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 from math import prod
 
 from profkit.program.findings.case import (
@@ -33,6 +34,8 @@ LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a 
 LEAST = 0.02  # of the step
 SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
 LONGEST_BODY = 12  # kernels of a turn
+PASSES = 4  # over growing rows, from which on they are a loop that generates
+BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
 SLICED = Words(
     rule="redundant",
@@ -145,6 +148,133 @@ def _is_cut_of(cut: HostSpan, values: int) -> bool:
     return bool(cut.shapes) and prod(cut.shapes[0]) == values
 
 
+RECOMPUTED = Words(
+    rule="redundant",
+    says=(
+        "{passes} passes over growing sizes: each has {more:,} {unit} more than the one before "
+        "({first:,} to {last:,}), so all the others were computed before ({count:,} kernels, "
+        "{ms:.3g} ms per step)"
+    ),
+    advice=Advice(
+        torch=(
+            "keep what earlier rows gave and compute only the new ones: a cache of keys and values "
+            "(use_cache=True)"
+        ),
+        others="keep what earlier rows gave (a cache of keys and values), and compute only the new ones",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """Launches of one kind whose rows grow by equal amounts: the first of a size is a new pass."""
+
+    unit: str  # rows, or blocks where it is not known how many rows a block has
+    sizes: Sequence[int]  # one a pass
+    passes: Sequence[Sequence[int]]  # works of each size
+
+    @property
+    def more(self) -> int:
+        """Rows that each pass has more than the one before it."""
+        return self.sizes[1] - self.sizes[0]
+
+
+def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """A model that runs on all rows again for each new one, as one that generates without a cache."""
+    found = list(_find_growths(case))
+    if not found:
+        return
+    shares: dict[int, float] = {}  # by work: the rows of its pass that are new, of all
+    for growth in found:
+        for size, works in zip(growth.sizes[1:], growth.passes[1:], strict=True):
+            shares |= dict.fromkeys(works, growth.more / size)
+    first = {index for growth in found for index in growth.passes[0]}
+    scale = _scale_passes(case, shares, first, claimed)
+    if not scale:
+        return
+    longest = max(found, key=lambda growth: (growth.unit == "rows", len(growth.passes)))
+    chosen = sorted(scale)
+    yield case.finding(
+        RECOMPUTED,
+        chosen,
+        Change(scale=scale),
+        passes=len(longest.sizes),
+        unit=longest.unit,
+        more=longest.more,
+        first=longest.sizes[0],
+        last=longest.sizes[-1],
+    )
+
+
+def _scale_passes(
+    case: Case, shares: Mapping[int, float], first: Collection[int], claimed: frozenset[int]
+) -> dict[int, Range]:
+    """Return what is left of the works of later passes; what does not grow itself is as its neighbour.
+
+    A product's rows are in no name: it has those of the last launch before it that tells.
+    """
+    known = sorted([*shares, *first])
+    farthest = max((later - one for one, later in pairwise(known)), default=0)
+    scale: dict[int, Range] = {}
+    share, since = 0.0, 0
+    for index, work in enumerate(case.works):
+        if index in first:
+            share = 0.0
+        elif index in shares:
+            share, since = shares[index], index
+        grows = index in shares or work.kind in {"gemm", "attention"}
+        long = work.activity.duration > 2 * SHORT
+        if share and grows and long and index not in claimed and index - since <= farthest:
+            scale[index] = _estimate_left(max(share, SHORT / work.activity.duration))
+    return scale
+
+
+def _find_growths(case: Case) -> Iterator[_Growth]:
+    """Yield kinds of launches whose blocks grow by equal and small amounts from pass to pass."""
+    launched: dict[object, list[int]] = {}
+    for index, work in enumerate(case.works):
+        if work.kind in BY_ROWS and work.activity.grid:
+            launched.setdefault(_describe_rows(work), []).append(index)
+    for works in launched.values():
+        passes: list[list[int]] = []
+        sizes: list[int] = []
+        for index in works:
+            size = prod(case.works[index].activity.grid or ())
+            if not sizes or size != sizes[-1]:
+                sizes.append(size)
+                passes.append([])
+            passes[-1].append(index)
+        begin, end = _find_even_growth(sizes)
+        if end - begin >= PASSES:
+            unit = "rows" if case.works[works[0]].kind == "norm" else "blocks"
+            yield _Growth(unit, sizes[begin:end], passes[begin:end])
+
+
+def _describe_rows(work: StepWork) -> object:
+    """Return what launches of one size in each pass have in common."""
+    place = work.maker.place
+    activity = work.activity
+    if work.kind == "norm":
+        return activity.name, activity.block  # a block a row: all of a model are alike
+    if place is not None:
+        return activity.name, activity.block, place.line, place.module
+    return activity.name, activity.block, work.maker.op, work.maker.source
+
+
+def _find_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
+    """Return from where to where sizes grow longest by one amount, an eighth of the first at most."""
+    best = (0, 0)
+    begin = 0
+    for end in range(2, len(sizes) + 1):
+        more = sizes[begin + 1] - sizes[begin]
+        if end < len(sizes) and sizes[end] - sizes[end - 1] == more:
+            continue
+        if 0 < more <= USED * sizes[begin] and end - begin > best[1] - best[0]:
+            best = (begin, end)
+        begin = end - 1
+    return best
+
+
 def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
@@ -163,7 +293,9 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
     chosen = list(scale)
     if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
         return
-    change = Change(scale=scale)
+    # What an operator copies again goes with its launch; at worst half of it stays.
+    known = [index for index in chosen if scale[index] is REACH["copy again"]]
+    change = Change(scale=scale, merge=dict.fromkeys(known, REACH["launch of a copy"]))
     yield case.finding(
         COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_count_copies(chosen)
     )
