@@ -340,14 +340,18 @@ def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     for other in verdict.findings:
         if other.status != "fires" or other.note or other.rule == finding.rule:
             continue
-        named = set(other.explains) | _QUEUES.get(other.rule, frozenset())
-        if is_symptom and not named.isdisjoint(finding.explains):
+        if is_symptom and not list_explained(other).isdisjoint(finding.explains):
             return other.rule
         # A launch has one shape: a grid that fills no wave has no tail.
         other_rule = BY_ID.get(other.rule)
         if rule and rule.shape and other_rule and other_rule.shape:
             return other.rule
     return None
+
+
+def list_explained(finding: LaunchFinding) -> set[str]:
+    """Return the limiters that a finding can be the cause of, with the waits for a unit that is full."""
+    return set(finding.explains) | _QUEUES.get(finding.rule, frozenset())
 
 
 # Rule of a unit -> the waits that it causes when it is full.

@@ -9,7 +9,10 @@ from math import isfinite, nan
 from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, Row
+from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
+from profkit.evidence.counters import list_explained
+from profkit.model.launch import Launch, NotCollected
 from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
@@ -246,9 +249,43 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
         "texts": ["" if v is None else words.metric(n, v) for n, v in values.items()],
         "findings": {
-            f.rule: [f.status, f.cause, make_json_safe(f.gain), figures.speedup(f.gain)]
-            for f in run.diagnosis.findings
-            if f.status != "clear"
+            f.rule: describe_finding(f) for f in run.diagnosis.findings if f.status != "clear"
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
+        "amounts": list_amounts(run, rules),
     }
+
+
+def describe_finding(finding: LaunchFinding) -> list[Any]:
+    """Return status, cause, gain and its text; of what fires also what it explains, and if it is a note.
+
+    What it explains is there twice: as its own limiters, and with the waits for a unit that is full.
+    """
+    said = [
+        finding.status,
+        finding.cause,
+        make_json_safe(finding.gain),
+        figures.speedup(finding.gain),
+    ]
+    if finding.status == "fires":
+        said += [list(finding.explains), sorted(list_explained(finding)), finding.note]
+    return said
+
+
+def list_amounts(run: Judged, rules: Sequence[str]) -> dict[str, list[list[Any] | None]]:
+    """Return how much of each rule's cause a launch has, by each of its measures, with the text."""
+    launch = Launch(run.values)
+    amounts: dict[str, list[list[Any] | None]] = {}
+    for rule in rules:
+        if rule not in BY_ID or not BY_ID[rule].measures:
+            continue
+        measured: list[list[Any] | None] = []
+        for measure in BY_ID[rule].measures:
+            try:
+                amount = measure.of(launch)
+            except (NotCollected, ArithmeticError):
+                measured.append(None)
+                continue
+            measured.append([make_json_safe(amount), figures.quantity(amount, measure.unit)])
+        amounts[rule] = measured
+    return amounts

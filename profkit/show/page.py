@@ -140,12 +140,29 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
             "gain": changes.GAIN,
         },
         "rules": rules,
+        "measures": {rule: list_measures(rule) for rule in rules if rule in BY_ID},
+        "shapes": [rule for rule in rules if rule in BY_ID and BY_ID[rule].shape],
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
             launch.data(s, rules) | {"timed": times.get((s.run.variant, s.run.case), "")}
             for s in shown
         ],
     }
+
+
+def list_measures(rule: str) -> list[dict[str, Any]]:
+    """Return how the script tells whether a launch has less of a rule's cause than another."""
+    measures = []
+    for measure in BY_ID[rule].measures:
+        measures.append(
+            {
+                "what": measure.what,
+                "unit": measure.unit,
+                "border": measure.border,
+                "less_is_worse": measure.less_is_worse,
+            }
+        )
+    return measures
 
 
 def program_page(of: PageProgram) -> str:

@@ -185,7 +185,7 @@ def test_completion_without_kernels_or_records_is_no_error(
 
 # Flags that many verbs have, with one meaning; profile and tune have more than ten others.
 FORMS = {"json", "markdown", "brief", "form", "quiet"}
-SHARED = FORMS | {"output", "opens", "artifacts", "kernel", "where", "help"}
+SHARED = FORMS | {"version", "output", "opens", "artifacts", "kernel", "where", "help"}
 
 
 @pytest.mark.parametrize("verb", sorted(set(COMMANDS) - {"profile", "tune"}))

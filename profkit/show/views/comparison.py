@@ -260,7 +260,7 @@ def list_move_cells(metric: Moved) -> tuple[str, ...]:
             change = f"{metric.factor:,.0f}x"
     else:
         change = "from 0"
-    sides = (figures.quantity(value, metric.unit) for value in (metric.before, metric.after))
+    sides = (words.metric(metric.metric, value) for value in (metric.before, metric.after))
     return metric.metric, *sides, change
 
 

@@ -27,19 +27,74 @@ function moved(before, after) {
     .sort((a, b) => Math.round(1e6 * b.by.weight) - Math.round(1e6 * a.by.weight));
 }
 
-/** What became of a rule: gone, new, changed, unknown or stays; null when it fires on neither side. */
-function became(was, now) {
+/** Whether this much is enough for a rule's cause. */
+function isThere(measure, amount) {
+  if (measure.border === null) return amount > 0;
+  return measure.less_is_worse ? amount < measure.border : amount >= measure.border;
+}
+
+/** How much of a rule's cause there is on either side, by the measure that is enough where it fired. */
+function measureCause(rule, before, after, firedBefore) {
+  const found = [];
+  for (const [n, measure] of (DATA.measures[rule] ?? []).entries()) {
+    const [one, other] = [before, after].map((launch) => launch.amounts[rule]?.[n]);
+    if (!one || !other) continue;
+    const text = `${one[1]} -> ${other[1]} ${measure.what}`;
+    const cause = { measure, before: one[0], after: other[0], text };
+    if (isThere(measure, firedBefore ? cause.before : cause.after)) return cause;
+    found.push(cause);
+  }
+  return found[0] ?? null;
+}
+
+/** Whether the side without the finding has less of its cause, and too little for the cause. */
+function hasLeft(measure, fired, clear) {
+  const less = measure.less_is_worse ? clear > fired : clear < fired;
+  return less && (measure.border === null || !isThere(measure, clear));
+}
+
+/** Whether two amounts differ by a tenth, and by more than two runs of one kernel. */
+function hasAmountChanged({ measure, before, after }) {
+  const { points, relative, gain } = DATA.thresholds;
+  const far = Math.abs(after - before);
+  if (measure.unit === "share" ? far < points : far <= relative * Math.max(Math.abs(before), Math.abs(after)))
+    return false;
+  if (before <= 0 || after <= 0) return true;
+  return Math.abs(Math.log(before / after)) > gain;
+}
+
+/** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
+function became(was, now, cause) {
   const [one, other] = [was[0], now[0]];
   if (one !== "fires" && other !== "fires") return null;
   if (one === "unknown" || other === "unknown") return "unknown";
-  if (other === "clear") return "gone";
-  if (one === "clear") return "new";
+  if (other === "clear") return !cause || hasLeft(cause.measure, cause.before, cause.after) ? "gone" : "hidden";
+  if (one === "clear") return !cause || hasLeft(cause.measure, cause.after, cause.before) ? "new" : "uncovered";
   const [a, b] = [was[2], now[2]];
   if ((a === null) !== (b === null)) return "changed";
-  return a && b && Math.abs(Math.log(a / b)) > DATA.thresholds.gain ? "changed" : "stays";
+  if (a && b && Math.abs(Math.log(a / b)) > DATA.thresholds.gain) return "changed";
+  return cause && hasAmountChanged(cause) ? "changed" : "stays";
 }
 
-const BECAME = ["gone", "new", "changed", "unknown", "stays"];
+/** The first finding of a launch that explains what a rule saw in another launch, or null. */
+function explanation(rule, finding, launch) {
+  const own = finding[4];
+  for (const [other, [status, , , , , explained, note]] of Object.entries(launch.findings)) {
+    if (status !== "fires" || note || other === rule) continue;
+    if (own.length === 1 && explained.includes(own[0])) return other;
+    if (DATA.shapes.includes(rule) && DATA.shapes.includes(other)) return other;
+  }
+  return null;
+}
+
+/** How much of the cause there is, and why it is clear on a side that has enough of it. */
+function whyClear(what, explainedBy, amount) {
+  if (what === "hidden")
+    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `there, but no longer worth a line (${amount})`;
+  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `there before, but not worth a line then (${amount})`;
+}
+
+const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
 
 /** Rule -> status, cause, gain and its text. */
 const statuses = ({ findings, clear }) => ({
@@ -52,12 +107,17 @@ function findingRows(before, after) {
   return Object.keys(was)
     .filter((rule) => rule in now)
     .map((rule) => ({ rule, was: was[rule], now: now[rule] }))
-    .map((x) => ({ ...x, what: became(x.was, x.now) }))
+    .map((x) => ({ ...x, cause: measureCause(x.rule, before, after, x.was[0] === "fires") }))
+    .map((x) => ({ ...x, what: became(x.was, x.now, x.cause) }))
     .filter((x) => x.what)
     .sort((a, b) => BECAME.indexOf(a.what) - BECAME.indexOf(b.what) || most(b) - most(a))
-    .map(({ rule, was, now, what }) => {
+    .map(({ rule, was, now, cause, what }) => {
       const gain = (side) => (side[0] === "fires" ? side[3] || "-" : side[0]);
-      return [what, rule, gain(was), gain(now), (now[0] === "fires" ? now : was)[1]];
+      let said = (now[0] === "fires" ? now : was)[1];
+      if (what === "hidden") said = whyClear(what, explanation(rule, was, after), cause.text);
+      else if (what === "uncovered") said = whyClear(what, explanation(rule, now, before), cause.text);
+      else if (cause && (what === "gone" || what === "changed")) said = `${said}; ${cause.text}`;
+      return [what, rule, gain(was), gain(now), said];
     });
 }
 
