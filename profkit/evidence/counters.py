@@ -7,7 +7,7 @@ in the header of a variant before it is profiled: `fixes: rule`, or `moves: stal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, isnan, log, nan
+from math import inf, isfinite, isnan, log, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -272,6 +272,8 @@ def measure_cause(
         try:
             sides = measure.of(launches[0]), measure.of(launches[1])
         except (NotCollected, ArithmeticError):
+            continue
+        if not all(map(isfinite, sides)):
             continue
         amount = Amount(what=measure.what, unit=measure.unit, before=sides[0], after=sides[1])
         measured = MeasuredCause(amount, measure)

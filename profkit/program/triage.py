@@ -319,9 +319,8 @@ def _find_most_idle(case: Case) -> float:
     pace = played / max(1, recorded)  # of a step that was measured as slower or faster
     busy = case.split.busy / 1e6 * pace
     slower = case.hosts.plain.expect / (case.split.period / 1e6)
-    idle = (
-        case.split.period - case.split.busy
-    ) / 1e6  # a recorder makes the host slower, never faster
+    idle = (case.split.period - case.split.busy) / 1e6
+    # A recorder makes the host slower, never faster.
     return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
 
 
@@ -332,7 +331,7 @@ def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    said = f"; starting them costs the step up to {_round_up(more):.3g} ms more"
+    said = f"; starting them costs the step up to {figures(_round_up(more))} ms more"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

@@ -53,8 +53,10 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
     if found and found[0].saving.expected >= WORTH * plain:
         return FOUND
-    # Of several GPUs in one process the idlest: they may take turns.
+    # Of several GPUs in one process the idlest: they may take turns. What a step launched may run
+    # beyond its end, so no more than what was computed in it counts.
     busy = min(sum_busy_by_device(case.step).values(), default=0)
+    busy = min(busy, case.split.busy)
     computing = min(1.0, busy / 1e6 / plain)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _is_computing(group))

@@ -284,8 +284,11 @@ def list_amounts(run: Judged, rules: Sequence[str]) -> dict[str, list[list[Any] 
             try:
                 amount = measure.of(launch)
             except (NotCollected, ArithmeticError):
+                amount = nan
+            # Not collected is no zero: the script leaves this measure out.
+            if isfinite(amount):
+                measured.append([amount, figures.quantity(amount, measure.unit)])
+            else:
                 measured.append(None)
-                continue
-            measured.append([make_json_safe(amount), figures.quantity(amount, measure.unit)])
         amounts[rule] = measured
     return amounts

@@ -259,6 +259,11 @@ def read_as(program: Program, how: str, rank: int | None = None) -> Timeline:
         return replace(torch_trace.read_torch_trace(path), how=how)
 
 
+def test_a_step_whose_work_runs_beyond_its_end_is_not_healthy_by_it() -> None:
+    parts = [("after", GEMM, 11.0)]
+    say_what_is_known(triage_timeline(read_as(build(parts, 3, 1.0, None), "torch trace")))
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

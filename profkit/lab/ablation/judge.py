@@ -114,7 +114,9 @@ class Case:
     @property
     def fitting(self) -> str:
         """How much of the warps that an SM holds fit, where something crowds others out."""
-        return f"{100 * (self.shape.occupancy or 0.0):.0f} %"
+        if self.shape.occupancy is None:
+            return "an unknown part"
+        return f"{100 * self.shape.occupancy:.0f} %"
 
     @property
     def is_full(self) -> bool:
@@ -178,13 +180,12 @@ def _judge_grid(case: Case) -> AblationVerdict | None:
     best = _find_best(case, _LIMITERS, WORTH)
     if best and shape.idle is not None and best.gain * (1 - shape.idle) > 1:
         return None  # with no SM idle at all, it would be less
-    is_idle = shape.idle is not None and shape.idle > _IDLE
-    if shape.blocks < case.sms and (is_idle or shape.idle is None):
+    if shape.blocks < case.sms and (shape.idle is None or shape.idle > _IDLE):
         because = f"{shape.blocks} blocks for {case.sms} SMs"
         return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
-    if not is_idle:
+    if shape.idle is None or shape.idle <= _IDLE:
         return None
-    idle = f"SMs have no block for {100 * (shape.idle or 0.0):.0f} % of their time"
+    idle = f"SMs have no block for {100 * shape.idle:.0f} % of their time"
     if shape.longest_block and shape.longest_block > _UNEVEN:
         because = f"{idle}; the longest block takes {shape.longest_block:.1f} times the median"
         return AblationVerdict("launch", "imbalance", "workload-imbalance", because)

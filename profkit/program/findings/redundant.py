@@ -153,7 +153,7 @@ RECOMPUTED = Words(
     says=(
         "{passes} passes over growing sizes: each has {more:,} {unit} more than the one before "
         "({first:,} to {last:,}), so all the others were computed before ({count:,} kernels, "
-        "{ms:.3g} ms per step)"
+        "{ms:time} per step)"
     ),
     advice=Advice(
         torch=(

@@ -607,7 +607,7 @@ def _drop_disturbed(
 
     A step's time ends when the next one begins on the GPU: one before a slowed step is none, either.
     """
-    slowed = [_overlaps(step, disturbed) for step in steps]
+    slowed = [_is_overlapping(step, disturbed) for step in steps]
     if not any(slowed):
         return steps, []
     after = [*slowed[1:], False]
@@ -627,7 +627,7 @@ def _drop_disturbed(
     return kept, [said]
 
 
-def _overlaps(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
+def _is_overlapping(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
     """Whether any of some spans of time has a part of a step's time on the host."""
     return any(begin < step.end and step.begin < end for begin, end in spans)
 

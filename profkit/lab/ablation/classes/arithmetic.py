@@ -35,21 +35,19 @@ def skip_arithmetic(code: Code) -> Change:
             found.append(statement)
     if not found:
         raise refuse_nothing("it has no floating-point arithmetic")
-    free = find_free(code, found)
-    if not free:
-        raise Refused(
-            "steers",
-            f"all {len(found)} floating-point instructions decide a branch or an address",
-            "one that does not",
-            "counted instructions say how busy each unit is",
-        )
+    free = choose_free_statements(code, found, "floating-point instructions", "each unit is")
     changed = f"{count_words(len(free), 'instruction')} issued, not done; issue slots stay"
     kept = say_how_many_stay(len(found) - len(free), "that decide a branch or an address")
     return make_switchable(code, free, changed, kept, at_once=True, put_first=keep_last)
 
 
-def find_free(code: Code, statements: Sequence[Statement]) -> list[Statement]:
-    """Those of the statements whose results decide no branch and no address."""
+def choose_free_statements(
+    code: Code, statements: Sequence[Statement], what: str, busy: str
+) -> list[Statement]:
+    """Those of the statements whose results decide no branch and no address; Refused if there are none.
+
+    `what` they are, and whose load is counted: "the tensor cores are".
+    """
     wanted = {statement.start for statement in statements}
     free = []
     for kernel in code.module.kernels.values():
@@ -57,6 +55,13 @@ def find_free(code: Code, statements: Sequence[Statement]) -> list[Statement]:
         for statement in kernel.statements:
             if statement.start in wanted and steering.isdisjoint(find_written(statement)):
                 free.append(statement)
+    if not free:
+        raise Refused(
+            "steers",
+            f"all {len(statements)} {what} decide a branch or an address",
+            "one that does not",
+            f"counted instructions say how busy {busy}",
+        )
     return free
 
 

@@ -8,12 +8,11 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    Refused,
     count_words,
     refuse_nothing,
     say_how_many_stay,
 )
-from profkit.lab.ablation.classes.arithmetic import find_free
+from profkit.lab.ablation.classes.arithmetic import choose_free_statements
 from profkit.lab.ablation.ptx import Kernel, Statement
 from profkit.lab.ablation.removal import find_statements, make_switchable
 
@@ -24,14 +23,7 @@ def skip_products(code: Code) -> Change:
     found = find_statements(code, "mma.", "wmma.mma.", "wgmma.mma_async.")
     if not found:
         raise refuse_nothing("it has no matrix product of tensor cores")
-    free = find_free(code, found)
-    if not free:
-        raise Refused(
-            "steers",
-            f"all {len(found)} matrix products decide a branch or an address",
-            "one that does not",
-            "counted instructions say how busy the tensor cores are",
-        )
+    free = choose_free_statements(code, found, "matrix products", "the tensor cores are")
     changed = f"{count_words(len(free), 'matrix product')} issued, not done"
     kept = say_how_many_stay(len(found) - len(free), "that decide a branch or an address")
     return make_switchable(code, free, changed, kept, at_once=True, put_first=keep_sum)
