@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
 
 # Bytes of a value of each type in PyTorch's words.
@@ -222,40 +223,6 @@ def find_needs(
     return row(tensors)
 
 
-ANY = -1  # values of a result whose size its operands do not tell
-
-
-@dataclass(frozen=True, kw_only=True)
-class Use:
-    """The tensors of an operator by how many values each has."""
-
-    reads: tuple[int, ...]
-    makes: int  # ANY where it is not known, 0 for a value or a few
-    adds_to: int = 0  # a tensor that it adds into; 0 for none
-
-
-def find_use(operator: str, shapes: Sequence[Sequence[int]], types: Sequence[str]) -> Use | None:
-    """Return the tensors that an operator reads and makes; None where that is not known."""
-    name = operator.removeprefix("aten::")
-    counts = [tensor.count for tensor in list_tensors(shapes, types)]
-    if not counts:
-        return None
-    if operator in _PARTLY:
-        return Use(reads=tuple(counts), makes=ANY)
-    needs = find_needs(operator, shapes, types)
-    if needs is None:
-        return None
-    if name in {*ADDITIONS_BY_INDEX, "add_"}:
-        return Use(reads=tuple(counts[1:]), makes=0, adds_to=counts[0])
-    if name == "copy_":
-        return Use(reads=tuple(counts[1:2]), makes=counts[0])
-    if name in FILLS:
-        return Use(reads=(), makes=counts[0])
-    if name in REDUCTIONS:
-        return Use(reads=tuple(counts), makes=0)
-    return Use(reads=tuple(counts), makes=needs.result or ANY)
-
-
 # Bytes: the tensor memory accelerator and vector loads want rows to begin at multiples.
 ALIGNED = 16
 LEAST = 5e8  # floating-point operations: smaller products are bound by other things
@@ -350,3 +317,135 @@ def find_product(work: StepWork) -> Product | None:
     if made.operations >= LEAST:
         return made
     return None
+
+
+# No recording says which tensor is which: two are told apart where they have other numbers of values,
+# or values of another type.
+FLOATING = "floating"  # values of a floating-point type that is not known
+INTEGERS = frozenset({"long int", "long", "int", "short", "bool", "unsigned char", "signed char"})
+GATHERS = frozenset({"gather", "index_select", "index", "embedding"})
+IN_PLACE = frozenset({*ADDITIONS_BY_INDEX, "add_"})
+# Outermost operators with weights beside the tensor that they compute with: the first of those that
+# take part in a product or norm is read, the weights are the model's.
+WEIGHTED = ("linear", "conv", "norm")
+SAME_SIZE = frozenset({"elementwise", "convert", "norm", "softmax"})  # kinds of kernels
+FLOAT_KINDS = frozenset({"gemm", "conv", "norm", "softmax", "attention", "gather"})
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A tensor by how many values of which type it has."""
+
+    counts: frozenset[int] | None  # what it may be; None where it may be any
+    type: str = ""  # empty: any
+
+    def may_be(self, other: Flow) -> bool:
+        """Whether two may be one tensor."""
+        if not _are_types_alike(self.type, other.type):
+            return False
+        if self.counts is None or other.counts is None:
+            return True
+        return not self.counts.isdisjoint(other.counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flows:
+    """What an operator does with tensors."""
+
+    reads: tuple[Flow, ...] = ()
+    makes: tuple[Flow, ...] = ()
+    adds_to: Flow | None = None  # a tensor that it adds into
+    sized: bool = True  # whether its sizes are known
+
+
+Sized = tuple[tuple[int, ...], str]  # sizes of a tensor and the type of its values
+
+
+def _are_types_alike(one: str, other: str) -> bool:
+    if not one or not other or one == other:
+        return True
+    if one == FLOATING:
+        return other not in INTEGERS
+    return other == FLOATING and one not in INTEGERS
+
+
+def find_flows(maker: Maker, kind: str) -> Flows:
+    """Return the tensors of the operator that launched a kernel of some kind."""
+    tensors: list[Sized] = []
+    for sizes, name in zip(maker.shapes, maker.types, strict=False):
+        if sizes and name in VALUE_BYTES:
+            tensors.append((sizes, name))
+    name = maker.op.removeprefix("aten::")
+    if kind == "set" and name not in FILLS:
+        return Flows(sized=bool(tensors))  # a library clears its own memory
+    if not tensors:
+        return Flows(makes=(Flow(None, FLOATING if kind in FLOAT_KINDS else ""),), sized=False)
+    if name in GATHERS:
+        return _find_flows_of_gather(maker, tensors)
+    if name in IN_PLACE:
+        reads = tuple(_make_flow(tensor) for tensor in tensors[1:])
+        return Flows(reads=reads, adds_to=_make_flow(tensors[0]))
+    return Flows(reads=_list_reads(maker, name, tensors), makes=_list_results(maker, kind, tensors))
+
+
+def _make_flow(tensor: Sized) -> Flow:
+    sizes, name = tensor
+    return Flow(frozenset({prod(sizes)}), name)
+
+
+def _find_flows_of_gather(maker: Maker, tensors: Sequence[Sized]) -> Flows:
+    """Numbers are read, and what they name; no number is computed. Tables of embeddings are weights."""
+    reads = [_make_flow(tensor) for tensor in tensors if tensor[1] in INTEGERS]
+    others = [tensor for tensor in tensors if tensor[1] not in INTEGERS]
+    if not others:
+        return Flows(reads=tuple(reads))
+    if "embedding" not in maker.top:
+        reads.append(_make_flow(others[0]))
+    return Flows(reads=tuple(reads), makes=(Flow(None, others[0][1]),))
+
+
+def _list_reads(maker: Maker, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+    """Return what an operator reads besides weights."""
+    if name in FILLS:
+        return ()
+    if name == "copy_":
+        return tuple(_make_flow(tensor) for tensor in tensors[1:2])
+    chosen = tensors
+    if any(word in maker.top for word in WEIGHTED):
+        if name == "addmm":
+            chosen = tensors[1:2]
+        elif "linear" not in maker.top or name == "mm":
+            chosen = tensors[:1]
+    return tuple(_make_flow(tensor) for tensor in chosen)
+
+
+def _list_results(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+    """Return what an operator makes."""
+    name = maker.op.removeprefix("aten::")
+    sizes, values = max(tensors, key=lambda tensor: prod(tensor[0]))
+    count = frozenset({prod(sizes)})
+    if name in SORTS:
+        return Flow(count, values), Flow(count, "long int")
+    if name in SELECTIONS:
+        return Flow(None, values), Flow(None, "long int")
+    if name in REDUCTIONS or kind == "reduce":
+        reduced = Flow(_list_reduced(sizes), "long int" if name.startswith("arg") else values)
+        return (reduced,)
+    if name == "copy_" or name in FILLS:
+        return (_make_flow(tensors[0]),)
+    needs = find_needs(maker.op, maker.shapes, maker.types)
+    if needs is not None and needs.result:
+        return (Flow(frozenset({needs.result}), values),)
+    if kind in SAME_SIZE:
+        return (Flow(count, values),)
+    return (Flow(None, FLOATING if kind in FLOAT_KINDS else ""),)
+
+
+def _list_reduced(sizes: Sequence[int]) -> frozenset[int]:
+    """Return how many values may be left where some of a tensor's dimensions are reduced to one."""
+    left = {1}
+    for size in sizes:
+        left |= {size * count for count in left}
+    if prod(sizes) > 1:
+        left.discard(prod(sizes))
+    return frozenset(left)

@@ -13,9 +13,17 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.judge import Rule
 from profkit.program.example import BusyHost, Copy, Kernel, Part, View, Wait
-from profkit.program.findings import fusion, host, kernels, moves, optimizers, products, redundant
-from profkit.program.findings.case import Case, StepFinding
-from profkit.program.findings.words import Words
+from profkit.program.findings import (
+    fusion,
+    host,
+    kernels,
+    loops,
+    moves,
+    optimizers,
+    products,
+    redundant,
+)
+from profkit.program.findings.case import Case, StepFinding, Words
 
 PAGES = Path(__file__).parent / "pages"
 Example = tuple[Part, ...]
@@ -365,8 +373,8 @@ REDUNDANT: StepRule = StepRule(
         "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
         "it whole, with the elementwise kernels that carry it there; copies that the program asks "
         "for within the GPU, between tensors of one size and type; four or more passes whose rows "
-        "grow by one small amount; and eight or more equal products or "
-        "reductions in a row, whose results have another size than what they read."
+        "grow by one small amount; and eight or more equal turns of a loop (four, of modules in "
+        "one list), of which none makes what another begins with."
     ),
     advice=(
         "Slice first and compute only the rest; read data in place instead of copying it; launch "
@@ -376,7 +384,7 @@ REDUNDANT: StepRule = StepRule(
         redundant.find_recomputed_rows,
         redundant.find_sliced_products,
         redundant.find_copies_on_device,
-        redundant.find_batchable_launches,
+        loops.find_batchable_launches,
     ),
     fix=(
         "The replay keeps the used share of a product (four times that at worst), and nothing of "
@@ -446,7 +454,7 @@ BY_ID = {rule.id: rule for rule in RULES}
 def list_words(rule: str) -> list[Words]:
     """Return the words of each form of a rule."""
     found = []
-    for module in (fusion, host, kernels, moves, optimizers, products, redundant):
+    for module in (fusion, host, kernels, loops, moves, optimizers, products, redundant):
         for value in vars(module).values():
             if isinstance(value, Words) and value.rule == rule:
                 found.append(value)

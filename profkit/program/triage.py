@@ -11,9 +11,8 @@ from shlex import quote
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
-from profkit.program.findings.case import Case, StepFinding, is_of_backward
+from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
-from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
 from profkit.program.replay.scenario import (
@@ -373,7 +372,8 @@ def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFindin
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the
     largest only if it is sure, so that its low end is above the larger one's, if it saves at least half
     as much, and for a reason: the largest may save nothing, or fixes whatever the cause (a captured
-    graph) where a special fix is as good.
+    graph) where a special fix is as good. What takes launches away needs no graph that makes them
+    shorter, so it need not be surer.
     """
     rows = sorted(found, key=lambda row: (not _is_shown(row, case), -row.saving.expected))
     if not rows:
@@ -383,7 +383,8 @@ def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFindin
         return rows
     for row in rows[1:]:
         enough = row.saving.expected >= HALF * largest.saving.expected and _is_shown(row, case)
-        if enough and not row.general and row.saving.low > largest.saving.low:
+        surer = row.saving.low > largest.saving.low or (largest.general and row.launches)
+        if enough and not row.general and surer:
             return [row, *(other for other in rows if other is not row)]
     return rows
 

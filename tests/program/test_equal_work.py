@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
-from profkit.program.findings.redundant import (
-    find_batchable_launches,
-    list_loops,
-    price_together,
-)
+from profkit.program.findings.loops import find_batchable_launches, list_loops, price_together
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import hosts
+from profkit.program.steps.attribution import put_place
 from profkit.program.steps.cut import find_steps
+from profkit.program.timeline import Place
 from profkit.program.triage import Triage, make_case, triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 
@@ -269,7 +268,8 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
             multiply(p, [[rows, 512], [512, 64]], us, blocks)
 
     case = make(step, tmp_path, host)
-    ((run,),) = list_loops(case, frozenset())
+    (loop,) = list_loops(case, frozenset())
+    (run,) = loop.list_runs()
     together, least = price_together(case, run)
     kernels = case.sum_time(run)
     assert 0 < together <= least <= kernels * 1e6
@@ -284,6 +284,106 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
         assert saving.low <= saving.expected <= saving.high
         launches = count * (host + 4.0) / 1e3
         assert saving.expected <= kernels + launches
+
+
+EMBED = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int)"
+
+
+def embed(p: Program) -> None:
+    """A sentence of 64 numbers becomes rows; they are read by three products and added again."""
+    types = ["c10::BFloat16", "Scalar", "long int"]
+    operate(p, "index_select", [[30000, 256], [], [64]], EMBED, types)
+    for _ in range(3):
+        operate(p, "mm", [[64, 256], [256, 256]])
+    operate(p, "add", [[64, 256], [64, 256]], MUL)
+    operate(p, "mm", [[64, 256], [256, 256]])
+
+
+def advance(p: Program) -> None:
+    """A step of a solver: what it makes is what the next one begins with."""
+    operate(p, "mm", [[64, 256], [256, 1024]])
+    operate(p, "mm", [[64, 1024], [1024, 256]])
+    operate(p, "add", [[64, 256], [64, 256]], MUL)
+
+
+def attend(p: Program) -> None:
+    """A head of an attention under autocast: weights and input are converted again for each."""
+    types = ["c10::BFloat16", "float"]
+    operate(p, "copy_", [[64, 384], [64, 384]], MUL, types)
+    operate(p, "copy_", [[8192, 384], [8192, 384]], MUL, types)
+    operate(p, "mm", [[8192, 384], [384, 64]])
+    for _ in range(2):
+        operate(p, "add", [[8192, 64], [8192, 64]], MUL)
+
+
+def pass_on(p: Program) -> None:
+    """A layer with weights that are converted first, and a result that is as large as its input."""
+    operate(p, "_to_copy", [[256, 256]], MUL, ["float"])
+    with p.op("aten::linear", [[64, 256], [256, 256]], types=HALVES):
+        operate(p, "mm", [[64, 256], [256, 256]])
+    operate(p, "add", [[64, 256], [64, 256]], MUL)
+
+
+def find_loop(
+    turn: Callable[[Program], None],
+    turns: int,
+    module: str,
+    folder: Path,
+    kind: str = "Part",
+    trains: bool = False,
+) -> list[StepFinding]:
+    """Find loops in turns of a module; a {} in its path is the number of the turn."""
+    times = 2 * turns if trains else turns  # the second half is the way back
+
+    def step(p: Program) -> None:
+        p.launch(GEMM, 100.0)
+        for _ in range(times):
+            turn(p)
+
+    case = make(step, folder)
+    length = (len(case.works) - 1) // times
+    works = list(case.works)
+    for index, work in enumerate(works[1:]):
+        number, at = divmod(index, length)
+        part = "backward" if number >= turns else "forward"
+        path = module.format(number % turns)
+        place = Place(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
+        works[index + 1] = replace(work, maker=put_place(work.maker, place))
+    made = replace(case, step=replace(case.step, works=works))
+    return list(find_batchable_launches(made, frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("turn", "turns", "module"), [(embed, 8, "model"), (attend, 6, "heads.{}")]
+)
+def test_modules_that_begin_with_what_none_makes_may_be_one_batch(
+    turn: Callable[[Program], None], turns: int, module: str, tmp_path: Path
+) -> None:
+    (found,) = find_loop(turn, turns, module, tmp_path)
+    length = len(found.works) // turns
+    assert f"{turns} x {length} kernels" in found.cause
+    assert "can be one batch if none needs the result" in found.cause
+    assert "larger batch" in found.advice
+    (trained,) = find_loop(turn, turns, module, tmp_path, trains=True)
+    assert len(trained.works) == 2 * len(found.works)
+
+
+@pytest.mark.parametrize(
+    ("turn", "turns", "module", "kind"),
+    [
+        (embed, 7, "model", "Part"),  # too few of them
+        (embed, 8, "", "Part"),  # no module: layers of a function look the same
+        (embed, 8, "cell", "GRUCell"),
+        (advance, 16, "model", "Part"),
+        (advance, 16, "layers.{}", "Part"),
+        (pass_on, 16, "layers.{}", "Part"),
+        (attend, 3, "heads.{}", "Part"),  # queries, keys and values
+    ],
+)
+def test_modules_that_may_need_each_other_are_no_batch(
+    turn: Callable[[Program], None], turns: int, module: str, kind: str, tmp_path: Path
+) -> None:
+    assert find_loop(turn, turns, module, tmp_path, kind) == []
 
 
 def decode(p: Program, first: int = 4096, grows: int = 1, kernel: str = CAT) -> None:

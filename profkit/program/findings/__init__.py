@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import fusion, host, kernels, moves, optimizers, products, redundant
+from profkit.program.findings import (
+    fusion,
+    host,
+    kernels,
+    loops,
+    moves,
+    optimizers,
+    products,
+    redundant,
+)
 from profkit.program.findings.case import Case, StepFinding
 
 StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
@@ -20,6 +29,7 @@ ORDER: Sequence[StepCheck] = (
     redundant.find_recomputed_rows,
     optimizers.find_optimizer,
     redundant.find_sliced_products,
+    loops.find_batchable_launches,
     fusion.find_attention,
     products.find_fp32_products,
     products.find_float64,
@@ -36,7 +46,6 @@ ORDER: Sequence[StepCheck] = (
     fusion.find_casts,
     fusion.find_small_in_graphs,
     kernels.find_sorts,
-    redundant.find_batchable_launches,
     kernels.find_small_grid,
     kernels.find_slow,
 )

@@ -13,13 +13,14 @@ from profkit.program.findings.case import (
     MEMBERS,
     REACH,
     SHORT,
+    Advice,
     Case,
     StepFinding,
+    Words,
     is_of_backward,
     list_runs,
     price_run,
 )
-from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import VALUE_BYTES
 from profkit.program.replay.scenario import NOTHING, Change, Range, make_share
 from profkit.program.steps.cut import StepWork

@@ -13,12 +13,13 @@ from profkit.program.findings.case import (
     MANY_COPIES,
     REACH,
     SMALL_COPY,
+    Advice,
     Case,
     StepFinding,
+    Words,
     find_awaiting,
     find_uploads,
 )
-from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import ALL, CallShare, Change
 from profkit.program.steps.attribution import is_telling, say_frame
 from profkit.program.steps.idle import describe_maker, say_before, say_caller

@@ -12,8 +12,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from profkit.program.findings.case import REACH, Case, StepFinding
-from profkit.program.findings.words import Advice, Words
+from profkit.program.findings.case import REACH, Advice, Case, StepFinding, Words
 from profkit.program.operators import is_native_loop
 from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import KernelGroup, StepWork

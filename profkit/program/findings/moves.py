@@ -14,8 +14,10 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     SMALL_COPY,
+    Advice,
     Case,
     StepFinding,
+    Words,
     find_awaiting,
     find_uploads,
     is_moving,
@@ -23,7 +25,6 @@ from profkit.program.findings.case import (
     is_strided,
     list_runs,
 )
-from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
 from profkit.program.steps.cut import StepWork

@@ -10,12 +10,13 @@ from profkit.program.findings.case import (
     MEMBERS,
     REACH,
     SHORT,
+    Advice,
     Case,
     StepFinding,
+    Words,
     is_of_backward,
     is_optimizers,
 )
-from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
 
 MANY = 16  # kernels one by one that are a loop over parameters

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
 
-from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
-from profkit.program.findings.words import Advice, Words
+from profkit.program.findings.case import REACH, REACHED, Advice, Case, StepFinding, Words
 from profkit.program.operators import Product, find_product
 from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import StepWork

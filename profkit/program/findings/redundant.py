@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from math import prod
 
 from profkit.program.findings.case import (
-    EMPTY,
     REACH,
     SHORT,
+    Advice,
     Case,
     StepFinding,
-    is_of_backward,
+    Words,
     is_optimizers,
     is_strided,
 )
-from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import ANY, Needs, find_needs, find_use
-from profkit.program.replay.scenario import Change, Range, make_share
+from profkit.program.operators import find_needs
+from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.kinds import find_precision
 from profkit.program.timeline import HostSpan
 
 CUTS = frozenset({"aten::slice", "aten::select", "aten::narrow", "aten::index_select"})
@@ -32,8 +28,6 @@ NEXT = 8  # works after a cut of which the largest tensor tells how much of the 
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
 LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
 LEAST = 0.02  # of the step
-SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
-LONGEST_BODY = 12  # kernels of a turn
 PASSES = 4  # over growing rows, from which on they are a loop that generates
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
@@ -325,204 +319,3 @@ def _count_copied_bytes(work: StepWork) -> int:
     if needs:
         return needs.reads
     return 0
-
-
-EQUAL_LAUNCHES = Words(
-    rule="redundant",
-    says=(
-        "{count:,} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
-        "{longest} x {body}, {sizes}); by its size, no result is an input of the next ({ms:time})"
-    ),
-    advice=Advice(
-        torch=(
-            "keep their tensors in one, with a dimension more, and launch once for all (torch.bmm, "
-            "torch.vmap)"
-        ),
-        jax="keep their arrays in one, with a dimension more, and call once for all (jax.vmap)",
-        others="keep their arrays in one, and launch once for all (a batched call)",
-    ),
-    floor="run",
-)
-
-
-def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """The same operators of the same sizes again and again, where one launch could do each of them."""
-    loops = list_loops(case, claimed)
-    if not loops:
-        return
-    runs = list(chain.from_iterable(loops))
-    change = _merge_runs(case, runs)
-    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
-        return
-    chosen = sorted([*change.scale, *change.merge])
-    longest = max(loops, key=lambda loop: sum(len(run) for run in loop))
-    main = max(longest, key=case.sum_time)
-    maker = case.works[main[0]].maker
-    if len(longest) == 1:
-        body = maker.op
-    else:
-        body = f"{len(longest)} kernels, with {maker.op}"
-    yield case.finding(
-        EQUAL_LAUNCHES,
-        chosen,
-        change,
-        case.say_place(chosen, otherwise=main[0]),
-        loops="one loop" if len(loops) == 1 else f"{len(loops):,} loops",
-        longest=len(main),
-        body=body,
-        sizes=" and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes),
-    )
-
-
-def _merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
-    """Each run as one kernel, with the launch of its first."""
-    heads: dict[int, Range] = {}
-    gone: dict[int, Range] = {}
-    for run in runs:
-        first = max(1, case.works[run[0]].activity.duration)
-        together, least = price_together(case, run)
-        heads[run[0]] = Range(least / first, together / first, together / first)
-        for index in run[1:]:
-            gone[index] = make_share(_share_outside(case, case.works[index]))
-    return Change(heads, gone)
-
-
-def list_loops(case: Case, claimed: frozenset[int]) -> list[list[list[int]]]:
-    """Return loops over equal and independent bodies: a list for each kernel of a body, of all turns.
-
-    Each turn has operators of its own, and the host waits for nothing between them.
-    """
-    launched = [_describe_launch(case, index, claimed) for index in range(len(case.works))]
-    used: set[int] = set()
-    loops = []
-    for length in range(1, LONGEST_BODY + 1):
-        for begin, end in _find_repeats(launched, length):
-            # A turn may begin with any of its kernels: what is before the loop may be like its end.
-            for first in range(begin, min(begin + length, end - length * SEVERAL + 1)):
-                turns = (end - first) // length
-                whole = range(first, first + length * turns)
-                if used.isdisjoint(whole) and _has_own_results(case, whole[:length], whole):
-                    loops.append([list(whole[place::length]) for place in range(length)])
-                    used.update(whole)
-    return loops
-
-
-def _find_repeats(launched: Sequence[object], length: int) -> Iterator[tuple[int, int]]:
-    """Yield from where to where launches of some number repeat at once; None repeats nothing."""
-    first = 0
-    for index in range(length, len(launched) + 1):
-        last = index == len(launched)
-        if not last and launched[index] is not None and launched[index] == launched[index - length]:
-            continue
-        if index - first >= length * SEVERAL:
-            yield first, index
-        first = index - length + 1
-
-
-def _describe_launch(case: Case, index: int, claimed: frozenset[int]) -> tuple[object, ...] | None:
-    """Return what the launches of one place in a loop have in common; None for what is in no loop.
-
-    What autograd and optimizers launch is not the program's to write in another way.
-    """
-    work = case.works[index]
-    activity, maker = work.activity, work.maker
-    launched = activity.kind == "kernel" and not activity.graph and maker.ordinal >= 0
-    if index in claimed or not launched or is_of_backward(work) or is_optimizers(work):
-        return None
-    if index:
-        before = case.works[index - 1].call
-    else:
-        before = work.call
-    between = case.step.calls[before + 1 : work.call]
-    if any(call.waits or "WaitEvent" in call.name for call in between):
-        return None
-    within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
-    shown = (activity.name, activity.grid, activity.block, activity.stream, within)
-    return (*shown, maker.op, maker.top, maker.shapes, maker.types, maker.source)
-
-
-def _has_own_results(case: Case, body: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether no turn of a loop reads what the turn before has made, by the sizes of all tensors.
-
-    A tensor whose size no operator of the body makes comes from outside. Of another, each that the
-    body has made before is read once; a further one may be of the turn before.
-    """
-    if case.works[whole[0]].maker.ordinal == case.works[whole[len(body)]].maker.ordinal:
-        return False  # one operator that launches many kernels
-    uses = []
-    for index in body:
-        work = case.works[index]
-        if index > body[0] and case.works[index - 1].maker.ordinal == work.maker.ordinal:
-            continue  # another kernel of the same operator
-        use = find_use(work.maker.op, work.maker.shapes, work.maker.types)
-        if use is None:
-            return False
-        uses.append(use)
-    made = {use.makes for use in uses}
-    targets = {use.adds_to for use in uses if use.adds_to}
-    unread: Counter[int] = Counter()
-    for use in uses:
-        for count in use.reads:
-            if count in targets:
-                return False  # perhaps what the turns add to
-            if count in made and not unread[count] and not unread[ANY]:
-                return False
-            if count in made:
-                unread[count if unread[count] else ANY] -= 1
-        unread[use.makes] += 1
-    return True
-
-
-def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
-    """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
-
-    Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
-    operations of all stay, and no kernel takes more than they took one by one.
-    """
-    took = 1e6 * case.sum_time(run)
-    apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
-    work = case.works[run[0]]
-    maker = work.maker
-    needs = find_needs(maker.op, maker.shapes, maker.types)
-    sms = None
-    if case.device:
-        sms = case.device.multiprocessors
-    if needs is None or not sms or not work.activity.grid:
-        return min(took, apart), min(took, apart)
-    rounds = max(1.0, len(run) * prod(work.activity.grid) / sms)
-    beside = took * min(1.0, rounds / len(run))
-    together = max(float(SHORT), beside, len(run) * _price_needs(case, work, needs))
-    return min(together, apart, took), min(took, apart)
-
-
-def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
-    """Return the nanoseconds that the bytes or the operations of a work need at least."""
-    moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
-    rate = None
-    if work.kind == "gemm":
-        rate = case.find_product_rate(find_precision(work.activity.name))
-    computed = 0.0
-    if rate:
-        computed = needs.operations / rate * 1e9
-    return max(moved, computed)
-
-
-def _share_outside(case: Case, work: StepWork) -> float:
-    """Return the share of the host's time up to a launch that is not within the launch's operator."""
-    call = case.step.calls[work.call]
-    if work.call:
-        before = case.step.calls[work.call - 1].end
-    else:
-        before = case.step.begin
-    whole = call.end - before
-    first = bisect_left(case.spans, before, key=lambda span: span.start)
-    begin = before  # where it begins earlier, all of that time is its own
-    for span in islice(case.spans, first, None):
-        if span.start > call.start:
-            break
-        if span.kind == "op" and span.thread == call.thread and span.end >= call.end:
-            begin = span.start
-            break
-    if whole > 0:
-        return min(1.0, (begin - before) / whole)
-    return 0.0

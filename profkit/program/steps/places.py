@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from profkit.program.timeline import Place
@@ -102,6 +103,7 @@ def join_paths(paths: Sequence[str]) -> str:
     return ".".join(joined)
 
 
+@lru_cache(1 << 14)
 def join_layers(path: str) -> str:
     """Join the layers of a model into one: transformer.h.3.attn is transformer.h.*.attn."""
     return ".".join("*" if name.isdigit() else name for name in path.split("."))

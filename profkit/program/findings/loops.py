@@ -1,0 +1,519 @@
+"""Equal turns of a loop whose results are no inputs of each other: they could be one batch.
+
+Experts, heads, tables, tasks, sentences: k equal kernels are one of size k, with one launch. Layers,
+steps in time and solvers look alike, but each turn reads what the turn before it has made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import prod
+from typing import NamedTuple
+
+from profkit.program.findings.case import (
+    EMPTY,
+    REACH,
+    SHORT,
+    Advice,
+    Case,
+    StepFinding,
+    Words,
+    is_of_backward,
+    is_optimizers,
+)
+from profkit.program.operators import Flow, Flows, Needs, find_flows, find_needs
+from profkit.program.replay.scenario import Change, Range, make_share
+from profkit.program.steps.attribution import Maker
+from profkit.program.steps.cut import StepWork
+from profkit.program.steps.kinds import find_precision
+from profkit.program.steps.places import join_layers, shorten_line
+from profkit.program.timeline import Place
+
+LEAST = 0.02  # of the step
+SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
+SIBLINGS = 4  # equal modules of one list that run one after another
+PHASES = 64  # places where a turn may begin that are tried
+LENGTHS = 48  # lengths of a turn that are tried, those that are seen most often
+CELLS = frozenset({"RNNCell", "LSTMCell", "GRUCell"})
+KNOWN = 0.5  # of a turn's kernels whose sizes must be known, or need not be
+
+EQUAL_LAUNCHES = Words(
+    rule="redundant",
+    says=(
+        "{count:,} kernels per step are launched one by one in {loops} of equal turns (the longest: "
+        "{longest} x {body}); {proof} ({ms:time})"
+    ),
+    advice=Advice(
+        torch=(
+            "run all turns at once: keep their tensors in one, with a dimension more (a larger batch, "
+            "torch.bmm, torch.vmap), where no turn needs the one before it"
+        ),
+        jax=(
+            "run all turns at once: keep their arrays in one, with a dimension more (jax.vmap), where "
+            "no turn needs the one before it"
+        ),
+        others="keep their arrays in one, and launch once for all (a batched call)",
+    ),
+    launches=True,
+)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Turns that launch the same kernels."""
+
+    length: int  # launches of a turn
+    works: range  # of all turns
+    proven: bool = True  # whether sizes tell that no turn needs another; else only how it begins
+
+    @property
+    def turns(self) -> int:
+        """How often it is run."""
+        return len(self.works) // self.length
+
+    def list_runs(self) -> list[list[int]]:
+        """Return the works of each place of a turn, of all turns."""
+        return [list(self.works[place :: self.length]) for place in range(self.length)]
+
+
+def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """The same kernels of the same sizes again and again, where one launch could do each of them."""
+    loops = list_loops(case, claimed)
+    if not loops:
+        return
+    runs = []
+    for loop in loops:
+        runs += [*loop.list_runs(), *_list_backward_runs(case, loop, claimed)]
+    change = merge_runs(case, runs)
+    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
+        return
+    chosen = sorted([*change.scale, *change.merge])
+    longest = max(loops, key=lambda loop: len(loop.works))
+    yield case.finding(
+        EQUAL_LAUNCHES,
+        chosen,
+        change,
+        _say_where(case, longest, chosen),
+        loops="one loop" if len(loops) == 1 else f"{len(loops):,} loops",
+        longest=longest.turns,
+        body=_say_body(case, longest),
+        proof=_say_proof(longest),
+    )
+
+
+def _say_proof(loop: Loop) -> str:
+    """How it is known that no turn needs the one before it."""
+    if loop.proven:
+        return "by its size, no result is an input of the next turn"
+    return (
+        "what a turn begins with is not what a turn makes: can be one batch if none needs the result of "
+        "the one before it"
+    )
+
+
+def _say_body(case: Case, loop: Loop) -> str:
+    """What a turn launches."""
+    main = max(loop.list_runs(), key=case.sum_time)
+    maker = _find_sized(case, main).maker
+    name = maker.op or f"a kernel of kind {case.works[main[0]].kind}"
+    sizes = " and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes)
+    if sizes:
+        name = f"{name}, {sizes}"
+    if loop.length == 1:
+        return name
+    return f"{loop.length:,} kernels, with {name}"
+
+
+def _say_where(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
+    """Where the loop is: the line from which a model is called, if all of it is called there."""
+    places = [case.works[index].maker.place for index in loop.works]
+    called = {place.called if place is not None else "" for place in places}
+    modules = {place.module if place is not None else "" for place in places}
+    if len(called) == 1 and len(modules) > 1 and _is_one_module_again(case, loop):
+        line = called.pop()
+        if line:
+            return shorten_line(line)
+    main = max(loop.list_runs(), key=case.sum_time)
+    return case.say_place(chosen, otherwise=main[0])
+
+
+def _is_one_module_again(case: Case, loop: Loop) -> bool:
+    """Whether each turn runs the same modules: they are of one call of the whole."""
+    first, second = (case.works[loop.works[at]].maker.place for at in (0, loop.length))
+    return first is not None and second is not None and first.module == second.module
+
+
+def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
+    """Each run as one kernel, with the launch of its first.
+
+    Of the host's time for the others only what is within operators goes, where nobody knows what is
+    between them; of a line or module that is run once for all, as much as of launches in a graph.
+    """
+    heads: dict[int, Range] = {}
+    gone: dict[int, Range] = {}
+    for run in runs:
+        first = max(1, case.works[run[0]].activity.duration)
+        together, least = price_together(case, run)
+        heads[run[0]] = Range(least / first, together / first, together / first)
+        for index in run[1:]:
+            work = case.works[index]
+            if work.maker.place is not None:
+                gone[index] = REACH["launches in a graph"]
+            else:
+                gone[index] = make_share(_share_outside(case, work))
+    return Change(heads, gone)
+
+
+def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list[list[int]]:
+    """Return equal kernels that the backward pass runs for each turn, of all turns."""
+    members = {_find_member(case.works[index]) for index in loop.works} - {None}
+    alike: dict[Hashable, list[int]] = {}
+    for index, work in enumerate(case.works):
+        if index in claimed or not is_of_backward(work) or _find_member(work) not in members:
+            continue
+        if work.activity.kind == "kernel" and not work.activity.graph:
+            key = (_name_member(work), work.activity.name, work.activity.grid)
+            alike.setdefault(key, []).append(index)
+    runs = []
+    for own in alike.values():
+        each = len(own) // loop.turns
+        runs += [own[place : each * loop.turns : each] for place in range(each)]
+    return runs
+
+
+def _find_member(work: StepWork) -> Hashable | None:
+    """Return the line and module that launched a work; None where they are not known."""
+    place = work.maker.place
+    if place is None or not place.line:
+        return None
+    return place.line, place.module, place.kind
+
+
+def _name_member(work: StepWork) -> Hashable:
+    """Return the same, with a * for the numbers of modules."""
+    place = work.maker.place
+    if place is None:
+        return None
+    return place.line, join_layers(place.module), place.kind
+
+
+def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
+    """Return loops over equal and independent turns, those of long turns first.
+
+    Each turn has operators of its own, and the host waits for nothing between them. First the same
+    modules again, then modules that are alike.
+    """
+    used: set[int] = set()
+    loops = []
+    for joined in (False, True):
+        launched = [_describe_launch(case, i, claimed, joined) for i in range(len(case.works))]
+        for length, begin, end in _list_repeats(launched, SIBLINGS):
+            loop = _find_independent(case, length, begin, end)
+            if loop is not None and used.isdisjoint(loop.works):
+                loops.append(loop)
+                used.update(loop.works)
+    return loops
+
+
+def _find_independent(case: Case, length: int, begin: int, end: int) -> Loop | None:
+    """Return the turns of a repeated part that need nothing of each other; None where they do.
+
+    A turn may begin with any of its kernels: what is before the loop may be like its end.
+    """
+    several = SEVERAL
+    if _are_siblings(case, begin, length):
+        several = SIBLINGS
+    if end - begin < length * several:
+        return None
+    places = _list_places(case, Loop(length, range(begin, begin + length * several)))
+    if sum(place.known for place in places) < KNOWN * length:
+        return None
+    last = min(begin + min(length, PHASES), end - length * several + 1)
+    likely = None
+    for first in range(begin, last):
+        turns = (end - first) // length
+        loop = Loop(length, range(first, first + length * turns))
+        tensors = _follow_tensors([*places[first - begin :], *places[: first - begin]])
+        if tensors is None or _is_of_one_operator(case, loop):
+            continue
+        if tensors.are_own(tensors.outside):
+            return loop
+        begins = _begins_turn(case, first, length, begin)
+        if likely is None and begins and tensors.entry and tensors.are_own(tensors.entry):
+            likely = replace(loop, proven=False)
+    return likely
+
+
+def _are_siblings(case: Case, first: int, length: int) -> bool:
+    """Whether the same place of two turns is in two modules, which are alike."""
+    one, other = (case.works[index].maker.place for index in (first, first + length))
+    return one is not None and other is not None and one.module != other.module
+
+
+def _begins_turn(case: Case, first: int, length: int, begin: int) -> bool:
+    """Whether a module is entered there: the first of what repeats, or another one of a list."""
+    place = case.works[first].maker.place
+    if place is None or not place.module:
+        return False
+    if not _are_siblings(case, first, length):
+        return first == begin
+    if first == 0:
+        return True
+    entered = _name_sibling(case, first, length)
+    return not _is_within(case.works[first - 1].maker.place, entered)
+
+
+def _name_sibling(case: Case, first: int, length: int) -> str:
+    """Return the path of the module of a list that a work is of: up to the number that changes."""
+    one, other = (case.works[index].maker.place for index in (first, first + length))
+    if one is None or other is None:
+        return ""
+    path: list[str] = []
+    for name, changed in zip(one.module.split("."), other.module.split("."), strict=False):
+        path.append(name)
+        if name != changed:
+            break
+    return ".".join(path)
+
+
+def _is_within(place: Place | None, path: str) -> bool:
+    """Whether a place is in a module or in one of its own."""
+    return place is not None and (place.module == path or place.module.startswith(f"{path}."))
+
+
+def _list_repeats(launched: Sequence[Hashable | None], several: int) -> list[tuple[int, int, int]]:
+    """Return length, begin and end of launches that repeat at once, the longest turns first.
+
+    None repeats nothing. What repeats with a shorter turn is not said to repeat with several of them.
+    """
+    last: dict[Hashable, int] = {}
+    seen: Counter[int] = Counter()
+    for index, token in enumerate(launched):
+        if token is not None:
+            if token in last:
+                seen[index - last[token]] += 1
+            last[token] = index
+    found: list[tuple[int, int, int]] = []
+    for length in sorted(length for length, _ in seen.most_common(LENGTHS)):
+        for begin, end in _find_repeats(launched, length, several):
+            inner = (
+                length % shorter == 0 and first <= begin and end <= stop
+                for shorter, first, stop in found
+            )
+            if not any(inner):
+                found.append((length, begin, end))
+    return sorted(found, key=lambda row: (-row[0], row[1]))
+
+
+def _find_repeats(
+    launched: Sequence[Hashable | None], length: int, several: int
+) -> Iterator[tuple[int, int]]:
+    """Yield from where to where launches of some number repeat at once; None repeats nothing."""
+    first = 0
+    for index in range(length, len(launched) + 1):
+        last = index == len(launched)
+        if not last and launched[index] is not None and launched[index] == launched[index - length]:
+            continue
+        if index - first >= length * several:
+            yield first, index
+        first = index - length + 1
+
+
+def _describe_launch(
+    case: Case, index: int, claimed: frozenset[int], joined: bool
+) -> tuple[object, ...] | None:
+    """Return what the launches of one place in a loop have in common; None for what is in no loop.
+
+    What autograd and optimizers launch is not the program's to write in another way.
+    """
+    work = case.works[index]
+    activity, maker = work.activity, work.maker
+    member = _find_member(work)
+    named = maker.ordinal >= 0 or member is not None
+    launched = activity.kind in {"kernel", "set"} and not activity.graph and named
+    if index in claimed or not launched or is_of_backward(work) or is_optimizers(work):
+        return None
+    if index:
+        before = case.works[index - 1].call
+    else:
+        before = work.call
+    between = case.step.calls[before + 1 : work.call]
+    if any(call.waits or "WaitEvent" in call.name for call in between):
+        return None
+    shown = (activity.name, activity.grid, activity.block, activity.stream)
+    if member is not None:
+        return (*shown, _name_member(work) if joined else member)
+    within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
+    return (*shown, within, maker.op, maker.top, maker.shapes, maker.types, maker.source)
+
+
+def _find_sized(case: Case, run: Sequence[int]) -> StepWork:
+    """Return one of some equal works whose sizes are known, or the first of them."""
+    for index in run:
+        if any(case.works[index].maker.shapes):
+            return case.works[index]
+    return case.works[run[0]]
+
+
+@dataclass
+class _Tensors:
+    """The tensors of a turn by how many values of which type they have."""
+
+    unread: list[Flow] = field(default_factory=list)  # made in the turn, and not read yet
+    made: list[Flow] = field(default_factory=list)
+    outside: list[Flow] = field(default_factory=list)  # read, and not made in the turn before that
+    targets: list[Flow] = field(default_factory=list)  # from outside, and added to
+    entry: list[Flow] = field(default_factory=list)  # read before anything was computed
+    begins: bool = True  # whether nothing was, besides conversions
+
+    def read(self, wanted: Flow) -> None:
+        """Read a tensor: one of the turn, or one from outside of it."""
+        own = [flow for flow in self.unread if flow.may_be(wanted)]
+        if not own:
+            self.outside.append(wanted)
+            if self.begins:
+                self.entry.append(wanted)
+            return
+        sized = [flow for flow in own if flow.counts is not None]
+        read = (sized or own)[0]
+        self.unread.remove(read)
+        if read.counts is None:  # now its size is known
+            self.made[self.made.index(read)] = wanted
+
+    def add_to(self, target: Flow) -> None:
+        """Add into a tensor of the turn, or into one that all turns add to."""
+        if any(flow.may_be(target) for flow in self.unread):
+            self.read(target)
+            self.make(target)
+        else:
+            self.targets.append(target)
+
+    def make(self, flow: Flow) -> None:
+        """Make a tensor."""
+        self.unread.append(flow)
+        self.made.append(flow)
+
+    def are_own(self, read: Sequence[Flow]) -> bool:
+        """Whether nothing of what is read may have been made by a turn before."""
+        for wanted in read:
+            if any(flow.may_be(wanted) for flow in (*self.made, *self.targets)):
+                return False
+        return True
+
+
+class _LoopPlace(NamedTuple):
+    """A place of a turn: what is launched there in each."""
+
+    work: StepWork  # one whose sizes are known, if there is one
+    flows: Flows
+    known: bool
+
+
+def _list_places(case: Case, loop: Loop) -> list[_LoopPlace]:
+    """Return the places of a turn."""
+    places = []
+    for run in loop.list_runs():
+        work = _find_sized(case, run)
+        known = any(work.maker.shapes) or work.kind in {"gather", "set"}
+        places.append(_LoopPlace(work, find_flows(work.maker, work.kind), known))
+    return places
+
+
+def _is_of_one_operator(case: Case, loop: Loop) -> bool:
+    """Whether one operator launches many kernels, and no loop of the program."""
+    first, second = (case.works[loop.works[at]].maker.ordinal for at in (0, loop.length))
+    return first >= 0 and first == second
+
+
+def _follow_tensors(places: Sequence[_LoopPlace]) -> _Tensors | None:
+    """Return the tensors of a turn; None where too little is known of them.
+
+    A tensor whose size no operator of the turn makes comes from outside. Of another, each that the
+    turn has made before is read once; a further one may be of the turn before.
+    """
+    tensors = _Tensors()
+    before = None
+    for work, flows, _ in places:
+        maker = work.maker
+        same = (maker.ordinal, maker.op, maker.shapes)
+        if work.kind == "set" or (maker.ordinal >= 0 and same == before):
+            continue  # a library clears its memory, or another kernel of the same operator
+        before = same
+        if _is_recurrent(maker):
+            return None
+        if not flows.sized and not tensors.unread and work.kind != "gather":
+            return None  # it reads something, and nothing that was made in the turn
+        for wanted in flows.reads:
+            tensors.read(wanted)
+        if flows.adds_to is not None:
+            tensors.add_to(flows.adds_to)
+        for flow in flows.makes:
+            tensors.make(flow)
+        tensors.begins = tensors.begins and work.kind == "convert"
+    return tensors
+
+
+def _is_recurrent(maker: Maker) -> bool:
+    """Whether a module of torch computes it that needs the state of the step before."""
+    return maker.place is not None and maker.place.kind in CELLS
+
+
+def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
+    """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
+
+    Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
+    operations of all stay, and no kernel takes more than they took one by one.
+    """
+    took = 1e6 * case.sum_time(run)
+    apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
+    work = case.works[run[0]]
+    maker = _find_sized(case, run).maker
+    needs = find_needs(maker.op, maker.shapes, maker.types)
+    sms = None
+    if case.device:
+        sms = case.device.multiprocessors
+    if not sms or not work.activity.grid:
+        return min(took, apart), min(took, apart)
+    rounds = max(1.0, len(run) * prod(work.activity.grid) / sms)
+    beside = took * min(1.0, rounds / len(run))
+    together = max(float(SHORT), beside)
+    if needs is not None:
+        together = max(together, len(run) * _price_needs(case, work, needs))
+    return min(together, apart, took), min(took, apart)
+
+
+def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
+    """Return the nanoseconds that the bytes or the operations of a work need at least."""
+    moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
+    rate = None
+    if work.kind == "gemm":
+        rate = case.find_product_rate(find_precision(work.activity.name))
+    computed = 0.0
+    if rate:
+        computed = needs.operations / rate * 1e9
+    return max(moved, computed)
+
+
+def _share_outside(case: Case, work: StepWork) -> float:
+    """Return the share of the host's time up to a launch that is not within the launch's operator."""
+    call = case.step.calls[work.call]
+    if work.call:
+        before = case.step.calls[work.call - 1].end
+    else:
+        before = case.step.begin
+    whole = call.end - before
+    first = bisect_left(case.spans, before, key=lambda span: span.start)
+    begin = before  # where it begins earlier, all of that time is its own
+    for span in islice(case.spans, first, None):
+        if span.start > call.start:
+            break
+        if span.kind == "op" and span.thread == call.thread and span.end >= call.end:
+            begin = span.start
+            break
+    if whole > 0:
+        return min(1.0, (begin - before) / whole)
+    return 0.0
