@@ -98,7 +98,12 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
         return ProfkitError(
             "no more processes or threads may be started", "raise the limit: ulimit -u, or -v"
         )
-    no_memory = "Cannot allocate memory", "failed to map segment", "cannot allocate memory"
+    no_memory = (
+        "Cannot allocate memory",
+        "failed to map segment",
+        "cannot allocate memory",
+        "cannot map zero-fill pages",
+    )
     if (
         number == errno.ENOMEM
         or isinstance(error, MemoryError)

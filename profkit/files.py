@@ -93,7 +93,9 @@ class ReadBudget:
 
 
 _RESERVED = 256 << 20  # bytes of addresses that the allocator sets aside for two more threads
-_LEAST = 16 << 20  # bytes that the standard library alone takes; every verb needs more than that
+_LEAST = 16 << 20  # bytes of addresses that the standard library alone takes
+# Bytes of memory that numpy, pandas and scipy take while they are imported: with less they crash.
+_LEAST_DATA = 80 << 20
 
 
 def measure_memory_taken() -> int:
@@ -116,17 +118,19 @@ def measure_memory_left() -> int | None:
 def refuse_too_little_memory() -> None:
     """Refuse before anything is imported where a limit leaves less than any verb needs.
 
-    With so little the interpreter's own modules fail in ways that say nothing of memory: hashlib prints
-    a traceback for each hash that it cannot load.
+    With so little, modules of the interpreter and native ones fail in ways that say nothing of memory:
+    hashlib prints a traceback for each hash that it cannot load, scipy ends the process.
 
     Raises:
-        ProfkitError: `ulimit -v` leaves this process less than 16 MB of addresses.
+        ProfkitError: `ulimit -v` leaves this process less than 16 MB of addresses; or --max-memory or
+            `ulimit -d` less memory than the libraries take that verbs are written with.
     """
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if addresses == resource.RLIM_INFINITY:
-        return
-    if addresses - _read_status("VmSize") < _LEAST:
+    if addresses != resource.RLIM_INFINITY and addresses - _read_status("VmSize") < _LEAST:
         raise ProfkitError("out of memory", "allow more: ulimit -v 1000000")
+    data = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if data != resource.RLIM_INFINITY and data - _read_status("VmData") < _LEAST_DATA:
+        raise ProfkitError("out of memory", "allow more: --max-memory 400M, or ulimit -d")
 
 
 def _read_status(name: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,7 @@ class Program:
     case: Case
     drafts: Sequence[StepFinding]
     truth: Mapping[str, Any]
+    floors: dict[int, float] = field(default_factory=dict)  # by the draft that they are of
 
     @property
     def saved(self) -> float:
@@ -65,10 +66,12 @@ class Program:
         return programs.saved(self.truth)
 
     def save_at_floor(self, draft: StepFinding) -> float:
-        """Return the milliseconds that a finding's floor saves."""
+        """Return the milliseconds that a finding's floor saves: replayed once, and asked for often."""
         from profkit.program.findings.floors import save_at_floor
 
-        return save_at_floor(self.case, draft.change)
+        if id(draft) not in self.floors:
+            self.floors[id(draft)] = save_at_floor(self.case, draft.change)
+        return self.floors[id(draft)]
 
 
 def read_programs() -> list[Program]:

@@ -8,18 +8,18 @@ Beside what is said today stands what was said when nobody had looked at a progr
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from profkit.program.counts import Counts
+    from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,8 +27,7 @@ DATA = ROOT / "tests" / "program" / "data"
 CLOSE = 0.25
 PAGE = ROOT / "docs" / "howto" / "triage.md"
 _PLACE = re.compile(r"(?s)(?<=<!-- programs -->\n).*(?=<!-- /programs -->)")
-SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-OPERATORS = {"cpu_op", "user_annotation", "python_function"}
+OPERATORS = {"op", "range", "python"}  # spans that name what was launched
 
 
 def main() -> int:
@@ -77,19 +76,18 @@ def document(file: str) -> dict[str, Any]:
     return triage_document(*answer(file))
 
 
-def without(what: str, file: Path) -> str:
-    """A recording that lacks shapes, or all that names operators; the steps' marks stay."""
-    trace: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
-    if what == "operators":
-        trace["traceEvents"] = [
-            e
-            for e in trace["traceEvents"]
-            if e.get("cat") not in OPERATORS or e["name"].startswith("ProfilerStep")
-        ]
-    for event in trace["traceEvents"]:
-        for key in SHAPES:
-            event.get("args", {}).pop(key, None)
-    return json.dumps(trace)
+def leave_out(what: str, timeline: Timeline) -> Timeline:
+    """Return a recording that lacks shapes, or all that names operators; the steps' marks stay."""
+    processes = []
+    for process in timeline.processes:
+        spans = []
+        for span in process.spans:
+            if what == "shapes":
+                spans.append(replace(span, shapes=(), types=()))
+            elif span.kind not in OPERATORS:
+                spans.append(span)
+        processes.append(replace(process, spans=spans))
+    return replace(timeline, processes=processes)
 
 
 def judged(name: str) -> dict[str, Any]:
@@ -151,13 +149,14 @@ def _score(truths: Mapping[str, Any]) -> str:
 def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """What is said first of the same recordings without shapes, or without all that names operators."""
     from profkit.program.document import triage_document
+    from profkit.program.readers import read_timeline
+    from profkit.program.triage import triage_timeline
 
     pairs = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, truth in truths.items():
-            path = Path(folder) / f"{name}.json"
-            path.write_text(without(what, DATA / f"{name}.planted.json.gz"))
-            pairs.append((_first(triage_document(*_judged_now(path))), truth))
+    for name, truth in truths.items():
+        timeline = read_timeline(DATA / f"{name}.planted.json.gz")
+        answer = triage_timeline(leave_out(what, timeline))
+        pairs.append((_first(triage_document(answer, None)), truth))
     return pairs
 
 

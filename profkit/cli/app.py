@@ -304,6 +304,7 @@ class Verbs(TyperGroup):
             limit = explain_limit(error)
             if limit is None:
                 raise
+            _lift_memory_limit()
             say(limit)
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
@@ -422,6 +423,19 @@ def _limit_memory(size: str) -> None:
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    refuse_too_little_memory()
+
+
+def _lift_memory_limit() -> None:
+    """Give the end of this process the memory that its verb did not get.
+
+    Without any, each object that is cleaned up has Python print that it could not be.
+    """
+    import resource
+
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (hard, hard))
 
 
 def commands() -> dict[str, TyperCommand]:

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from profkit.errors import ProfkitError
-from profkit.files import look_at, read_bytes, resolve_path
+from profkit.files import BudgetSpent, ReadBudget, look_at, read_bytes, resolve_path
 
 T = TypeVar("T")
 _LEADING = re.compile(r"\A\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?:[ \t]*//[^\n]*\n?)+))", re.S)
@@ -345,13 +346,18 @@ def hash_text(path: Path) -> str:
     return digest.hexdigest()
 
 
-def without_comments(text: str) -> str:
-    """C++ source without its comments and layout: one token a line.
+def encode_tokens(text: str) -> bytes:
+    """Return C++ source without its comments and layout: one token a line, as UTF-8.
 
-    A preprocessor directive ends with its line, so that end stays.
+    A preprocessor directive ends with its line, so that end stays. All tokens as texts of Python would
+    take twenty times the bytes of the file.
     """
     text = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], text.replace("\r\n", "\n"))
-    return "\n".join(split_tokens(text.replace("\\\n", " ")))
+    encoded = bytearray()
+    for token in split_tokens(text.replace("\\\n", " ")):
+        encoded += token.encode()
+        encoded += b"\n"
+    return bytes(encoded[:-1])
 
 
 def split_tokens(text: str) -> Iterator[str]:
@@ -384,14 +390,21 @@ def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, by
             text, bare, includes = read_content(file, state.st_mtime_ns, state.st_size)
         except OSError as error:
             raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
+        except BudgetSpent as error:
+            raise ProfkitError(f"{file}: {error}", "a kernel's source is plain text") from error
         yield text, bare
         waiting += reversed(includes)  # the first of them next, with all that it includes
+
+
+_COPIES = 4  # of a source's text, which are there at the same time
 
 
 @functools.lru_cache(maxsize=1024)
 def read_content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
+    # One letter that is no ASCII makes the text, and what is made of it, up to four times as large.
+    ReadBudget(len(text)).spend_bytes(_COPIES * sys.getsizeof(decoded))
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple(resolve_path(file.parent / n) for n in _INCLUDE.findall(bare))
-    return text, without_comments(decoded).encode(), includes
+    return text, encode_tokens(decoded), includes

@@ -1,6 +1,6 @@
 """Limits of the machine and killed processes: a whole answer or two lines, and never "damaged".
 
-Tried with a good report that is read in parts (9 MB; 20 with PROFKIT_SWEEP_ALL), with ten small ones
+Tried with a good report that is read in parts (6.5 MB; 20 with PROFKIT_SWEEP_ALL), with ten small ones
 and with one that is cut: 36 sizes of `ulimit -v`, 27 numbers of open files, 8 sizes of written files,
 14 numbers of processes (not as root), 7 folders for temporary files, and 20 kills of the server of the
 reading children, of their group or of one of them, with four signals at moments drawn by lot. 245 runs
@@ -39,7 +39,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 # More than reader.LARGE: it is read in parts, and each run takes as long as it has bytes.
-BYTES = 20 << 20 if "PROFKIT_SWEEP_ALL" in os.environ else 9 << 20
+BYTES = 20 << 20 if "PROFKIT_SWEEP_ALL" in os.environ else 13 << 19
 
 
 class Reports(NamedTuple):

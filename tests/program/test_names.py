@@ -27,6 +27,13 @@ from tests.program.made import ADDCDIV, GEMM, MUL, SGEMM, Program, ran
 
 DATA = Path(__file__).parent / "data"
 RECORDED = sorted(find_files(DATA, "*.json.gz"))
+# Programs with kernels of their own, or of a library that is not known; of all others names suffice.
+WITH_OTHER_NAMES = {
+    "fp64_inputs",
+    "kernel_triton_small_grid",
+    "loader_on_main_thread",
+    "sync_conjugate_gradients",
+}
 LAYER_NORM = (
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
 )
@@ -75,15 +82,13 @@ def names_are_known(timeline: Timeline) -> bool:
     return all(is_librarys(a.name) for a in activities if a.kind == "kernel")
 
 
-def test_enough_recordings_have_only_known_names() -> None:
-    assert sum(names_are_known(read_timeline(path)) for path in RECORDED) >= 70
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.removesuffix(".json.gz"))
 def test_a_recorded_program_is_told_by_names_as_by_operators(path: Path) -> None:
     live = replace(read_timeline(path), how="cupti")
-    if names_are_known(live):
+    known = names_are_known(live)
+    assert known or path.name.partition(".")[0] in WITH_OTHER_NAMES
+    if known:
         assert agree(first_said(without_operators(live)), first_said(live))
 
 
