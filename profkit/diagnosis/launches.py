@@ -11,7 +11,14 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Producer, SourceShare
+from profkit.diagnosis.rule import (
+    Caller,
+    Diagnosis,
+    LaunchFinding,
+    LaunchRule,
+    Producer,
+    SourceShare,
+)
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import (
     get_number_or_nan,
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 
 Dims = tuple[int, int, int]
 LINES = 3  # of source that a finding names unless more are asked for
+INSTRUCTIONS = 3  # of a line, that are shown beside it
 _IDENTITY = ("report", "status", "device", "cc", "grid", "block", "variant", "case")
 
 
@@ -52,6 +60,14 @@ class NvidiaRule:
 
 
 @dataclass(frozen=True)
+class SassInstruction:
+    """An instruction of a line as SASS, and its part of the line's samples."""
+
+    text: str
+    share: float  # of the line's samples, 0-1
+
+
+@dataclass(frozen=True)
 class HotLine:
     """A source line with many stall samples, or an instruction where there is no source."""
 
@@ -62,6 +78,9 @@ class HotLine:
     share: float  # of all samples of the launch, 0-1
     stall: str  # the leading warp state there; "" where no warp was found
     stall_share: float  # of the line's samples, 0-1
+    # Of a line that is inlined in several places, the call with most of it.
+    called_at: Caller | None = None
+    sass: tuple[SassInstruction, ...] = ()  # its hottest, where a number of lines was asked for
 
 
 @dataclass(frozen=True)
@@ -378,12 +397,25 @@ def _request_lines(run: Judged, count: int, listed: int, around: int) -> LinesRe
     for rule in firing:
         if rule in BY_ID and BY_ID[rule].lines:
             chosen[rule] = BY_ID[rule].lines
-    return LinesRequest(run.report, run.index, chosen, count, listed, around)
+    instructions = 0
+    if listed and not around:  # a page has the lines around instead
+        instructions = INSTRUCTIONS
+    return LinesRequest(run.report, run.index, chosen, count, listed, around, instructions)
 
 
 def _add_lines(run: Judged, answer: HotLines) -> Judged:
     listed = tuple(
-        HotLine(x.file, x.line, x.source or x.opcode, int(x.value), x.share, x.stall, x.stall_share)
+        HotLine(
+            file=x.file,
+            line=x.line,
+            text=x.source or x.opcode,
+            samples=int(x.value),
+            share=x.share,
+            stall=x.stall,
+            stall_share=x.stall_share,
+            called_at=_find_caller(x),
+            sass=tuple(SassInstruction(text, share) for text, share in x.sass),
+        )
         for x in answer.sampled
     )
     findings = tuple(
@@ -488,7 +520,15 @@ def _list_places(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
         if x.producer_file is not None and x.producer_line is not None:
             producer = Producer(x.producer_file, x.producer_line, x.producer_opcode)
         counted = x.counter, x.value, x.opcode
-        yield SourceShare(x.file, x.line, x.stall, x.share, *counted, x.source, producer)
+        about = x.source, producer, _find_caller(x)
+        yield SourceShare(x.file, x.line, x.stall, x.share, *counted, *about)
+
+
+def _find_caller(line: CounterLine) -> Caller | None:
+    call = line.called_at
+    if call is None:
+        return None
+    return Caller(call.file, call.line, call.share)
 
 
 def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:

@@ -21,7 +21,12 @@ def advise_layouts(layouts: Layouts, usual: str) -> str:
 
 def say_layout(layout: Layout) -> str:
     """Return a layout in two sentences: what to change and what comes of it, and how that is known."""
-    where = f" at {basename(layout.file)}:{layout.line}" if layout.file else ""
+    where = ""
+    if layout.file:
+        where = f" at {basename(layout.file)}:{layout.line}"
+    if layout.file and layout.called_at:
+        call = layout.called_at
+        where += f", called from {basename(call.file)}:{call.line}"
     accesses = counted(layout.accesses, "access", "accesses")
     warps = counted(layout.warps, "warp", "warps")
     return (

@@ -36,6 +36,8 @@ class SourceShare:
     opcode: str = ""  # of the instruction with the most here; "" when it cannot be told
     source: str | None = None  # the line's text, None where the report has no source
     waits_for: Producer | None = None  # the line whose result warps wait for here
+    # Of a line that is inlined in several places, the call with most of it.
+    called_at: Caller | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,15 @@ class Producer:
     file: str
     line: int
     opcode: str
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Where an inlined line is called, and the part of the line's cause that comes from there."""
+
+    file: str
+    line: int
+    share: float  # of the line's, 0-1
 
 
 @dataclass(frozen=True)

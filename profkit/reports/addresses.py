@@ -20,7 +20,7 @@ from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError
 from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.errors import is_memory_limited
-from profkit.reports.cubin import Function, find_launched
+from profkit.reports.cubin import Function, LineTable, find_launched
 from profkit.reports.frame import clean_text
 from profkit.reports.instruction import (
     BYTES,
@@ -262,6 +262,15 @@ def _expand_copy_groups(program: Program, sources: set[int]) -> set[int]:
 
 
 @dataclass(frozen=True)
+class CallSite:
+    """Where an inlined line is called, and the part of the line's cause that comes from there."""
+
+    file: str
+    line: int
+    share: float = 1.0  # of the line's, 0-1
+
+
+@dataclass(frozen=True)
 class Layout:
     """A change of where an array of shared memory has its elements, and what comes of it.
 
@@ -281,6 +290,9 @@ class Layout:
     warps: int  # that it was worked out for, all lanes of each
     accesses: int  # instructions on that array, or those of that layout, that it was worked out for
     share: float  # of the launch's wavefronts beyond the ideal that it takes away, 0-1
+    called_at: CallSite | None = (
+        None  # where that line is inlined, if there are several such places
+    )
 
 
 @dataclass(frozen=True)
@@ -355,18 +367,44 @@ class LaunchedCode:
         place = self._find_place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
-        start = self._find_start(pc)
-        function = None
-        if start is not None:
-            function = self._spans[start]
-        table = None
-        if function:
-            table = function.cubin.lines.get(function.name)
-        for file, line in table.find_inlined_lines(pc - (start or 0)) if table else ():
+        start, table = self._find_lines(pc)
+        for file, line in table.find_inlined_lines(pc - start) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
         near = self._find_neighbour(pc)
         return (near and self._call_near(place, near)) or near or place
+
+    def _find_lines(self, pc: int) -> tuple[int, LineTable | None]:
+        """Return where the function of an address begins, and its line table, if there is one."""
+        start = self._find_start(pc)
+        if start is None:
+            return 0, None
+        function = self._spans[start]
+        return start, function.cubin.lines.get(function.name)
+
+    def find_call(self, pc: int) -> Place | None:
+        """Return the call of an inlined line, where its line alone does not tell which use it is."""
+        start, table = self._find_lines(pc)
+        if table is None or not self._has_bounded_lines():
+            return None
+        frames = table.find_inlined_lines(pc - start)
+        while frames and _TOOLKIT.search(frames[0][0]):
+            frames = frames[1:]
+        call = table.find_call(frames)
+        if call is None:
+            return None
+        return _cleaned(call[0]), call[1]
+
+    def find_main_call(self, values: Mapping[int, float]) -> CallSite | None:
+        """Return the call that has most of a line, by the values of the line's instructions."""
+        by_call: dict[Place | None, float] = {}
+        for pc, value in values.items():
+            call = self.find_call(pc)
+            by_call[call] = by_call.get(call, 0.0) + value
+        most = max(by_call, key=lambda call: by_call[call], default=None)
+        if most is None or most[0] is None:
+            return None
+        return CallSite(most[0], most[1], by_call[most] / sum(by_call.values()))
 
     def _call_near(self, inside: Place, near: Place) -> Place | None:
         """Return the statement that calls what a line of a Python library is in, the nearest to a line.

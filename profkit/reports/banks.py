@@ -332,6 +332,7 @@ def find_layouts(kernel: LaunchedCode) -> Layouts:
             kind, row, by, moved = layout
             file, line = kernel.place(left[0].pc)
             share = sum(access.excess for access in array) / shared.excess
+            called_at = kernel.find_main_call({left[0].pc: 1.0})
             _add_layout(
                 found,
                 Layout(
@@ -346,6 +347,7 @@ def find_layouts(kernel: LaunchedCode) -> Layouts:
                     warps=len(moved),
                     accesses=len(array),
                     share=share,
+                    called_at=called_at,
                 ),
             )
         left = [access for access in left if access not in array]

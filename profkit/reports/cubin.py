@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -135,6 +135,10 @@ class Cubin:
                     yield offset, self.functions[number]
 
 
+DEEPEST = 64  # calls inlined into each other: more are damage
+USES = 4_096  # rows of one line that are looked at
+
+
 @dataclass(frozen=True, slots=True)
 class LineRow:
     """A row of the table: the address where it begins, its line, the row (from 1) of its caller."""
@@ -155,14 +159,42 @@ class LineTable:
     def _ordered(self) -> list[LineRow]:
         return sorted(self.rows, key=lambda row: row.address)
 
+    @cached_property
+    def _by_line(self) -> dict[tuple[str, int], list[LineRow]]:
+        rows: dict[tuple[str, int], list[LineRow]] = {}
+        for row in self.rows:
+            rows.setdefault((row.file, row.line), []).append(row)
+        return rows
+
     def find_inlined_lines(self, offset: int) -> list[tuple[str, int]]:
         """Return (file, line) at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
+        if at < 0:
+            return []
+        return self._list_frames(self._ordered[at])
+
+    def find_call(self, frames: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+        """Return the call that tells this use of an inlined line from its others; None where it is one.
+
+        It is the nearest frame that no other use comes through: a wrapper in a wrapper says nothing.
+        """
+        if len(frames) < 2:
+            return None
+        rows = self._by_line.get(frames[0], [])[:USES]
+        uses = {tuple(self._list_frames(row)) for row in rows}
+        if len(uses) < 2:
+            return None
+        for depth in range(1, len(frames)):
+            shared = tuple(frames[: depth + 1])
+            same = [use for use in uses if use[: depth + 1] == shared]
+            if len(same) == 1:
+                return frames[depth]
+        return None
+
+    def _list_frames(self, row: LineRow | None) -> list[tuple[str, int]]:
+        """Return (file, line) of a row and of the calls that it is inlined from, the innermost first."""
         frames: list[tuple[str, int]] = []
-        row = None
-        if at >= 0:
-            row = self._ordered[at]
-        while row is not None and len(frames) < len(self.rows):
+        while row is not None and len(frames) < min(len(self.rows), DEEPEST):
             frames.append((row.file, row.line))
             if 0 < row.caller <= len(self.rows):
                 row = self.rows[row.caller - 1]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import expand_home, make_temporary_folder
 from profkit.records.paths import is_table
-from profkit.reports.addresses import LaunchedCode, Layouts, Place
+from profkit.reports.addresses import CallSite, LaunchedCode, Layouts, Place
 from profkit.reports.container import check_report, split_report
 from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
@@ -63,6 +63,7 @@ class LinesRequest:
     count: int = 3  # at most so many lines for each
     sampled: int = 0  # also at most so many lines by the samples of all warp states
     around: int = 0  # behind these so many lines of code before and after each
+    sass: int = 0  # at most so many instructions of each of these, as text, which is slow
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,17 @@ class CounterLine:
     producer_pc: int | None = None
     producer_opcode: str = ""
     source: str | None = None  # the line's text, None where the report has no source
+    called_at: CallSite | None = None  # of a line that is inlined in several places
+    # Where asked for, its instructions with most samples as SASS, and each one's part of the line's.
+    sass: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line, by which equals are ordered."""
+        return self.file or "", self.line or 0
 
 
-COLUMNS = tuple(column.name for column in fields(CounterLine))
+COLUMNS = tuple(c.name for c in fields(CounterLine) if c.name not in ("called_at", "sass"))
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,8 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
 
 def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
     """Whether an answer is worked out from the text of machine code."""
+    if any(fields["sass"] for fields in requests):
+        return True
     names = {name for fields in requests for asked in fields["counters"].values() for name in asked}
     return not names.isdisjoint({_CONFLICTS, _UNFUSED})
 
@@ -282,7 +293,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 
     listed = []
     if request.sampled:
-        listed = _rank_by_samples(kernel)[: request.sampled]
+        listed = _rank_by_samples(kernel, request.sampled, request.sass)
     rows = [*listed, *_list_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
@@ -328,7 +339,7 @@ def _list_first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[
         else:
             sums = _sum_counted(kernel, counter)
         if sums:
-            return _list_lines(kernel, name, sums)[:count]
+            return _list_lines(kernel, name, sums, count)
     return []
 
 
@@ -339,6 +350,7 @@ class _Sum:
     value: float = 0.0
     most: float = 0.0
     pc: int = 0
+    by_pc: dict[int, float] = field(default_factory=dict)
     producer: int | None = None
     states: Tally[str] = field(default_factory=Tally)
 
@@ -346,6 +358,7 @@ class _Sum:
         self, value: float, pc: int, producer: int | None = None, state: str = ""
     ) -> None:
         self.value += value
+        self.by_pc[pc] = self.by_pc.get(pc, 0.0) + value
         if state:
             self.states[state] += value  # type: ignore[assignment]
         if value > self.most:
@@ -381,7 +394,7 @@ def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     return sums
 
 
-def _rank_by_samples(kernel: LaunchedCode) -> list[CounterLine]:
+def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[CounterLine]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
@@ -391,19 +404,42 @@ def _rank_by_samples(kernel: LaunchedCode) -> list[CounterLine]:
         place = kernel.place(pc)
         sums[place].add_value(states.total(), pc)
         sums[place].states.update(states)
-    return _list_lines(kernel, "samples", sums)
+    return _list_lines(kernel, "samples", sums, count, sass)
 
 
-def _list_lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> list[CounterLine]:
-    """Return sums as lines, the largest first."""
-    total, lines = sum(x.value for x in sums.values()), []
+def _list_lines(
+    kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum], count: int, sass: int = 0
+) -> list[CounterLine]:
+    """Return the largest sums as lines, the largest first."""
+    total = sum(x.value for x in sums.values())
+    lines: list[tuple[CounterLine, _Sum]] = []
     for x in sums.values():
         waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
         stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
         stalled = x.value / total, x.value, stall, samples_there / x.value
         producer = _find_instruction(kernel, x.producer)
-        lines.append(CounterLine(name, *_find_instruction(kernel, x.pc), *stalled, *producer))
-    return sorted(lines, key=lambda x: (-x.value, x.file or "", x.line or 0, x.pc or 0))
+        line = CounterLine(name, *_find_instruction(kernel, x.pc), *stalled, *producer)
+        lines.append((line, x))
+    lines.sort(key=lambda pair: (-pair[0].value, *pair[0].place, pair[0].pc or 0))
+    listed = []
+    for line, x in lines[:count]:
+        called_at = kernel.find_main_call(x.by_pc)
+        instructions = _list_instructions(kernel, x, sass)
+        listed.append(replace(line, called_at=called_at, sass=instructions))
+    return listed
+
+
+def _list_instructions(
+    kernel: LaunchedCode, sums: _Sum, count: int
+) -> tuple[tuple[str, float], ...]:
+    """Return a line's instructions with most of it, as text."""
+    hottest = sorted(sums.by_pc.items(), key=lambda pair: (-pair[1], pair[0]))
+    listed = []
+    for pc, value in hottest[:count]:
+        text = " ".join(kernel.text(pc).split())
+        if text:
+            listed.append((text, value / sums.value))
+    return tuple(listed)
 
 
 def _find_instruction(

@@ -120,8 +120,8 @@ def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
 def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made) -> None:
     shown = " ".join(_shown(judged_rows([made(values=WIDE)])).split())
     assert (
-        "shared-bank-conflicts (between 4.31x and 18.5x, at most 24.4x; counters cannot tell; "
-        "`profkit ablate` measures it): 96.9 % of the shared" in shown
+        "shared-bank-conflicts (between 4.31x and 18.5x, at most 24.4x; "
+        "`profkit ablate` can measure it): 96.9 % of the shared" in shown
     )
     assert "excess_shared_wavefronts 96.9 %" in shown
     assert "try: Pad rows" in shown
@@ -156,7 +156,8 @@ def test_a_failed_launch_says_so(made: Made) -> None:
 def test_hot_lines_are_listed(made: Made) -> None:
     line = HotLine("/src/k.cu", 41, "x = [red]y;\x1b[2J", 120, 0.25, "barrier", 0.8)
     shown = _shown(judged_rows([made(lines=(line,))]))
-    assert "25 % barrier 80 % k.cu:41 x = [red]y;\\x1b[2J" in " ".join(shown.split())
+    said = "25 % at k.cu:41 (80 % of it barrier) x = [red]y;\\x1b[2J"
+    assert said in " ".join(shown.split())
 
 
 def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
@@ -186,7 +187,7 @@ def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
     top = replace(run.diagnosis.findings[0], where=(SourceLine("/s/k.cu", 18, "wait", 0.6),))
     found = replace(run.diagnosis, findings=(top, *run.diagnosis.findings[1:]))
     assert headline(judged_rows([replace(run, diagnosis=found)]))[0].endswith(
-        "; k.cu:18 has 60 % of it."
+        "; 60 % of it at k.cu:18."
     )
 
 
@@ -244,9 +245,9 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
         (
             "latency",
             "short_scoreboard",
-            "waits for data from shared memory or special functions (short_scoreboard)",
+            "waits for data from shared memory or special functions (short scoreboard)",
         ),
-        ("launch", "tail", "is limited by a last wave of blocks that fills only some SMs (tail)"),
+        ("launch", "tail", "is limited by a last wave of blocks that fills only some SMs"),
         ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe"),
         ("latency", None, "is bound by latency"),
         ("unknown", None, "waits, and what it waits for was not collected"),

@@ -62,6 +62,68 @@ NCU_LABELS = {
 }
 
 
+# ncu's rules, as it names them beside its estimates, and the rules of profkit that answer them
+# (docs/why/nvidia.md has each of their results).
+NVIDIA_RULES = {
+    "achievedoccupancy": ("workload-imbalance", "tail-effect", "short-blocks"),
+    "fpinstructions": ("non-fused-math", "fp64-pipe"),
+    "highpipeutilization": (
+        "tensor-pipe",
+        "fp32-pipe",
+        "fp64-pipe",
+        "fp16-pipe",
+        "int-pipe",
+        "xu-pipe",
+    ),
+    "issueslotutilization": ("issue-slots", "nothing-stands-out"),
+    "memorycacheaccesspattern": ("uncoalesced-access", "narrow-accesses", "register-spills"),
+    "occupancy": ("occupancy-registers", "occupancy-shared", "occupancy-blocks"),
+    "launchconfiguration": ("grid-too-small", "tail-effect", "partial-warps", "barrier-wait"),
+    "sharedmemoryconflicts": ("shared-bank-conflicts",),
+    "solbottleneck": ("grid-too-small", "nothing-stands-out", "dram-bandwidth", "issue-slots"),
+    "solfproofline": ("fp32-pipe", "fp64-pipe", "tensor-idle"),
+    "theoreticaloccupancy": ("occupancy-registers", "occupancy-shared", "occupancy-blocks"),
+    "threaddivergence": ("thread-divergence",),
+    "uncoalescedglobalaccess": ("uncoalesced-access",),
+    "uncoalescedsharedaccess": ("shared-bank-conflicts",),
+    "workloadimbalance": ("workload-imbalance", "partial-warps"),
+    "cpistall": (
+        "long-scoreboard",
+        "short-scoreboard",
+        "barrier-wait",
+        "fixed-latency",
+        "math-throttle",
+        "lg-throttle",
+        "mio-throttle",
+    ),
+    # Titles of their results.
+    "smallgrid": ("grid-too-small",),
+    "taileffect": ("tail-effect",),
+    "uncoalescedglobalaccesses": ("uncoalesced-access",),
+    "uncoalescedsharedaccesses": ("shared-bank-conflicts",),
+    "sharedloadbankconflicts": ("shared-bank-conflicts",),
+    "sharedstorebankconflicts": ("shared-bank-conflicts",),
+    "fp32nonfusedinstructions": ("non-fused-math",),
+    "fp64nonfusedinstructions": ("non-fused-math",),
+    "longscoreboardstalls": ("long-scoreboard",),
+    "shortscoreboardstalls": ("short-scoreboard",),
+    "barrierstalls": ("barrier-wait",),
+    "mathpipethrottlestalls": ("math-throttle",),
+    "lgthrottlestalls": ("lg-throttle",),
+    "miothrottlestalls": ("mio-throttle",),
+    "waitstalls": ("fixed-latency",),
+    "occupancylimiters": ("occupancy-registers", "occupancy-shared", "occupancy-blocks"),
+}
+
+
+def name_nvidia_rules(name: str) -> tuple[str, ...]:
+    """Return the rules that answer one of ncu's rules or its title; none for another word.
+
+    A word with two meanings (occupancy is a metric, too) keeps that of the catalogue.
+    """
+    return NVIDIA_RULES.get("".join(name.lower().split()), ())
+
+
 def plain_name(name: str) -> str:
     """Return the catalogue's name of what ncu calls so; other names with - between their words."""
     words = " ".join(name.lower().split())

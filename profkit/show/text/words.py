@@ -8,7 +8,7 @@ from math import isfinite
 from os.path import basename
 from typing import TYPE_CHECKING
 
-from profkit.diagnosis.launches import LINES, Judged, Row
+from profkit.diagnosis.launches import LINES, HotLine, Judged, Row
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.scenario import Expectation
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
 
 NAME = 48  # characters of a kernel name in a sentence
+ABLATED = ("measured", "bound")  # groups of causes.toml that an ablation takes away
+WHOLE = 0.995  # of a line from which on its call has all of it
 CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
@@ -69,29 +71,42 @@ BOUNDS = {
 
 
 def bound_by(diagnosis: Diagnosis) -> str:
-    """Return the verdict as the rest of a sentence that begins with the kernel's name."""
+    """Return the verdict as the rest of a sentence that begins with the kernel's name.
+
+    The limiter's own name follows, unless the finding that leads is called so, too.
+    """
     limiter = diagnosis.limiter
+    named = ""
+    if limiter:
+        named = f" ({plain_limiter(limiter)})"
+    if limiter and diagnosis.top and diagnosis.top.rule == limiter.replace("_", "-"):
+        named = ""
     if limiter is None:
         if diagnosis.bound == "latency":
             return "is bound by latency"
         return "waits, and what it waits for was not collected"
     if diagnosis.bound == "latency":
-        return f"waits for {WAITS.get(limiter, limiter)} ({limiter})"
+        return f"waits for {WAITS.get(limiter, limiter)}{named}"
     if diagnosis.bound == "launch":
-        return f"is limited by {SHAPES.get(limiter, limiter)} ({limiter})"
+        return f"is limited by {SHAPES.get(limiter, limiter)}"
     parts = limiter.split("+")
     units = " and ".join(UNITS.get(part, part) for part in parts)
     is_said = all(part in UNITS.get(part, part).lower() for part in parts)
     if is_said:
         return f"is bound by {units}"
-    return f"is bound by {units} ({limiter})"
+    return f"is bound by {units}{named}"
 
 
 def label(run: Judged) -> str:
     """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
     if run.status == "ok":
-        return run.diagnosis.label
+        return plain_limiter(run.diagnosis.label)
     return run.status
+
+
+def plain_limiter(name: str) -> str:
+    """Return a limiter's name as it is read: "short scoreboard". A rule's has hyphens."""
+    return name.replace("_", " ")
 
 
 def named(run: Judged) -> str:
@@ -176,7 +191,7 @@ def worth(finding: LaunchFinding) -> str:
     else:
         kind = "measured at most"
     without = f"{kind} {speedup(measured.gain)} without {measured.title}"
-    return f"{without}; {say_expectation(finding).removesuffix(f'; {ABLATE}')}"
+    return f"{without}; {say_expectation(finding).removesuffix(ABLATE)}"
 
 
 def say_expectation(finding: LaunchFinding) -> str:
@@ -188,12 +203,22 @@ def say_expectation(finding: LaunchFinding) -> str:
     if finding.gain is not None:
         bound = gain(finding.gain)
     if finding.expect.is_wide:
-        return f"{say_range(finding.expect)}, {bound}; {ABLATE}"
+        return f"{say_range(finding.expect)}, {bound}{_say_ablation(finding)}"
     return f"expect {expect(finding.expect)}, {bound}"
 
 
-# What an interval says that is too wide for a number.
-ABLATE = "counters cannot tell; `profkit ablate` measures it"
+# Behind an interval that is too wide for a number.
+ABLATE = "; `profkit ablate` can measure it"
+
+
+def _say_ablation(finding: LaunchFinding) -> str:
+    """Return that an ablation measures the cause of a finding; "" where none does."""
+    from profkit.records.ablation import read_causes
+
+    for group, causes in read_causes().items():
+        if group in ABLATED and finding.rule in causes:
+            return ABLATE
+    return ""
 
 
 def say_range(expectation: Expectation) -> str:
@@ -277,7 +302,21 @@ def place(line: SourceShare) -> str:
         why = f", for {source.opcode}"
         if (source.file, source.line) != (line.file, line.line):
             why += f" at {basename(source.file)}:{source.line}"
+    call = say_call(line)
+    if call:
+        why += f", {call}"
     return f"{basename(line.file)}:{line.line} ({share(line.share)}{why})"
+
+
+def say_call(line: SourceShare | HotLine) -> str:
+    """Return from where an inlined line is called; "" where the line alone says it."""
+    call = line.called_at
+    if call is None:
+        return ""
+    place = f"{basename(call.file)}:{call.line}"
+    if call.share >= WHOLE:
+        return f"called from {place}"
+    return f"mostly called from {place}"
 
 
 def places(finding: LaunchFinding) -> str:
@@ -351,7 +390,13 @@ def headline(rows: Sequence[Row]) -> list[str]:
     where = ""
     if top and top.where:  # the line that has most of it
         line = top.where[0]
-        where = f"; {basename(line.file)}:{line.line} has {share(line.share)} of it"
+        part = "all of it"
+        if line.share < WHOLE:
+            part = f"{share(line.share)} of it"
+        where = f"; {part} at {basename(line.file)}:{line.line}"
+        call = say_call(line)
+        if call:
+            where += f", {call}"
     if top and not _is_guess(run, top):
         cause = top.cause
     else:
@@ -456,6 +501,8 @@ def _worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
         of_all = f" of {seconds(sum(r.total for r in rows))} in all"
     if row.saved <= 0:
         return f"It takes {time}{of_all}; {worth(leading)}."
+    if leading.expect and leading.expect.is_wide and leading.reached is None:
+        return f"Fixing that: {worth(leading)}. It takes {time}{of_all}."
     saved = seconds(row.saved)
     return f"Fixing that: {worth(leading)}; about {saved}{of_all or f' of {time}'}."
 

@@ -19,7 +19,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
+from profkit.show.text.blocks import Block, TextSpan, Words, on_lines
 from profkit.show.text.escape import escaped, middle, short
 
 LISTED = 12  # rows of the table when not all are asked for
@@ -196,7 +196,7 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
         *show_findings(run, before, listing=bool(run.lines)),
         *show_nvidia_rules(run.nvidia),
         *show_doubts(run),
-        *([_hot_lines(run.lines)] if run.lines else []),
+        *(_list_hot_lines(run.lines) if run.lines else ()),
     )
     return blocks.Fold(title, inside, shown=number == 1)
 
@@ -334,14 +334,34 @@ def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem
         yield blocks.ListItem((*text, speedup))
 
 
-def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
-    columns: Columns[HotLine] = {
-        ">samples": lambda line: figures.share(line.share),
-        "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),
-        "line": lambda line: TextSpan(name_place(line), "code"),
-        "source": lambda line: TextSpan(line.text.strip(), "code"),
-    }
-    return grid(lines, columns, wraps=3, indent=0)
+def _list_hot_lines(lines: Sequence[HotLine]) -> Iterator[Block]:
+    """Yield the lines with most samples, and under each what it was compiled to."""
+    yield blocks.Heading("Hottest lines, by samples of the warps there", 3)
+    for line in lines:
+        yield _show_hot_line(line)
+
+
+def _show_hot_line(line: HotLine) -> blocks.ListItem:
+    place = line.text.strip()  # an instruction, where the report knows no lines
+    instructions = line.sass
+    if line.file:
+        place = name_place(line)
+    elif instructions:
+        place, instructions = instructions[0].text, ()
+    title: list[TextSpan | str] = [f"{figures.share(line.share)} at ", TextSpan(place, "code")]
+    call = words.say_call(line)
+    if call:
+        title.append(f", {call}")
+    if line.stall:
+        state = words.plain_limiter(line.stall)
+        title.append(f" ({figures.share(line.stall_share)} of it {state})")
+    under: list[Words] = []
+    if line.file:
+        under.append(TextSpan(line.text.strip(), "code"))
+    for instruction in instructions:
+        share = figures.share(instruction.share)
+        under.append((f"{share} ", TextSpan(instruction.text, "code")))
+    return blocks.ListItem(tuple(title), tuple(under))
 
 
 def name_place(line: HotLine) -> str:

@@ -28,7 +28,7 @@ from profkit.reports.figures import counted, figures, speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
-from profkit.show.text.labels import NCU_LABELS, plain_name
+from profkit.show.text.labels import NCU_LABELS, name_nvidia_rules, plain_name
 from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
@@ -86,6 +86,9 @@ def explain(name: str) -> Explanation:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
     word = _complete_name(_drop_bound(name.strip()))
+    answered = name_nvidia_rules(name)
+    if len(answered) == 1:
+        word = answered[0]
     if " " in word or word.lower() in NCU_LABELS:
         word = plain_name(word)
     rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
@@ -107,6 +110,10 @@ def explain(name: str) -> Explanation:
         page = (bound, "verdict", words.BOUNDS[bound], explain_bound(bound))
     elif step_rule := STEP_RULES.get(word.lower().replace("_", "-")):
         page = (step_rule.id, OF_A_STEP, step_rule.title, _explain_step_rule(step_rule))
+    elif answered:
+        title = "what Nsight Compute's own rules report"
+        rules = tuple(name_and_text(rule, BY_ID[rule].title) for rule in answered)
+        page = (name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
     elif readers:
         read_for = tuple(name_and_text(m.name, m.meaning) for m in readers)
         page = (word, "ncu metric", "read by the catalogue", {"Read for": read_for})
@@ -303,7 +310,8 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
 
 
 def explain_metric(metric: Metric) -> Parts:
-    page = pages.written_page(f"metrics/{FAMILIES[metric.name]}.md")
+    family = _HARDWARE.get(metric.name, FAMILIES[metric.name])
+    page = pages.written_page(f"metrics/{family}.md")
     users = []
     for r in ALL:
         if any(metric.name in values for values in (*r.fires, *r.clear)):
@@ -326,6 +334,8 @@ def explain_metric(metric: Metric) -> Parts:
     }
 
 
+# ncu's first section has these beside clocks and sizes; the hardware that they are of is another.
+_HARDWARE = {"memory_busy": "memory", "sm_busy": "pipes"}
 _UNITS = {
     "share": "share: 0 to 1, where 1 is 100 %",
     "s": "s: seconds",

@@ -137,7 +137,7 @@ def _show_first(row: Row) -> blocks.Fold:
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.together(both), bullet="+"))
     if rest := firing[1 + FURTHER :]:
-        listed = ", ".join(f"{f.rule} {say_expected(f)}" for f in rest)
+        listed = ", ".join(f"{f.rule} ({say_expected(f)})" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
     if estimates := _list_nvidia(run):
         inside.append(blocks.ListItem(estimates))
@@ -150,7 +150,7 @@ def _say_verdict(run: Judged) -> str:
     if run.top:
         said = run.top.cause
     if run.diagnosis.because == said:
-        return words.label(run)
+        return words.BOUNDS[run.diagnosis.bound]
     return run.diagnosis.because
 
 
@@ -184,8 +184,18 @@ def _say_further(finding: LaunchFinding) -> blocks.ListItem:
         place = f"; {words.place(finding.where[0])}"
     else:
         place = ""
-    gain = TextSpan(say_expected(finding), "gain")
-    return blocks.ListItem((TextSpan(finding.rule, "rule"), " ", gain, f": {finding.cause}{place}"))
+    gain = TextSpan(_say_shortly(finding), "gain")
+    text = (TextSpan(finding.rule, "rule"), " (", gain, f"): {finding.cause}{place}")
+    return blocks.ListItem(text)
+
+
+def _say_shortly(finding: LaunchFinding) -> str:
+    """Return what a fix is worth in two words: "expect 1.80x", "at most 1.17x"."""
+    if finding.expect is not None and not finding.expect.is_wide and finding.reached is None:
+        return f"expect {say_expected(finding)}"
+    if finding.expect is None and finding.gain and not finding.at_roof and finding.reached is None:
+        return words.gain(finding.gain)
+    return say_expected(finding)
 
 
 def _list_nvidia(run: Judged) -> str:
@@ -196,7 +206,7 @@ def _list_nvidia(run: Judged) -> str:
     said = []
     for result in estimated[:NVIDIA_SHOWN]:
         if result.scope == "local":
-            local = " locally"
+            local = " (local)"
         else:
             local = ""
         said.append(f"{result.rule} {figures.share(result.speedup or 0)}{local}")

@@ -172,6 +172,25 @@ def test_who_called_whom() -> None:
     assert LineTable(last).find_inlined_lines(0) == [("a", 1), ("b", 2)]
 
 
+def test_which_use_of_an_inlined_line_it_is() -> None:
+    rows = (
+        LineRow(0, "a.cu", 10, 0),
+        LineRow(16, "load.h", 5, 1),  # load(), called at a.cu:10
+        LineRow(32, "ptx.h", 7, 2),  # in it
+        LineRow(48, "a.cu", 11, 0),
+        LineRow(64, "load.h", 5, 4),
+        LineRow(80, "ptx.h", 7, 5),
+        LineRow(96, "once.h", 3, 1),
+    )
+    table = LineTable(rows)
+    # Both come through load.h:5, which tells them apart no more than their own line does.
+    assert table.find_call(table.find_inlined_lines(32)) == ("a.cu", 10)
+    assert table.find_call(table.find_inlined_lines(80)) == ("a.cu", 11)
+    assert table.find_call(table.find_inlined_lines(96)) is None  # there is no other use
+    assert table.find_call(table.find_inlined_lines(0)) is None
+    assert LineTable((LineRow(0, "a", 1, 1),)).find_call([("a", 1), ("a", 1)]) is None
+
+
 # --- ELF
 
 
