@@ -269,17 +269,29 @@ def write_sentence(
     groups: tuple[list[Array], list[Array]],
 ) -> str:
     if answer == "slower":
-        low, high = 1 / speedup.high, 1 / speedup.low
-        return f"{1 / speedup.median:.3g}x slower ({low:.3f} to {high:.3f})"
-    ratio = f"{speedup.median:.3g}x"
-    if not isnan(speedup.low):
-        ratio += f" ({speedup.low:.3f} to {speedup.high:.3f})"
+        slowdown = Interval(1 / speedup.median, 1 / speedup.high, 1 / speedup.low)
+        return write_ratio(slowdown, " slower")
+    ratio = write_ratio(speedup)
     if answer == "faster":
-        return f"{speedup.median:.3g}x faster ({speedup.low:.3f} to {speedup.high:.3f})"
+        return write_ratio(speedup, " faster")
     if answer == "same":
         return f"the same within {within * 100:g} %: {ratio}"
     n = " and ".join(str(sum(g.size for g in side)) for side in groups)
     return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"
+
+
+def write_ratio(ratio: Interval, what: str = "") -> str:
+    """Return a ratio with its interval in the same digits: "1.012x slower (1.012 to 1.013)".
+
+    Two decimals where the interval is wide enough for them, else three.
+    """
+    if isnan(ratio.low):
+        return f"{ratio.median:.3g}x{what}"
+    decimals = 3
+    if ratio.high - ratio.low >= 0.02:
+        decimals = 2
+    ends = f"{ratio.low:.{decimals}f} to {ratio.high:.{decimals}f}"
+    return f"{ratio.median:.{decimals}f}x{what} ({ends})"
 
 
 def find_smallest_change(time: TimeComparison) -> float:

@@ -50,18 +50,37 @@ class Ceiling:
         return self.name in LEVELS
 
 
+def find_counted_part(launch: Row) -> float:
+    """The part of a launch's duration in which its cycles were counted, 0 to 1; 1 when nothing shows it.
+
+    A clock in a report is counted cycles over the duration. A memory clock does not change within a
+    launch: where DRAM seems slow, cycles were counted in a part of the duration only (of a short
+    launch, not in its start and end), and the SM clock seems slow by the same ratio. Seen in reports
+    of five GPUs; the SM clock so corrected is the one that ncu locks. Where it would exceed its
+    maximum, the memory clock really was lower.
+    """
+    row = collected_metrics(launch)
+    part = row.get("dram_clock", nan) / row.get("dram_clock_max", nan)
+    if not 0 < part < 1 / TOLERANCE or "sm_clock" not in row:
+        return 1.0
+    if row["sm_clock"] / part > TOLERANCE * row.get("sm_clock_max", nan):
+        return 1.0
+    return part
+
+
 def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
     """The roofs: memory levels from the outside in, then precisions.
 
     Those that the report has, and of the device attributes only those that it has not; `cc` is read
-    for the one ceiling that needs it.
+    for the one ceiling that needs it. Clocks and peaks hold for the part of the launch that was counted.
     """
     row = collected_metrics(launch)
+    part = find_counted_part(row)
     roofs = []
     for name in (*LEVELS, *FAMILIES):
         if row.get(f"peak_{name}", 0) > 0:
             clock = row.get(_CLOCK.get(name, "sm_clock"), nan)
-            roofs.append(Ceiling(name, row[f"peak_{name}"], clock, "report"))
+            roofs.append(Ceiling(name, row[f"peak_{name}"] / part, clock / part, "report"))
         elif (device := _from_attributes(name, row, launch.get("cc"))) is not None:
             roofs.append(device)
     return tuple(roofs)
@@ -75,7 +94,9 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "fp32":
         gpu = find_exactly(cc)
     if gpu and gpu.fp32 and "sm_count" in row:
-        clock = row.get("sm_clock", row.get("sm_clock_max", nan))
+        clock = row.get("sm_clock", nan) / find_counted_part(row)
+        if isnan(clock):
+            clock = row.get("sm_clock_max", nan)
         value = row["sm_count"] * gpu.fp32 * 2 * clock
         if isnan(value):
             return None

@@ -13,6 +13,7 @@ from math import ceil, floor, inf, log10, nan
 from typing import TYPE_CHECKING, Any
 
 from profkit.model import roofline as model
+from profkit.model.launch import collected_metrics
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, compute
 from profkit.reports.metrics.launch import OCCUPANCY
@@ -86,18 +87,45 @@ def why_no_point(rows: Sequence[Row]) -> Counter[str]:
     return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
 
 
+_LONG = 0.1  # of the longest launch's time
+
+
+def list_longest(rows: Sequence[Row]) -> list[Row]:
+    """Return the launches that last at least a tenth of the longest one's time; all if no time is known.
+
+    ncu divides counted cycles by the duration of a launch. Its start and end, a few microseconds,
+    count no cycles: of a short launch the clocks, and the peaks worked out from them, are too low.
+    """
+    times = [collected_metrics(row).get("time", nan) for row in rows]
+    longest = max((time for time in times if time > 0), default=nan)
+    kept = [row for row, time in zip(rows, times, strict=True) if time >= _LONG * longest]
+    return kept or list(rows)
+
+
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
-    """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
+    """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran.
+
+    Each is a range over the launches that last longest; over all where only a shorter one has it.
+    """
     used = {"fp32", *model.LEVELS, *(p.family for p in points)}
     every = list(chain.from_iterable(map(model.list_ceilings, rows)))
+    longest = list(chain.from_iterable(map(model.list_ceilings, list_longest(rows))))
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
-        named = [c for c in every if c.name == name and name in used]
-        if named := [c for c in named if c.source == "report"] or named:
+        if name not in used:
+            continue
+        named = _choose_ceilings(longest, name) or _choose_ceilings(every, name)
+        if named:
             values = [c.value for c in named]
             device = named[0].source != "report"
             roofs.append(Roof(name, min(values), max(values), max(c.clock for c in named), device))
     return roofs
+
+
+def _choose_ceilings(ceilings: Sequence[model.Ceiling], name: str) -> list[model.Ceiling]:
+    """Return those of a name: what reports say where any does, else what device attributes say."""
+    named = [ceiling for ceiling in ceilings if ceiling.name == name]
+    return [ceiling for ceiling in named if ceiling.source == "report"] or named
 
 
 def roof_lines(

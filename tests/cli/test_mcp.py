@@ -64,6 +64,8 @@ def test_a_link_in_a_folder_does_not_lead_out(tmp_path: Path) -> None:
 
 def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
+    from mcp.server.mcpserver.exceptions import ToolError
+
     from profkit.cli.verbs.mcp import server_of
 
     server = server_of(ROOT)
@@ -78,14 +80,37 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     ]
     assert not [tool.name for tool in tools if not tool.description]
 
+    assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+    for tool in tools:
+        assert "Args" not in (tool.description or "")
+        assert all(of.get("description") for of in tool.input_schema["properties"].values())
+
     def call(name: str, **arguments: Any) -> Any:
-        return asyncio.run(server.call_tool(name, arguments)).content[0]
+        return asyncio.run(server.call_tool(name, arguments)).content[-1]
 
     assert "bank conflicts" in call("diagnose", reports=REPORT).text
     trace = "tests/program/data/copy_pageable.planted.json.gz"
     assert "1. copy: saves about" in call("triage", recording=trace).text
     picture = call("roofline", reports=REPORT)
     assert (picture.type, picture.mime_type) == ("image", "image/png")
+    assert "shared-bank-conflicts: " in call("explain").text
+    with pytest.raises(ToolError) as refusal:
+        call("diagnose", report=REPORT)
+    said = "diagnose: reports: field required\narguments: reports, kernel, where, top"
+    assert str(refusal.value) == said
+
+
+def test_roofline_says_each_launch_in_words(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pip install 'profkit[plots]'")
+    told = Answers(ROOT).roofline(REPORT)
+    assert re.search(r"stage2.*: 55.1 µs, [\d.]+ % of [\w ]+$", told.text)
+    assert told.picture
+
+
+def test_reports_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "cut.ncu-rep").write_bytes((ROOT / REPORT).read_bytes()[:9999])
+    with pytest.raises(ProfkitError, match=r"cut\.ncu-rep: "):
+        Answers(tmp_path.resolve()).diagnose("cut.ncu-rep")
 
 
 def talked(root: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any], str]:
@@ -138,7 +163,7 @@ REFUSED = [
     ("lines", {"report": REPORT, "launch": 7}, "launches are counted from 0"),
     ("lines", {"report": REPORT, "launch": "first"}, "integer"),
     ("lines", {"report": "artifacts"}, "for example artifacts/attention"),
-    ("lines", {}, "Field required"),
+    ("lines", {}, "lines: report: field required"),
     ("compare", {"before": "stage2", "after": "stage2swizle"}, "did you mean stage2swizzle"),
     ("compare", {"before": "stage2.B", "after": "x/y.ncu-rep"}, "no such report in the folder"),
     ("triage", {"recording": "nosuch.json.gz"}, "no such file"),

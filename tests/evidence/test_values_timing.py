@@ -30,6 +30,7 @@ from profkit.evidence.stats import (
     find_smallest_change,
     hedges_g,
     is_significant,
+    write_ratio,
 )
 
 X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
@@ -190,6 +191,14 @@ def test_hedges_g_by_the_book():
 # --- whole comparisons and what they say
 
 
+def test_a_ratio_has_the_digits_of_its_interval():
+    assert (
+        write_ratio(Interval(1.0124, 1.0119, 1.0131), " slower") == "1.012x slower (1.012 to 1.013)"
+    )
+    assert write_ratio(Interval(1.8437, 1.79, 1.9)) == "1.84x (1.79 to 1.90)"
+    assert write_ratio(Interval(1.8437)) == "1.84x"
+
+
 def test_faster_slower_and_the_same_in_words():
     rng = np.random.default_rng(1)
     noise = np.exp(rng.normal(0, 0.002, 40))
@@ -197,17 +206,17 @@ def test_faster_slower_and_the_same_in_words():
     assert (fast.answer, fast.reason, fast.within) == ("faster", "difference", 0.01)
     assert fast.speedup.median == pytest.approx(2, rel=0.002)
     low, high = fast.speedup.low, fast.speedup.high
-    assert fast.sentence == f"{fast.speedup.median:.3g}x faster ({low:.3f} to {high:.3f})"
+    assert fast.sentence == f"{fast.speedup.median:.2f}x faster ({low:.2f} to {high:.2f})"
     slow = compare_samples(10 * noise[::-1], 20 * noise, thresholds=FAST)
     assert slow.answer == "slower"
-    assert slow.sentence == f"{fast.speedup.median:.3g}x slower ({low:.3f} to {high:.3f})"
+    assert slow.sentence == f"{fast.speedup.median:.2f}x slower ({low:.2f} to {high:.2f})"
     few = compare_samples(10 * noise, 10 * noise[::-1], within=0.02, thresholds=FAST)
     assert few.answer == "cannot tell"  # 40 a side, one after the other: clocks may have changed
     assert few.sentence.endswith("interleave them, or take at least 120 of each")
     many = np.exp(rng.normal(0, 0.002, 240))
     same = compare_samples(10 * many, 10 * many[::-1], within=0.02, thresholds=FAST)
     assert same.answer == "same"
-    assert same.sentence.startswith("the same within 2 %: 1x (")
+    assert same.sentence.startswith("the same within 2 %: 1.000x (")
     assert fast.before.median == pytest.approx(20, rel=0.002)
     assert fast.before.low < fast.before.median < fast.before.high
     assert fast.hedges_g > 50

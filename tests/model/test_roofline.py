@@ -12,6 +12,7 @@ from profkit.model.roofline import (
     LEVELS,
     TOLERANCE,
     explain_cache_resident,
+    find_counted_part,
     find_nearest_roof,
     list_ceilings,
     list_families,
@@ -289,3 +290,17 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
 def test_every_launch_has_a_point_or_a_reason(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
         assert list_points(row) or list_missing(row), row["report"]
+
+
+def test_clocks_of_a_short_launch_hold_for_the_part_that_was_counted():
+    """DRAM's clock does not fall within a launch: if it seems to, the SM clock seems low by the same."""
+    low = {"sm_clock_max": 1.8e9, "dram_clock_max": 3e9}
+    short = MACHINE | low | {"sm_clock": 0.6e9, "dram_clock": 1.2e9, "peak_dram": 0.4e12}
+    assert find_counted_part(short) == pytest.approx(0.4)
+    ceilings = {c.name: c for c in list_ceilings(short)}
+    assert ceilings["dram"].value == pytest.approx(1e12)
+    assert ceilings["fp32"].clock == pytest.approx(1.5e9)
+    # So corrected, this SM clock would be above its maximum: the memory clock is lower.
+    assert find_counted_part(short | {"sm_clock": 1.7e9}) == 1.0
+    assert find_counted_part(MACHINE) == 1.0  # what the clocks can reach is not in the report
+    assert find_counted_part(MACHINE | low | {"dram_clock": 2.95e9}) == 1.0  # passes differ by that

@@ -67,7 +67,7 @@ SAID = {
         n: {"warm": {"median": t, "low": t * 0.99, "high": t * 1.01}}
         for n, t in (("v3-32", 1e-5), ("v3-64", 1.3e-5), ("sdpa", 9e-6))
     },
-    "comparison": {"sentence": "1.3x faster", "hedges_g": 3.2, "p_value": None},
+    "comparison": {"sentence": "1.3x faster", "hedges_g": 3.2, "p_value": 0.02},
     "importances": {"M": 0.75},
     "steering": {"proposed": 3, "measured": 2, "incumbents": 1, "by_rule": {"grid-too-small": 3}},
 }
@@ -89,7 +89,7 @@ def test_the_end_of_a_search_in_lines() -> None:
 def test_the_summary_holds_decision_path_and_pictures() -> None:
     text = tuned.search_summary(SAID, trials(12), ["history.png"])
     assert "**keep**: 1.3x faster" in text
-    assert "1.3x faster; Hedges' g 3.2." in text
+    assert "1.3x faster; p = 0.02." in text
     assert "| 2 | random |" in text
     assert "1.200x (1.100 to 1.300)" in text
     assert "![history](history.png)" in text

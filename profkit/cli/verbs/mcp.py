@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import io
 import logging
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from glob import has_magic
 from json import dumps, loads
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
+import profkit
 from profkit.cli import options, sources
 from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
@@ -39,6 +41,7 @@ from profkit.diagnosis.launches import (
     with_lines,
 )
 from profkit.diagnosis.launches import make_table as judged_table
+from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.files import (
     is_folder,
@@ -48,12 +51,15 @@ from profkit.files import (
     read_text,
     resolve_path,
 )
+from profkit.model.roofline import find_nearest_roof
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
+from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import expand_paths, suggest_verb
-from profkit.reports.figures import format_percent
+from profkit.reports.figures import format_percent, seconds, share
 from profkit.reports.isolated import ROOM
 from profkit.reports.reader import Reports, load_reports, read_some
+from profkit.show import numbers
 from profkit.show.text.blocks import Block, TextLine
 from profkit.show.text.escape import escaped
 from profkit.show.text.terminal import console, to_text
@@ -199,19 +205,69 @@ def server_of(root: Path) -> Any:
         from mcp.server.mcpserver import MCPServer
     if not is_folder(root):
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
+    from mcp.types import ToolAnnotations
+
     answers = Answers(resolve_path(root))
-    server = MCPServer("profkit", instructions=ABOUT)
+    server = MCPServer("profkit", instructions=ABOUT, version=profkit.__version__)
     tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for ask in (*tools, answers.roofline):
-        server.tool(structured_output=False)(_tool(ask))
+        summary, _ = split_docstring(ask.__doc__ or "")
+        server.tool(description=summary, annotations=reads, structured_output=False)(_tool(ask))
+    _explain_wrong_arguments(server)
     return server
 
 
-def _tool(ask: Callable[..., Told | bytes]) -> Callable[..., Any]:
+def _explain_wrong_arguments(server: Any) -> None:
+    """Let a server refuse a call with wrong arguments in words of ours, not in its library's."""
+    from mcp.server.mcpserver.exceptions import ToolError
+    from pydantic import ValidationError
+
+    call_tool = server.call_tool
+
+    async def call(name: str, arguments: dict[str, Any], *context: Any) -> Any:
+        try:
+            return await call_tool(name, arguments, *context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            tools = {tool.name: tool for tool in await server.list_tools()}
+            known = list(tools[name].input_schema["properties"])
+            said = say_wrong_arguments(name, error.__cause__.errors(), known)
+            raise ToolError(said) from error
+
+    server.call_tool = call
+
+
+def say_wrong_arguments(
+    tool: str, errors: Sequence[Mapping[str, Any]], known: Sequence[str]
+) -> str:
+    """Return what is wrong with the arguments of a call, and which there are."""
+    said = {f"{'.'.join(map(str, error['loc']))}: {error['msg'].lower()}" for error in errors}
+    return _short(f"{tool}: {'; '.join(sorted(said))}\narguments: {', '.join(known)}")
+
+
+def split_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return what a tool answers, and what each of its arguments is, in a line each."""
+    summary, _, listed = inspect.cleandoc(text).partition("Args:")
+    arguments: dict[str, list[str]] = {}
+    name = ""
+    for line in inspect.cleandoc(listed).splitlines():
+        begins, colon, words = line.partition(": ")
+        if colon and begins.isidentifier():
+            name = begins
+            arguments[name] = [words.strip()]
+        elif name:
+            arguments[name].append(line.strip())
+    return " ".join(summary.split()), {name: " ".join(lines) for name, lines in arguments.items()}
+
+
+def _tool(ask: Callable[..., Told]) -> Callable[..., Any]:
     """A question as the library wants it: text with the data beside it, a picture, or a refusal."""
     from mcp.server.mcpserver import Image
     from mcp.server.mcpserver.exceptions import ToolError
-    from mcp.types import CallToolResult, TextContent
+    from mcp.types import CallToolResult, ContentBlock, TextContent
+    from pydantic import Field
 
     @wraps(ask)
     def answer(**given: Any) -> Any:
@@ -222,12 +278,24 @@ def _tool(ask: Callable[..., Told | bytes]) -> Callable[..., Any]:
         except (OSError, ValueError, RecursionError, MemoryError) as error:  # the server goes on
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ToolError(_short(f"{ask.__name__}: {why}")) from error
-        if isinstance(told, bytes):
-            return Image(data=told, format="png")
-        text = TextContent(type="text", text=told.text)
-        return CallToolResult(content=[text], structured_content=told.content)
+        content: list[ContentBlock] = [TextContent(type="text", text=told.text)]
+        if told.picture:
+            content.append(Image(data=told.picture, format="png").to_image_content())
+        return CallToolResult(content=content, structured_content=told.content)
 
+    _, described = split_docstring(ask.__doc__ or "")
+    signature = inspect.signature(ask, eval_str=True)
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        field = Field(description=described[name])
+        parameters.append(parameter.replace(annotation=_annotate(parameter.annotation, field)))
+    vars(answer)["__signature__"] = signature.replace(parameters=parameters)
     return answer
+
+
+def _annotate(annotation: Any, field: Any) -> Any:
+    """Return a type with the description that a schema of arguments shows beside it."""
+    return Annotated[annotation, field]
 
 
 @dataclass(frozen=True)
@@ -236,6 +304,7 @@ class Told:
 
     text: str
     content: dict[str, Any] | None = None
+    picture: bytes | None = None  # a PNG
 
 
 def _confined(ask: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -280,6 +349,8 @@ class Answers:
         table = judged_rows(self._choose(read, kernel, where))
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        if bad and not table:
+            raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
         text = brief_diagnosis([*first, *table[len(lined) :]], [*self._calls(lined[:1])])
         names = [self._relative(run.report) for run in lined]
         content = select_launches(lined, names, len(table), bad)
@@ -326,13 +397,25 @@ class Answers:
         return self._told(to_text(blocks, console(width=100)), select_triage(content))
 
     @_confined
-    def explain(self, name: str) -> Told:
+    def explain(self, name: str = "") -> Told:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
         Args:
             name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
+                Without it, the names of all rules.
         """
-        return self._told(str(explain(name)))
+        if not name:
+            rules = [f"{rule.id}: {rule.title}" for rule in ALL]
+            rules += [f"{rule.id}: {rule.title}" for rule in STEP_RULES.values()]
+            return self._told("\n".join(rules))
+        try:
+            return self._told(str(explain(name)))
+        except ProfkitError as error:
+            if _SHELL.search(error.hint):  # of everything that there is
+                raise ProfkitError(
+                    error.message, "call explain() for the names of all rules"
+                ) from error
+            raise
 
     @_confined
     def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
@@ -362,16 +445,18 @@ class Answers:
         return self._told("\n".join(text), {"lines": rows})
 
     @_confined
-    def roofline(self, reports: str | list[str]) -> bytes:
-        """Every launch under the ceilings of its machine, as a picture (PNG).
+    def roofline(self, reports: str | list[str]) -> Told:
+        """Every launch under the ceilings of its machine, as a picture (PNG) and a line for each.
 
         Args:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
         """
         plots = import_plots()
-        picture: bytes = plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
+        frame = load_reports(list(self.inside(reports)))
+        picture: bytes = plots.png(plots.roofline(frame))
         gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
-        return picture
+        lines = [say_roof(row) for row in frame.head(TOP).to_dict("records")]
+        return Told(_short("\n".join(lines)), picture=picture)
 
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
         """The reports that paths or globs name; a ProfkitError where one is outside."""
@@ -446,6 +531,15 @@ class Answers:
             shown = name[:WIDTH]
             raise ProfkitError(f"{shown}: outside of the folder that profkit mcp was started in")
         return path
+
+
+def say_roof(row: Mapping[Any, Any]) -> str:
+    """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
+    launch = f"{row['kernel']}: {seconds(row['time'])}"
+    nearest = find_nearest_roof(row)
+    if nearest is None:
+        return f"{launch}, no position: what that takes was not collected"
+    return f"{launch}, {share(nearest[1])} of {numbers.word(nearest[0])}"
 
 
 def told_error(error: ProfkitError) -> str:

@@ -129,7 +129,11 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
 def write_title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
-        clocks = [c for row in rows if (c := collected_metrics(row).get(metric, nan)) > 0]
+        clocks = []
+        for row in numbers.list_longest(rows):
+            clock = collected_metrics(row).get(metric, nan) / model.find_counted_part(row)
+            if clock > 0:
+                clocks.append(clock)
         if clocks:
             parts.append(f"{what} {numbers.span(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
@@ -144,9 +148,11 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         listed = ", ".join(f"{word(r.name)} at {quantity(r.clock, 'Hz')}" for r in device)
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
+        measured = "at the measured clocks"
+        if len(numbers.list_longest(rows)) < len(rows):
+            measured = "at the clocks of the longest launches (short ones measure them badly)"
         sentences.append(
-            "Ceilings from the report at the measured clocks; shares refer to each launch's "
-            "own ceilings."
+            f"Ceilings from the report {measured}; shares refer to each launch's own ceilings."
         )
     without = [row for row in rows if not model.list_points(row)]
     if points and without:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from os.path import basename
 from typing import TYPE_CHECKING
@@ -263,11 +263,16 @@ def finding_words(finding: LaunchFinding) -> str:
 
 
 def half_width(time: Interval) -> str:
-    """Return how well a median is known: "± 0.25 %"; "" where its interval is not."""
+    """Return how well a median is known: "± 0.25 %"; "" where its interval is not.
+
+    Below 0.1 % no figure: nobody measures the same median again as well as that.
+    """
     half = (time.high - time.low) / 2 / time.median
-    if isfinite(half):
-        return f"± {100 * half:.2g} %"
-    return ""
+    if not isfinite(half):
+        return ""
+    if half < 0.001:
+        return "± < 0.1 %"
+    return f"± {100 * half:.2g} %"
 
 
 def timed(time: Interval | None) -> str:
@@ -284,15 +289,13 @@ def factor(time: TimeComparison | None) -> str:
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
 
 
-def effect(hedges_g: float | None, p_value: float | None) -> Iterator[str]:
-    """Yield how large a difference is, and how likely chance would be, as far as that is known."""
-    if hedges_g is not None and isfinite(hedges_g):
-        yield f"Hedges' g {hedges_g:.1f}"
-    if p_value is not None and isfinite(p_value):
-        if p_value < 1e-3:
-            yield "p < 0.001"
-        else:
-            yield f"p = {p_value:.2g}"
+def say_chance(p_value: float | None) -> str:
+    """Return how likely chance alone would give such a difference: "p < 0.001"; "" if not known."""
+    if p_value is None or not isfinite(p_value):
+        return ""
+    if p_value < 1e-3:
+        return "p < 0.001"
+    return f"p = {p_value:.2g}"
 
 
 def place(line: SourceShare) -> str:

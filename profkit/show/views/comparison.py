@@ -186,8 +186,7 @@ def say_timing(change: RunComparison) -> str:
     time = change.time
     if time is None:
         return change.time_note
-    effect = words.effect(time.hedges_g, time.p_value)
-    return ", ".join(filter(None, (change.time_note, *effect)))
+    return ", ".join(filter(None, (change.time_note, words.say_chance(time.p_value))))
 
 
 def join_sides(before: str, after: str) -> str:

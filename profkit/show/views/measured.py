@@ -355,10 +355,9 @@ def show_champion(search: Entry) -> Iterator[Block]:
     if champion["number"] == search["default"]["number"]:
         yield blocks.Paragraph("The defaults remain: nothing was confirmed faster.")
         return
-    effect = words.effect(comparison["hedges_g"], comparison["p_value"])
+    said = filter(None, (comparison["sentence"], words.say_chance(comparison["p_value"])))
     yield blocks.Paragraph(
-        f"Trial {champion['number']}, proposed by {champion['source']}. "
-        f"{'; '.join((comparison['sentence'], *effect))}."
+        f"Trial {champion['number']}, proposed by {champion['source']}. {'; '.join(said)}."
     )
     for role in ("default", "champion"):
         if verdict := search[role]["said"].get("verdict"):
