@@ -81,8 +81,8 @@ fuzz: $(READY)
 	$(BIN)/python tools/bombs.py
 	$(BIN)/python tools/fuzz.py --seconds 600
 	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py tests/cli/test_limits.py tests/cli/test_memory.py \
-	  tests/cli/test_shapes.py \
-	  tests/cli/test_hostile_folder.py tests/cli/test_odd_counters.py tests/reports/test_flips.py \
+	  tests/cli/test_shapes.py tests/cli/test_stop.py tests/cli/test_hostile_folder.py \
+	  tests/cli/test_odd_counters.py tests/reports/test_flips.py tests/reports/test_real_reports.py \
 	  tests/ablation/test_rewriting.py
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.

@@ -94,8 +94,9 @@ class ReadBudget:
 
 _RESERVED = 256 << 20  # bytes of addresses that the allocator sets aside for two more threads
 _LEAST = 16 << 20  # bytes of addresses that the standard library alone takes
-# Bytes of memory that numpy, pandas and scipy take while they are imported: with less they crash.
-_LEAST_DATA = 80 << 20
+# Bytes of memory that numpy, pandas and pyarrow take while they are imported: with less they crash, or
+# ask again and again, for ever.
+_LEAST_DATA = 120 << 20
 
 
 def measure_memory_taken() -> int:
@@ -119,7 +120,7 @@ def refuse_too_little_memory() -> None:
     """Refuse before anything is imported where a limit leaves less than any verb needs.
 
     With so little, modules of the interpreter and native ones fail in ways that say nothing of memory:
-    hashlib prints a traceback for each hash that it cannot load, scipy ends the process.
+    hashlib prints a traceback for each hash that it cannot load, pyarrow ends the process.
 
     Raises:
         ProfkitError: `ulimit -v` leaves this process less than 16 MB of addresses; or --max-memory or

@@ -17,7 +17,7 @@ from profkit.reports.reader import read_report
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
 from tests.found import find_files
-from tools.programs import document as triage_of
+from tests.program.said import said
 
 sys.path.insert(0, str(ROOT / "tools"))
 # Written to files with readers of their own, or part of a document: printed by no verb.
@@ -65,7 +65,7 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
-    document = triage_of(str(path.relative_to(DATA)))
+    document = said(str(path.relative_to(DATA)))
     held(make_json_safe(document))
     second = write_second(document)
     held(make_json_safe(second))

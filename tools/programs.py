@@ -59,10 +59,10 @@ def is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
 @cache
 def answer(file: str) -> tuple[Triage, Counts | None]:
     """What is said of a recording, once a process: all that hold it up to something share it."""
-    return _judged_now(DATA / file)
+    return judge_recording(DATA / file)
 
 
-def _judged_now(path: Path) -> tuple[Triage, Counts | None]:
+def judge_recording(path: Path) -> tuple[Triage, Counts | None]:
     from profkit.program.recorded import judge_recordings
 
     return judge_recordings([path])

@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.errors import ProfkitError, require_package
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, require_package
+from profkit.files import measure_memory_left
 from profkit.records.store import Document
 
 Array: TypeAlias = NDArray[np.float64]
@@ -26,9 +27,16 @@ Array: TypeAlias = NDArray[np.float64]
 @cache
 def import_special() -> Any:
     """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
+    left = measure_memory_left()
+    if left is not None and left < _SCIPY:
+        raise ProfkitError(OUT_OF_MEMORY, "allow more: --max-memory 400M, or ulimit -v")
     with require_package("scipy", "an interval of measured times"):
         from scipy import special
     return special
+
+
+# Bytes that scipy.special takes while it is imported: with less, the OpenBLAS in it asks for ever.
+_SCIPY = 64 << 20
 
 
 def normal_quantile(share: float) -> float:

@@ -133,13 +133,37 @@ def open_report(path: str) -> Any:
     That library gives the units and descriptions of metrics, which nobody asks for here, and takes
     0.05 s and 115 MB of each process. It is not loaded when the folder given for it has none; without
     a folder the system is asked, which finds it wherever CUDA is installed.
+
+    A packed report is unpacked by the library, into a file in the folder for temporary files that
+    stays where the process is killed. It gets a folder of ours, which goes as soon as the file is open.
     """
+    if not path.endswith(".ncu-repz"):
+        return _load_report(path)
+    with make_temporary_folder() as folder, _unpack_into(folder):
+        return _load_report(path)
+
+
+def _load_report(path: str) -> Any:
     import ncu_report
 
     try:
         return ncu_report._ncu_report.load_report(path, _WITHOUT_LIBRARIES)
     except (AttributeError, TypeError):  # another version of ncu_report
         return ncu_report.load_report(path)
+
+
+@contextmanager
+def _unpack_into(folder: Path) -> Iterator[None]:
+    """Name a folder to the library as the one for temporary files."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = os.fspath(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared_triages, triaged
 from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
-from tools.programs import document as said
+from tests.program.said import said
 
 pytestmark = pytest.mark.slow
 

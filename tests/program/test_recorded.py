@@ -16,8 +16,8 @@ from profkit.program.triage import triage_timeline
 from profkit.program.verdict import WORTH
 from tests.conftest import ROOT
 from tests.found import find_files
+from tests.program.said import said
 from tools import programs
-from tools.programs import document as said
 
 pytestmark = pytest.mark.slow
 
@@ -126,17 +126,15 @@ def test_nothing_at_all_is_said_of_a_healthy_program(name: str) -> None:
 @pytest.mark.parametrize("folder", sorted((DATA / "own").iterdir()), ids=lambda f: f.stem)
 def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
     """Names, grids, times and calls: no operator, no shape, no line."""
-    answer, counts = judge_recordings([folder])
-    assert counts is None
-    first, truth = answer.findings[0], TRUTH[folder.stem]
-    assert (answer.healthy, first.rule) == ("", truth["category"])
+    answer, truth = said(f"own/{folder.name}"), TRUTH[folder.stem]
+    assert answer["first"]["category"] == truth["category"]
     # The step that is found may be a part of the program's: shares are compared.
     share = (truth["planted_ms"] - truth["mended_ms"]) / truth["planted_ms"]
-    plain = answer.hosts.plain.expect
+    plain, saves = answer["step"]["plain_ms"]["expect"], answer["first"]["saves_ms"]
     assert (
         folder.stem in OFF_BY_ITSELF
-        or first.saving.low / plain <= share <= first.saving.high / plain
-        or (first.saving.expected / plain == pytest.approx(share, rel=CLOSE))
+        or saves["low"] / plain <= share <= saves["high"] / plain
+        or (saves["expect"] / plain == pytest.approx(share, rel=CLOSE))
     )
 
 

@@ -96,6 +96,12 @@ def test_nothing_unpacked_is_left_in_the_folder_for_temporary_files(tmp_path: Pa
     subprocess.run(command, env=environment, timeout=120, check=True)
     assert command[-1].endswith(".ncu-repz")
     assert list(tmp_path.iterdir()) == []
+    killed = (
+        "import os, sys; from profkit.reports import reader; kept = reader.open_report(sys.argv[1])"
+    )
+    command[2:3] = [f"{killed}; os.kill(os.getpid(), 9)"]
+    assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == -9
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wait_leads_to_the_load() -> None:

@@ -16,7 +16,7 @@ from profkit.diagnosis.launches import judge_reports, with_known_lines
 from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, cubin, hotlines, isolated, reader
 from profkit.reports.isolated import LibraryRoom
-from tests.conftest import report_of
+from tests.conftest import ROOT, report_of
 from tests.reports import made
 
 NAMES = [*made.METRICS]
@@ -81,6 +81,28 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
     assert len(reader.read_raw_frame(report)) == 1
     hotlines.lines_of([hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})])
     assert called == ["raw_rows", "read_lines"] * (not room)
+
+
+# In one process, as each verb is one: what of these asks for many reports lets forks read them all.
+OF_MANY = """
+import sys
+from typer.testing import CliRunner
+from profkit.cli.app import app
+from profkit.reports.isolated import ROOM
+for words in (
+    ["ladder", "--case", "2k-8to1", "--brief"],
+    ["claims", "analyses/target_5us.py"],
+    ["history", "--add", "--artifacts", "artifacts/gqa", "--history", sys.argv[1]],
+):
+    ROOM.__init__()
+    done = CliRunner().invoke(app, words)
+    assert done.stdout and not isinstance(done.exception, Exception), (words, done.exception)
+    assert ROOM.files_left == 0 and "ncu_report" not in sys.modules, words
+"""
+
+
+def test_verbs_of_many_reports_let_forks_read_them(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", OF_MANY, tmp_path / "kept"], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -41,8 +41,10 @@ def _try_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.cli.output import print_blocks, say_each
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
+    from profkit.reports.isolated import ROOM
     from profkit.show.views.comparison import verified
 
+    ROOM.close_room()  # of many reports; the library keeps six times the bytes of each that it opens
     for file in files:
         sources.refuse_other(file, "claims")
     evidence = Evidence(artifacts)

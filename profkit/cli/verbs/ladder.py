@@ -69,7 +69,9 @@ def _build_ladders(
     from profkit.cli.output import write_to
     from profkit.cli.pictures import import_plots
     from profkit.evidence.ladder import build_ladder
+    from profkit.reports.isolated import ROOM
 
+    ROOM.close_room()  # of many reports; the library keeps six times the bytes of each that it opens
     evidence = sources.open_evidence(artifacts)
     if case:
         cases = [case]
