@@ -152,6 +152,7 @@ def make_case(
         spans=process.spans,
         trains=trains,
         captures=steps.captures,
+        alone=len(steps.steps) == 1,
         gains=gains or {},
     )
 

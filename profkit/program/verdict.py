@@ -5,6 +5,7 @@ Healthy needs knowledge: nothing found is no proof that nothing is there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from profkit.reports.figures import base_name, figures, format_percent
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
 KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
+START = 0.25  # of what was recorded once: if the host allocates for so long, it is a start
 LEAST_APART = 0.01  # of the step: shares that differ by less are not told apart
 LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
 REASONS = {
@@ -51,6 +53,9 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     plain = case.hosts.plain.expect
     if not case.hosts.holds:
         return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
+    started = _say_start(case)
+    if started:
+        return Verdict("unknown", started)
     if found and found[0].saving.expected >= WORTH * plain:
         return FOUND
     # Of several GPUs in one process the idlest: they may take turns. What a step launched may run
@@ -73,6 +78,20 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         f"known problem would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
     )
     return Verdict("healthy", said + _say_idle_as_recorded(case) + _say_unless(case, drafts))
+
+
+def _say_start(case: Case) -> str:
+    """Says so where what was recorded once is a start: later steps have the memory already."""
+    time = case.sum_allocating()
+    if not case.alone or time < START * case.split.period:
+        return ""
+    names = Counter(call.name for call in case.step.calls if call.allocates)
+    most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
+    return (
+        f"not known: what a step does. One pass was recorded, and in {figures(time / 1e6)} of its "
+        f"{figures(case.split.period / 1e6)} ms the host allocates and frees memory ({most}), as "
+        "a program does when it starts; record several steps after a warm-up"
+    )
 
 
 def _say_idle_as_recorded(case: Case) -> str:

@@ -28,10 +28,13 @@ def make_calls(steps: int, ops: tuple[tuple[str, int, int], ...] = STEP) -> list
     return calls
 
 
-def spread(spans: list[HostSpan], calls: list[Call]) -> list[HostSpan]:
+def spread(
+    spans: list[HostSpan], calls: list[Call], blocks: dict[int, int] | None = None
+) -> list[HostSpan]:
+    """Give calls operators; `blocks` is how many a call launches, by its correlation number."""
     origins = {call.correlation: (call.origin, 0) for call in calls}
     threads = {call.correlation: 899 + call.thread for call in calls}  # the system's numbers
-    return spread_operators(spans, calls, (origins,), threads)
+    return spread_operators(spans, calls, (origins,), threads, blocks or {})
 
 
 def record_steps(*numbers: int, size: int = 64) -> list[HostSpan]:
@@ -89,6 +92,24 @@ def test_where_the_same_calls_had_unlike_operators_only_they_have_them() -> None
         recorded += record_step(number, size=64 + number % 2)
     spans = spread(recorded, calls)
     assert {span.start // PERIOD for span in spans} <= {5, 6}
+
+
+def test_a_step_of_other_grids_has_the_operators_and_not_their_sizes() -> None:
+    """Text grows from pass to pass: operators are the same, and what they are given is longer."""
+    calls = make_calls(6)
+    count = len(calls) // 6
+    blocks = {call.correlation: 64 for call in calls}
+    for call in calls[4 * count : 5 * count : 2]:
+        blocks[call.correlation] = 65
+    spans = spread(record_steps(1, 2, 3, 4), calls, blocks)
+    for call in calls[count : 3 * count]:
+        own = [span for span in spans if span.start <= call.start <= span.end]
+        assert own
+        assert all(span.shapes == ((64, 64),) for span in own)
+    for call in calls[4 * count : 5 * count]:
+        own = [span for span in spans if span.start <= call.start <= span.end]
+        assert own
+        assert not any(span.shapes or span.types for span in own)
 
 
 def test_a_step_that_makes_other_calls_has_no_operators() -> None:

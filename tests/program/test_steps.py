@@ -73,6 +73,39 @@ def test_found_steps_take_what_marked_ones_take(tmp_path: Path) -> None:
     assert [w.activity.name for w in bare.typical.works] == [GEMM] * 8 + [SOFTMAX]
 
 
+def start_long(p: Program) -> None:
+    """A program that compiles and tunes for longer than it runs: candidates, each a few times."""
+    if p.step_number == 0:
+        for number in range(200):
+            p.launch(f"candidate_{number * 7 % 61}_{number}", 3.0)
+    for layer in range(4):
+        p.launch(f"layer_{layer}", 100.0)
+        p.launch(MUL, 10.0)
+
+
+def update_at_the_end(p: Program) -> None:
+    """One step, which ends with the same two kernels for each parameter."""
+    for number in range(120):
+        p.launch(f"forward_{number}", 10.0)
+    for _ in range(40):
+        p.launch(MUL, 20.0)
+        p.launch(SOFTMAX, 20.0)
+
+
+def test_steps_behind_a_long_start_are_found(tmp_path: Path) -> None:
+    program = _unmarked(ran(start_long, 12))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert len(found.typical.works) == 8
+    assert len(found.steps) >= 10
+
+
+def test_what_repeats_at_the_end_of_the_only_step_is_no_step(tmp_path: Path) -> None:
+    program = _unmarked(ran(update_at_the_end, 1))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert len(found.steps) == 1
+    assert len(found.typical.works) == 200
+
+
 def test_profiler_start_and_stop_mark_what_counts(tmp_path: Path) -> None:
     program = Program()
     for number in range(6):

@@ -460,3 +460,20 @@ def test_buckets_are_for_gradients(
     (first,) = (f for f in said(step, tmp_path)["findings"] if f["category"] == "collective")
     assert ("buckets" in first["try"]) == buckets
     assert (first["saves_ms"]["low"] > 0) == learns
+
+
+def allocate(p: Program) -> None:
+    for number in range(12):
+        p.call("cudaMalloc", 900.0, "cuda_runtime")
+        p.launch(f"layer_{number}", 100.0)
+    p.wait()
+
+
+@pytest.mark.parametrize(("steps", "category"), [(1, "unknown"), (6, "host-sync")])
+def test_what_allocates_once_is_a_start_and_what_always_does_is_a_step(
+    steps: int, category: str, tmp_path: Path
+) -> None:
+    trace = ran(allocate, steps).write(tmp_path / "trace.json")
+    of = triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+    assert of["first"]["category"] == category
+    assert ("record several steps after a warm-up" in of["first"]["say"]) == (steps == 1)

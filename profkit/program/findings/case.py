@@ -142,6 +142,7 @@ class Case:
     spans: Sequence[HostSpan] = ()  # names on its host's threads, in order of start
     trains: bool = False  # whether it goes backward
     captures: bool = False  # whether the recording holds the capture of a graph
+    alone: bool = False  # whether it was recorded once: nobody knows what other steps do of it
     # expected speed-ups of groups that were counted, by id
     gains: Mapping[str, float] = field(default_factory=dict)
 
@@ -178,6 +179,10 @@ class Case:
     ) -> list[int]:
         """Indices of the works that are so and not claimed."""
         return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
+
+    def sum_allocating(self) -> int:
+        """Nanoseconds that the host takes or gives back memory."""
+        return sum(call.end - call.start for call in self.step.calls if call.allocates)
 
     def sum_idle(self, cause: str) -> int:
         """Nanoseconds that the GPU is idle for a cause."""

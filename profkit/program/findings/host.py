@@ -235,8 +235,9 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
-    time = sum(calls[i].end - calls[i].start for i in chosen)
-    if time < 0.01 * case.split.period:
+    time = case.sum_allocating()
+    # What is recorded once allocates what later steps find.
+    if case.alone or time < 0.01 * case.split.period:
         return
 
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before

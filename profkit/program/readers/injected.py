@@ -6,7 +6,7 @@ Their structs stand in profkit/collect/injection.cpp; a file that ends in the mi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -98,7 +98,8 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     if is_file(folder / f"{pid}.operators"):
         launching = {activity.correlation for activity in activities}
         made = [call for call in calls if call.correlation in launching]
-        spans += _spread_operators(folder / f"{pid}.operators", first, made, places)
+        launched = {a.correlation: (a.name, a.grid, a.block) for a in activities}
+        spans += _spread_operators(folder / f"{pid}.operators", first, made, places, launched)
         spans.sort(key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
     device = _find_device(about, activities)
@@ -149,7 +150,11 @@ def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> 
 
 
 def _spread_operators(
-    file: Path, first: int, made: Sequence[Call], places: Places
+    file: Path,
+    first: int,
+    made: Sequence[Call],
+    places: Places,
+    launched: Mapping[int, Hashable],
 ) -> Iterator[HostSpan]:
     """Yield the operators of a file round the launches `made`, also of steps that were not seen."""
     from profkit.program.readers.operators import read_operators, spread_operators
@@ -157,7 +162,7 @@ def _spread_operators(
     operators = read_operators(file, first)
     exact = {call.correlation: places.find_origin(call.correlation) for call in made}
     similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
-    yield from spread_operators(operators, made, (exact, similar), places.threads)
+    yield from spread_operators(operators, made, (exact, similar), places.threads, launched)
 
 
 def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:

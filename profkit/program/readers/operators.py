@@ -9,7 +9,7 @@ unlike operators, it has none.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,19 @@ def spread_operators(
     calls: Sequence[Call],
     origins: Sequence[Mapping[int, Origin]],
     threads: Mapping[int, int],
+    launched: Mapping[int, Hashable],
 ) -> list[HostSpan]:
     """Give the calls of all steps the operators of those that were recorded.
+
+    Their sizes, too, where the kernels launched there and nearby are alike: a pass over more rows has
+    the same operators, and other sizes.
 
     Args:
         spans: The operators of some steps, on threads as the system numbers them.
         calls: What launches anything, in order of start.
         origins: Of each call, by its correlation number; and others, where those are not found again.
         threads: The system's number of each call's thread, by the call's correlation number.
+        launched: What each call launched (kernel, grid and block), by its correlation number.
     """
     found: list[HostSpan] = []
     stacks = _find_stacks(spans, calls, threads)
@@ -116,7 +121,7 @@ def spread_operators(
         for known in origins:  # of fewer than three steps the middle is not all of one
             told = [known.get(call.correlation, (0, 0)) for call in own]
             _match_calls(own, told, stacks, matched)
-        found += _wrap_calls(own, matched, stacks)
+        found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
     return sorted(found, key=lambda span: (span.start, -span.end))
 
 
@@ -178,8 +183,23 @@ def _walk_calls(spans: Sequence[HostSpan], calls: Sequence[Call]) -> Iterator[tu
             yield call, tuple(stack)
 
 
+def _list_nearby(
+    calls: Sequence[Call], launched: Mapping[int, Hashable]
+) -> dict[Call, list[Hashable]]:
+    """Return what each call of a thread launched, and those around it."""
+    shown = [launched.get(call.correlation) for call in calls]
+    nearest = AROUND[0]
+    nearby = {}
+    for at, call in enumerate(calls):
+        nearby[call] = shown[max(0, at - nearest) : at + nearest + 1]
+    return nearby
+
+
 def _wrap_calls(
-    calls: Sequence[Call], matched: Sequence[Call | None], stacks: Mapping[Call, Stack]
+    calls: Sequence[Call],
+    matched: Sequence[Call | None],
+    stacks: Mapping[Call, Stack],
+    nearby: Mapping[Call, Sequence[Hashable]],
 ) -> Iterator[HostSpan]:
     """Yield spans around calls; those of one outermost operator that follow each other share it."""
     at = 0
@@ -192,11 +212,16 @@ def _wrap_calls(
         end = at + 1
         while end < len(calls) and _is_within(outer, matched[end], stacks):
             end += 1
-        yield _fit_span_to_calls(outer, calls[at], calls[end - 1])
+        alike = []
+        for index in range(at, end):
+            own = matched[index]
+            alike.append(own is not None and nearby[own] == nearby[calls[index]])
+        yield _fit_span_to_calls(outer, calls[at], calls[end - 1], all(alike))
         for index in range(at, end):
             own = matched[index]
             if own is not None and len(stacks[own]) > 1:
-                yield _fit_span_to_calls(stacks[own][-1], calls[index], calls[index])
+                inner = stacks[own][-1]
+                yield _fit_span_to_calls(inner, calls[index], calls[index], alike[index - at])
         at = end
 
 
@@ -204,5 +229,8 @@ def _is_within(outer: HostSpan, call: Call | None, stacks: Mapping[Call, Stack])
     return call is not None and stacks[call][0] is outer
 
 
-def _fit_span_to_calls(span: HostSpan, first: Call, last: Call) -> HostSpan:
-    return replace(span, start=first.start, end=last.end, thread=first.thread)
+def _fit_span_to_calls(span: HostSpan, first: Call, last: Call, sized: bool) -> HostSpan:
+    fitted = replace(span, start=first.start, end=last.end, thread=first.thread)
+    if sized:
+        return fitted
+    return replace(fitted, shapes=(), types=())

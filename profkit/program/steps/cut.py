@@ -72,6 +72,7 @@ UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a w
 SAME_WORK, MORE_WORK = 0.5, 2.0
 # Of the GPU's work: what repeats and takes less is no step, but a part of one that came once.
 LEAST_REPEATED = 0.1
+STEADY = 4  # turns behind a long start, from which on they are steps
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -402,13 +403,14 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
     A launch of a graph is one launch, whatever repeats inside of it.
     """
     by_call = _group_by_call(order)
-    found = find_repeats([_make_token(calls[index], own) for index, own in by_call])
+    tokens = [_make_token(calls[index], own) for index, own in by_call]
+    found = find_repeats(tokens)
     if found is None:
+        found = _find_repeats_after_start(tokens)
+    if found is None or not _is_step_pattern(by_call, found):
         return None
     first, length, count = found
     callers = [index for index, _ in by_call]
-    if not _is_step_pattern(by_call, found):
-        return None
     phase = _find_phase(calls, callers, found)
     heads = range(first + phase, min(len(callers), first + length * count + 1), length)
     begins = [calls[callers[i]].start for i in heads]
@@ -418,6 +420,38 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
     if first:
         warm_up = callers[first + phase]
     return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
+
+
+def _find_repeats_after_start(tokens: Sequence[Hashable]) -> tuple[int, int, int] | None:
+    """Where turns begin behind a long start (compiling, tuning), their length and how many are alike.
+
+    A start runs what the later turns run, and more. What comes at the end only, as the update of many
+    parameters in a program of one step, is a part of it.
+    """
+    left = len(tokens) // 2
+    while left >= STEADY:
+        begin = len(tokens) - left
+        found = find_repeats(tokens[begin:])
+        if found is not None:
+            first, length, count = _extend_back(tokens, begin + found[0], *found[1:])
+            turn = set(tokens[first : first + length])
+            if count >= STEADY and turn <= set(tokens[: max(0, first - length)]):
+                return first, length, count
+        left //= 2
+    return None
+
+
+def _extend_back(
+    tokens: Sequence[Hashable], first: int, length: int, count: int
+) -> tuple[int, int, int]:
+    """Where equal turns begin, if those before the first one are looked at too."""
+    while first >= length:
+        pairs = zip(tokens[first - length : first], tokens[first : first + length], strict=True)
+        if sum(before == here for before, here in pairs) < ALIKE * length:
+            break
+        first -= length
+        count += 1
+    return first, length, count
 
 
 def _is_step_pattern(
