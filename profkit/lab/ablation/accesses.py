@@ -120,7 +120,7 @@ def find_steering(kernel: Kernel) -> set[str]:
     """Registers whose values decide what the kernel does; `shared` and `local` for these memories."""
     steering: set[str] = set()
     for statement in kernel.statements:
-        steering.update(_find_deciding(statement))
+        steering.update(find_deciding(statement))
     size = -1
     while len(steering) > size:  # until nothing is added
         size = len(steering)
@@ -129,7 +129,7 @@ def find_steering(kernel: Kernel) -> set[str]:
     return steering
 
 
-def _find_deciding(statement: Statement) -> list[str]:
+def find_deciding(statement: Statement) -> list[str]:
     """Registers that decide at this very statement."""
     words = statement.words
     if words[0] == "ld" and "param" in words:

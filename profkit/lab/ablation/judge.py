@@ -152,6 +152,7 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_reachable,
         _judge_gone,
         _judge_units,
+        _judge_lanes,
         _judge_loads,
         _judge_stores,
         _judge_warps,
@@ -262,6 +263,14 @@ def _find_busiest(busy: Mapping[str, float]) -> str:
     if issued >= _FULL and own.get(unit, 0.0) < _WIDE * issued:
         return "issue"
     return unit
+
+
+def _judge_lanes(case: Case) -> AblationVerdict | None:
+    """Warps whose lanes part: whole warps on each side would execute fewer instructions."""
+    row = case.find_row("no-divergence")
+    if row is None:
+        return None
+    return AblationVerdict("compute", "issue", row.rules[0], _say_without(row))
 
 
 def _judge_loads(case: Case) -> AblationVerdict | None:

@@ -87,6 +87,14 @@ def measure_call(
     return judged, replace(base, cold=cold.cold)
 
 
+def run_changes(
+    call: Callable[[int], None], reset: Callable[[], None], text: str, on: Conditions, say: Say
+) -> list[Refusal]:
+    """Run what `measure_call` would time, once each; what is left out of it."""
+    prepared, _, _ = _survey_ptx(Lab(call, reset, on), text, say)
+    return prepared.refused
+
+
 def _survey_ptx(
     lab: Lab, text: str | None, say: Say
 ) -> tuple[Prepared, Code | None, Timeline | None]:

@@ -92,6 +92,7 @@ class Kernel:
     statements: tuple[Statement, ...]
     blocks: int  # how many basic blocks it has
     types: dict[str, str] = field(repr=False)  # register -> its type, `b64`
+    labels: dict[str, int] = field(repr=False)  # label -> the basic block that begins there
 
     def is_wide(self, register: str) -> bool:
         """Whether a register holds 64 bits."""
@@ -164,6 +165,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
     end = _find_closing(blank, opening)
     statements: list[Statement] = []
     types: dict[str, str] = {}
+    labels: dict[str, int] = {}
     block, line = 0, (0, 0)
     at = opening + 1
     while at < end:
@@ -176,6 +178,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
             line = (int(part["file"]), int(part["line"]))
         elif part["label"]:
             block += 1
+            labels[part["label"]] = block
         elif part["declaration"]:
             _read_registers(part["declaration"], types)
         elif part["opcode"]:
@@ -192,6 +195,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
         statements=tuple(statements),
         blocks=block + 1,
         types=types,
+        labels=labels,
     )
 
 
