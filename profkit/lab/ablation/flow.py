@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation import accesses, ptx
+from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import Kernel, Module, Statement
 
 _LEAVES = frozenset({"ret", "exit", "trap"})
@@ -121,10 +121,3 @@ def _list_spaces(kernel: Kernel, statement: Statement) -> list[str]:
         if addresses and addresses[0].base.startswith(kernel.name):
             return []
     return spaces or ["shared", "local", "global"]
-
-
-def find_deciding(statement: Statement) -> list[str]:
-    """Registers that decide where a statement works, or which statement is the next."""
-    if statement.words[0] == "call" or "param" in statement.words:
-        return []  # what is passed on is followed
-    return accesses.find_deciding(statement)

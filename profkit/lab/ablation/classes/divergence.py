@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from profkit.lab.ablation import ptx
+from profkit.lab.ablation.accesses import find_deciding
 from profkit.lab.ablation.change import (
     Ablation,
     Change,
@@ -22,7 +23,6 @@ from profkit.lab.ablation.change import (
     say_how_many_stay,
 )
 from profkit.lab.ablation.flow import (
-    find_deciding,
     find_meetings,
     find_region,
     follow_values,
@@ -141,8 +141,10 @@ def _is_alone(module: Module, kernel: Kernel, region: set[int]) -> bool:
     for other in module.kernels.values():
         for statement in other.statements:
             is_within = other is kernel and statement.block in region
-            deciding = [] if is_within else find_deciding(statement)
-            if any((other.name, name) in reached for name in deciding):
+            is_passing = statement.words[0] == "call" or "param" in statement.words
+            if is_within or is_passing:  # what is passed on is followed
+                continue
+            if any((other.name, name) in reached for name in find_deciding(statement)):
                 return False
     return True
 
