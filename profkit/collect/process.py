@@ -125,14 +125,18 @@ def run_command(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
     echo: Sink | None = None,
+    folder: Path | None = None,
 ) -> Done:
-    """Run a command, at most `timeout` seconds; its output is copied to `echo` as it comes."""
+    """Run a command, at most `timeout` seconds; its output is copied to `echo` as it comes.
+
+    `folder`: where it runs, if not here.
+    """
     began = time.monotonic()
     guard = _Guard()
     marked = {**(os.environ if env is None else env), _MARK: guard.mark}
     try:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = start(command, stdin=subprocess.DEVNULL, env=marked, **pipes)
+        process = start(command, stdin=subprocess.DEVNULL, env=marked, cwd=folder, **pipes)
     except ProfkitError:
         guard.dismiss()
         raise

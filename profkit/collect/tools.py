@@ -35,6 +35,7 @@ _HINTS = {
     "nvcc": "install the CUDA toolkit, or put its bin folder on PATH",
     "ninja": "install it with: pip install ninja",
     "ncu": "install Nsight Compute (it comes with the CUDA toolkit), or put ncu on PATH",
+    "cuobjdump": "it comes with the CUDA toolkit; put its folder on PATH",
     "compute-sanitizer": "it comes with the CUDA toolkit; put its folder on PATH",
 }
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from profkit.cli.app import app
 from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
+from profkit.lab.ablation.binary import make_binary_problem
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import Places, choose_target
@@ -154,3 +155,88 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
     records = list(run.ablate_target(target, lambda _: None, said.append))
     assert [record.variant for record in records] == ["good"]
     assert [error.message.partition(":")[0] for error in said] == ["broken", "copies"]
+
+
+PTX = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry _Z5scalePKfPfji(
+	.param .u64 _Z5scalePKfPfji_param_0,
+	.param .u64 _Z5scalePKfPfji_param_1,
+	.param .u32 _Z5scalePKfPfji_param_2,
+	.param .align 8 .b8 _Z5scalePKfPfji_param_3[16]
+)
+{
+	ret;
+}
+.visible .entry _Z4emptyv()
+{
+	ret;
+}
+"""
+CUOBJDUMP = """#!/bin/sh
+case $1 in
+--extract-ptx) cp "$3.text" program.1.sm_90.ptx;;
+*) printf 'elf .text._Z5scalePKfPfji\\0code' > program.1.sm_90.cubin;;
+esac
+"""
+ARRAYS = """
+grid = [4, 1, 1]
+block = [256, 1, 1]
+[[argument]]
+array = "float32"
+count = 1000
+[[argument]]
+array = "float32"
+count = 1000
+output = true
+[[argument]]
+value = 7
+"""
+
+
+def put_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """A program whose PTX a stand-in for cuobjdump takes out."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "cuobjdump").write_text(CUOBJDUMP)
+    (folder / "bin" / "cuobjdump").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+    (folder / "a.out").write_text("a program")
+    (folder / "a.out.text").write_text(text)
+    (folder / "launch.toml").write_text(ARRAYS)
+    return folder / "a.out"
+
+
+def test_a_kernel_of_a_program_is_launched_with_the_code_that_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = PTX.replace(",\n\t.param .align 8 .b8 _Z5scalePKfPfji_param_3[16]", "")
+    program = put_program(tmp_path, monkeypatch, plain)
+    launch = read_launch(tmp_path / "launch.toml")
+    name = make_binary_problem(program, "scale", launch, tmp_path / "kernels", "90")
+    target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
+    (variant,) = target.variants
+    source = variant.path.read_text()
+    assert "unsigned value2 = (unsigned)7;" in source
+    assert 'cudaLibraryGetKernel(&kernel, library, "_Z5scalePKfPfji")' in source
+    assert variant.path.with_suffix(".cubin").read_bytes().endswith(b"code")
+    assert variant.path.with_suffix(".ptx").read_text() == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "says"),
+    [
+        (PTX, "scale", "has 4 parameters, and 3 are described"),
+        (PTX, "scalar", "no kernel of its PTX is called scalar"),
+        (PTX.replace("_Z4empty", "_Z5scale"), "scale", "2 kernels are called scale"),
+        (PTX.replace(".u32 _Z", ".align 4 .b8 _Z").replace("2,", "2[8],"), "scale", "parameters"),
+    ],
+)
+def test_what_a_program_lacks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kernel: str, says: str
+) -> None:
+    program = put_program(tmp_path, monkeypatch, text)
+    launch = read_launch(tmp_path / "launch.toml")
+    with pytest.raises(ProfkitError, match=says) as error:
+        make_binary_problem(program, kernel, launch, tmp_path / "kernels", "90")
+    assert error.value.hint

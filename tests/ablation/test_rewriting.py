@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from profkit.collect.tools import find_tool
-from profkit.lab.ablation import doubled, survey, timeline
+from profkit.lab.ablation import doubled, flow, survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.change import Change, Code, Refused
-from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.classes import divergence, list_ablations
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.rows import find_rows
 from profkit.lab.ablation.streams import ROW, find_streams
@@ -301,3 +301,83 @@ def test_the_ptx_of_a_compiler_that_leaves_one_is_kept(tmp_path: Path) -> None:
         (tmp_path / "cache" / str(number) / "k.ptx").write_text("of two")
     _move_only_ptx(tmp_path / "cache", place)
     assert not place.exists(), "of two nobody knows which is launched"
+
+
+PARTED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry parted(.param .u64 x)
+{
+	.reg .pred %p<4>;
+	.reg .f32 %f<9>;
+	.reg .b32 %r<9>;
+	.reg .b64 %rd<4>;
+	ld.global.f32 %f1, [%rd1];
+	setp.gt.f32 %p1, %f1, 0f00000000;
+	@!%p1 bra ELSE;
+	mul.f32 %f2, %f1, %f1;
+LOOP:
+	fma.rn.f32 %f2, %f2, %f2, %f1;
+	setp.lt.f32 %p2, %f2, 0f40000000;
+	@%p2 bra LOOP;
+	bra MEET;
+ELSE:
+	add.f32 %f2, %f1, %f1;
+MEET:
+	st.global.f32 [%rd1], %f2;
+	ret;
+}
+"""
+
+
+def part_lanes(text: str) -> str:
+    """The rewritten text where 16 lanes of a warp come to each block but the first and the last."""
+    code = make_code(read_module(text))
+    blocks = code.module.blocks
+    warps = tuple((1,) + (0,) * 31 for _ in range(blocks))
+    lanes = tuple(32 if block in (0, blocks - 1) else 16 for block in range(blocks))
+    survey = replace(code.survey, blocks=lanes, entries=warps)
+    return " ".join(divergence.ABLATION.make(replace(code, survey=survey)).text.split())
+
+
+def test_all_lanes_take_a_branch_as_one_of_them_does() -> None:
+    text = part_lanes(PARTED)
+    assert "@!%profkit_goes bra ELSE;" in text
+    assert "selp.u32 %profkit_side, 1, 0, %p1; activemask.b32 %profkit_here;" in text
+    assert "@%p2 bra LOOP;" in text, "of those that come to it none goes elsewhere alone"
+    read_module(text.replace("; ", ";\n"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "ld.shared.f32 %f2, [%r1];",
+        "bar.sync 0;",
+        "shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;",
+        "mov.b64 %rd1, 8;",
+        "mov.u32 %r3, 1;",
+    ],
+)
+def test_lanes_do_not_take_a_side_that_touches_memory_or_decides_more(changed: str) -> None:
+    text = PARTED.replace("add.f32 %f2, %f1, %f1;", changed)
+    text = text.replace("MEET:", "MEET:\n\tcvt.u64.u32 %rd1, %r3;") if "%r3" in changed else text
+    with pytest.raises(Refused, match="lead to memory"):
+        part_lanes(text)
+
+
+def test_ways_from_a_branch_meet_where_both_have_come() -> None:
+    kernel = read_module(PARTED).kernels["parted"]
+    successors = flow.list_successors(kernel)
+    meeting = flow.find_meetings(successors)[0]
+    assert meeting == kernel.labels["MEET"]
+    region = flow.find_region(0, meeting, successors)
+    assert kernel.labels["ELSE"] in region
+    assert kernel.labels["LOOP"] in region
+    assert not {0, meeting} & region
+
+
+def test_atomics_are_issued_and_change_nothing() -> None:
+    text = MIXED.replace("st.global.f32 [%rd1]", "red.global.add.f32 [%rd1]")
+    made = make_changes(make_code(read_module(text.replace("@%p2 bra DONE;", ""))))
+    rewritten = " ".join(made["no-atomics"].text.split())
+    assert "@%profkit_done red.global.add.f32 [%rd1], %f3;" in rewritten

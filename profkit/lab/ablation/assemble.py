@@ -31,6 +31,9 @@ _OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     """The PTX that a build's machine code was made of; `more` flags make other PTX."""
+    beside = built.variant.path.with_suffix(".ptx")
+    if is_file(beside):  # the kernel's own, where the source only loads its machine code
+        return read_text(beside, PTX_LIMIT)
     if built.variant.language is not CUDA:
         return _find_ptx(built)
     kept = find_ptx_file(built, folder, more)

@@ -107,20 +107,18 @@ def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) ->
         raise ProfkitError(f"--kernel {kernel}: this names no kernel", "mine, or mine<float>")
     if re.search(r'["\\\n]', place):
         raise ProfkitError(f"{source}: no #include can name it", "rename the file")
-    name = re.sub(r"[^a-z0-9]+", "-", source.stem.lower()).strip("-") or "kernel"
-    write_text(folder / name / "problem.py", _write_problem(launch))
+    name = make_name(source)
+    write_text(folder / name / "problem.py", write_problem(launch))
     write_text(folder / name / f"{name}_as_launched.cu", _write_variant(place, kernel, launch))
     return name
 
 
-_LAUNCHER = """/* A kernel from your own source, launched as described.
-*/
-#include "@SOURCE@"
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
+def make_name(file: Path) -> str:
+    """What a variant of a file is called."""
+    return re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "kernel"
 
-struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
+
+STRUCT = """struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
   void *in[4], *out[2];
   long long size[6], stride[6];
   float scale;
@@ -128,7 +126,15 @@ struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
   cudaStream_t stream;
   void *more_in[28], *more_out[14];
 };
+"""
+_LAUNCHER = """/* A kernel from your own source, launched as described.
+*/
+#include "@SOURCE@"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
+@STRUCT@
 extern "C" int profkit_launch(const ProfkitLaunch* a) {
   auto function = @KERNEL@;
   if (@SHARED@ > 49152)
@@ -140,18 +146,25 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 
 
 def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
-    words = {
+    words = fill_launch(launch) | {
+        "@STRUCT@": STRUCT,
         "@SOURCE@": source,
         "@KERNEL@": kernel,
-        "@SHARED@": str(launch.shared),
-        "@GRID@": ", ".join(map(str, launch.grid)),
-        "@BLOCK@": ", ".join(map(str, launch.block)),
-        "@ARGUMENTS@": ", ".join(_write_arguments(launch.argument)),
+        "@ARGUMENTS@": ", ".join(write_arguments(launch.argument)),
     }
     return re.sub("|".join(words), lambda mark: words[mark[0]], _LAUNCHER)
 
 
-def _write_arguments(arguments: Sequence[Argument]) -> list[str]:
+def fill_launch(launch: LaunchFile) -> dict[str, str]:
+    """What stands for the marks of a launch in a launcher's source."""
+    return {
+        "@SHARED@": str(launch.shared),
+        "@GRID@": ", ".join(map(str, launch.grid)),
+        "@BLOCK@": ", ".join(map(str, launch.block)),
+    }
+
+
+def write_arguments(arguments: Sequence[Argument]) -> list[str]:
     """The kernel's arguments in C++: arrays by their place among inputs or outputs."""
     words, inputs, outputs = [], 0, 0
     for argument in arguments:
@@ -221,7 +234,7 @@ def compulsory_bytes(case):
 '''
 
 
-def _write_problem(launch: LaunchFile) -> str:
+def write_problem(launch: LaunchFile) -> str:
     arrays = []
     for one in launch.argument:
         if one.array:

@@ -127,7 +127,10 @@ def _ablate_case(
 
 def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
     """Its PTX in a file, `more` flags: other PTX of its source; None where there is none."""
-    if more and built.variant.language is not CUDA:
+    has_source = built.variant.language is CUDA and not is_file(
+        built.variant.path.with_suffix(".ptx")
+    )
+    if more and not has_source:
         return None
     try:
         text = assemble.write_ptx(built, folder, more)

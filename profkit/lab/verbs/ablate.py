@@ -4,8 +4,11 @@
 profkit ablate stage2 --case B
 # Measure two variants, and keep the records in a folder.
 profkit ablate stage2 stage2swizzle --case B --artifacts runs
-# Measure a kernel of a CUDA source, whose launch a TOML file describes.
+# Measure a kernel that was captured from a program.
+profkit ablate --kernels captured --variant layer_norm-2/captured
+# Measure a kernel of a CUDA source, a program, a library or PTX, whose launch a TOML file describes.
 profkit ablate my.cu --kernel mine --launch launch.toml
+profkit ablate libmine.so --kernel mine --launch launch.toml
 # Show what was measured before, or write it for a pull request.
 profkit ablate stage2 --case B --recorded
 profkit ablate stage2 --case B --markdown
@@ -34,11 +37,13 @@ SUMMARY = "Measure what each cause costs by removing it; needs no counters."
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def ablate_variants(
-    variants: list[str] = typer.Argument(
-        metavar="VARIANTS...",
-        help="Give variants of one problem, or a CUDA source.",
+    variants: list[str] | None = typer.Argument(
+        None,
+        metavar="[VARIANTS...]",
+        help="Give variants of one problem, or a CUDA source, a program, a library or PTX.",
         autocompletion=options.list_known_variants,
     ),
+    variant: options.Names = None,
     case: options.Cases = None,
     recorded: bool = typer.Option(
         False, "--recorded", help="Show what was measured before, from its record."
@@ -58,31 +63,41 @@ def ablate_variants(
 ) -> int:
     from profkit.lab.measure.targets import Places, choose_target
 
-    if kernel or launch or any(name.endswith(".cu") for name in variants):
-        target = _choose_source(variants, kernel, launch, build_dir)
+    names = [*(variants or ()), *(variant or ())]
+    if not names:
+        raise ProfkitError("no variant was named", "profkit list shows the variants")
+    if kernel or launch or any(name.endswith(".cu") for name in names):
+        target = _choose_source(names, kernel, launch, build_dir)
         return ablate_chosen(target, artifacts or Path("artifacts"))
     places = Places(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
-        return _show_records(_read_recorded(variants, case or (), folder))
-    return ablate_chosen(choose_target(places, variants, False, case or (), False), folder)
+        return _show_records(_read_recorded(names, case or (), folder))
+    return ablate_chosen(choose_target(places, names, False, case or (), False), folder)
 
 
 def _choose_source(
     sources: Sequence[str], kernel: str | None, launch: Path | None, build_dir: Path | None
 ) -> Target:
-    """A problem made of one source, one of its kernels and how that is launched."""
+    """A problem made of one source or binary, one of its kernels and how that is launched."""
+    from profkit.lab.ablation.binary import make_binary_problem
     from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+    from profkit.lab.measure.cuda import device
     from profkit.lab.measure.targets import Places, choose_target
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
-            f"{sources[0]}: a source needs --kernel and --launch",
+            f"{sources[0]}: a source or a binary needs --kernel and --launch",
             "profkit ablate my.cu --kernel mine --launch launch.toml",
         )
     build = build_dir or Path("build")
     folder = build / "launched" / "kernels"
-    name = make_problem(Path(sources[0]), kernel, read_launch(launch), folder)
+    file, described = Path(sources[0]), read_launch(launch)
+    if file.suffix == ".cu":
+        name = make_problem(file, kernel, described, folder)
+    else:
+        arch = device.describe_gpu().arch
+        name = make_binary_problem(file, kernel, described, folder, arch)
     return choose_target(Places(folder, build), [name], False, (CASE,), False)
 
 
