@@ -33,7 +33,7 @@ from profkit.errors import ProfkitError
 from profkit.files import write_bytes
 from profkit.lab.ablation import assemble, measurement
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.lab import Conditions
+from profkit.lab.ablation.lab import WATCH, Conditions
 from profkit.lab.ablation.launches import Hung
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import build, variants
@@ -45,6 +45,7 @@ SANITIZED = KEPT.with_name("memcheck.json")
 LOST = 3
 _START, _EACH = 150.0, 30.0  # seconds that a child may take to start, and for each probe
 _TOGETHER = 4  # probes that one process runs under memcheck
+_PATIENCE = 2000.0  # times the original's time that counting may take there
 _MEMORY_ERROR = 9  # exit status of memcheck that found something
 
 
@@ -253,6 +254,7 @@ def _work_child(task_file: Path) -> int:
                 arch=item.arch,
                 flags=item.flags,
                 rounds=tuple(given["rounds"]),
+                watch=_PATIENCE if given["once"] else WATCH,
                 refused=given["refused"].get(item.probe, {}),
             )
             try:

@@ -96,4 +96,25 @@ def refuse_contradiction(rows: Sequence[MeasuredAblation]) -> None:
         )
 
 
+def refuse_work_of_others(rows: Sequence[MeasuredAblation]) -> None:
+    """Refuse a gain of wide accesses where accesses that are gone bring nothing.
+
+    Fewer threads do less of everything: the gain is of that.
+    """
+    of_memory = 0.0
+    wide = 0.0
+    for row in rows:
+        if row.ablation in (*_PARTS_OF_MEMORY, "no-memory"):
+            of_memory = max(of_memory, row.gain)
+        if row.ablation == "wide":
+            wide = row.gain
+    if of_memory and of_memory - 1 <= REBUILT < wide - 1:
+        raise Refused(
+            "other-work",
+            f"all accesses gone are worth {of_memory:.2f}x, wider ones {wide:.2f}x",
+            f"a gain of accesses that are gone: more than {100 * REBUILT:.0f} %",
+            "fewer threads do less of what is no access: write and time a wide version",
+        )
+
+
 _PARTS_OF_MEMORY = ("hits-l1", "hits-l2", "no-stores")

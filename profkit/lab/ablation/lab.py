@@ -30,6 +30,7 @@ class Conditions:
     arch: str
     flags: tuple[str, ...]  # of ptxas
     rounds: tuple[int, int] = bench.ROUNDS
+    watch: float = WATCH
     fast: str = ""  # the PTX of the same source with fast math, where there is one
     refused: Mapping[str, str] = field(default_factory=dict)  # what lost a process, and how
 
@@ -72,7 +73,7 @@ class Lab:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.synchronize()
-        launches.run_once(play.enqueue_call, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
+        launches.run_once(play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds))
         device.synchronize()
 
     def read_launched(self, text: str) -> Module:

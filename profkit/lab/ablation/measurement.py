@@ -21,6 +21,7 @@ from profkit.lab.ablation.comparison import (
     compare_change,
     refuse_arithmetic,
     refuse_contradiction,
+    refuse_work_of_others,
 )
 from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
@@ -209,11 +210,13 @@ def _compare_all(
             measured.append(row)
         except Refused as why:
             refused.append(ablation.make_refusal(why))
-    try:
-        refuse_contradiction(measured)
-    except Refused as why:
-        measured = [row for row in measured if row.ablation != "no-memory"]
-        refused.append(refuse_by_name("no-memory", why))
+    checks = {"wide": refuse_work_of_others, "no-memory": refuse_contradiction}
+    for name, check in checks.items():
+        try:
+            check(measured)
+        except Refused as why:
+            measured = [row for row in measured if row.ablation != name]
+            refused.append(refuse_by_name(name, why))
     return measured, refused
 
 
