@@ -336,7 +336,11 @@ def part_lanes(text: str) -> str:
     blocks = code.module.blocks
     warps = tuple((1,) + (0,) * 31 for _ in range(blocks))
     lanes = tuple(32 if block in (0, blocks - 1) else 16 for block in range(blocks))
-    survey = replace(code.survey, blocks=lanes, entries=warps)
+    seen = list(code.survey.seen)
+    for access in code.accesses:
+        if access.kind == "store":  # into another array
+            seen[access.number] = replace(seen[access.number], lowest=2 * HIGH, highest=3 * HIGH)
+    survey = replace(code.survey, blocks=lanes, entries=warps, seen=tuple(seen))
     return " ".join(divergence.ABLATION.make(replace(code, survey=survey)).text.split())
 
 

@@ -75,15 +75,20 @@ class Code:
 
     def is_read_to_steer(self, store: Access) -> bool:
         """Whether what a store writes may be read by a load that decides what is done next."""
-        seen = self.survey.seen[store.number]
-        for load in self.accesses:
-            apart = (load.space == "shared") != (store.space == "shared")
-            if not load.steers or apart or load.space == "const":
-                continue
-            read = self.survey.seen[load.number]
-            if read.requests and read.lowest < seen.highest and seen.lowest < read.highest:
-                return True
-        return False
+        return any(load.steers and self._may_read(load, store) for load in self.accesses)
+
+    def is_read_again(self, store: Access) -> bool:
+        """Whether what a store writes may be read by any load of the call."""
+        return any(self._may_read(load, store) for load in self.accesses if load is not store)
+
+    def _may_read(self, load: Access, store: Access) -> bool:
+        apart = (load.space == "shared") != (store.space == "shared")
+        if load.kind == "store" or apart or load.space == "const":
+            return False
+        read, written = self.survey.seen[load.number], self.survey.seen[store.number]
+        if not read.requests:
+            return False
+        return read.lowest < written.highest and written.lowest < read.highest
 
 
 @dataclass(frozen=True)

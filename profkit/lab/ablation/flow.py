@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import Kernel, Module, Statement
 
@@ -85,20 +87,25 @@ def find_region(start: int, meeting: int, successors: list[set[int]]) -> set[int
     return region
 
 
-def follow_values(module: Module, reached: set[tuple[str, str]]) -> None:
+def follow_values(
+    module: Module, reached: set[tuple[str, str]], unread: Collection[int] = ()
+) -> None:
     """Add every register that these registers' values reach: through memory and calls too.
 
     A register is the name of its kernel and its own; of a space of memory the first is empty.
+    `unread`: where stores begin that nobody reads again.
     """
     size = -1
     while len(reached) > size:  # until nothing is added
         size = len(reached)
         for kernel in module.kernels.values():
             for statement in kernel.statements:
-                _follow_statement(kernel, statement, reached)
+                _follow_statement(kernel, statement, reached, unread)
 
 
-def _follow_statement(kernel: Kernel, statement: Statement, reached: set[tuple[str, str]]) -> None:
+def _follow_statement(
+    kernel: Kernel, statement: Statement, reached: set[tuple[str, str]], unread: Collection[int]
+) -> None:
     sources = [*ptx.find_read(statement), statement.guard]
     is_reached = any((kernel.name, name) in reached for name in sources)
     first = statement.words[0]
@@ -108,7 +115,7 @@ def _follow_statement(kernel: Kernel, statement: Statement, reached: set[tuple[s
     if not is_reached:
         return
     reached.update((kernel.name, name) for name in ptx.find_written(statement))
-    if first in _STORES:
+    if first in _STORES and statement.start not in unread:
         reached.update(("", space) for space in _list_spaces(kernel, statement))
 
 

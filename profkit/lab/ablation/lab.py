@@ -73,7 +73,9 @@ class Lab:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.synchronize()
-        launches.run_once(play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds))
+        launches.run_once(
+            play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
+        )
         device.synchronize()
 
     def read_launched(self, text: str) -> Module:

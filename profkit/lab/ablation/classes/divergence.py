@@ -92,7 +92,7 @@ def join_lanes(code: Code) -> Change:
 
 def find_parting(code: Code) -> Iterator[tuple[Statement, bool]]:
     """Branches behind which fewer lanes of a warp go on, and whether they can be taken together."""
-    first = 0
+    first, unread = 0, find_unread(code)
     for kernel in code.module.kernels.values():
         successors, blocks = list_successors(kernel), list_blocks(kernel)
         meetings = find_meetings(successors)
@@ -103,7 +103,7 @@ def find_parting(code: Code) -> Iterator[tuple[Statement, bool]]:
             region = find_region(number, meeting, successors)
             if not _has_parted(code, first, number, region):
                 continue
-            yield statements[-1], _is_alone(code.module, kernel, region)
+            yield statements[-1], _is_alone(code.module, kernel, region, unread)
         first += kernel.blocks
 
 
@@ -129,7 +129,19 @@ def _count_lanes(code: Code, block: int) -> float:
     return code.survey.blocks[block] / warps
 
 
-def _is_alone(module: Module, kernel: Kernel, region: set[int]) -> bool:
+def find_unread(code: Code) -> set[int]:
+    """Where stores begin that no load of the call reads again."""
+    stores, read = set(), set()
+    for access in code.accesses:
+        if access.kind == "load":
+            continue
+        stores.add(access.statement.start)
+        if access.kind == "atomic" or code.is_read_again(access):
+            read.add(access.statement.start)
+    return stores - read
+
+
+def _is_alone(module: Module, kernel: Kernel, region: set[int], unread: set[int]) -> bool:
     """Whether a region touches no memory, and nothing that it computes decides anything outside."""
     within = [statement for statement in kernel.statements if statement.block in region]
     if any(_touches_memory(module, statement) for statement in within):
@@ -137,7 +149,7 @@ def _is_alone(module: Module, kernel: Kernel, region: set[int]) -> bool:
     reached: set[tuple[str, str]] = set()
     for statement in within:
         reached.update((kernel.name, name) for name in ptx.find_written(statement))
-    follow_values(module, reached)
+    follow_values(module, reached, unread)
     for other in module.kernels.values():
         for statement in other.statements:
             is_within = other is kernel and statement.block in region
