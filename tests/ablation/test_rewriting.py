@@ -348,7 +348,7 @@ def test_all_lanes_take_a_branch_as_one_of_them_does() -> None:
     text = part_lanes(PARTED)
     assert "@!%profkit_goes bra ELSE;" in text
     assert "selp.u32 %profkit_side, 1, 0, %p1; activemask.b32 %profkit_here;" in text
-    assert "@%p2 bra LOOP;" in text, "of those that come to it none goes elsewhere alone"
+    assert "@%profkit_goes bra LOOP;" in text
     read_module(text.replace("; ", ";\n"))
 
 
@@ -385,3 +385,11 @@ def test_atomics_are_issued_and_change_nothing() -> None:
     made = make_changes(make_code(read_module(text.replace("@%p2 bra DONE;", ""))))
     rewritten = " ".join(made["no-atomics"].text.split())
     assert "@%profkit_done red.global.add.f32 [%rd1], %f3;" in rewritten
+
+
+def test_branches_inside_of_a_joined_one_are_joined_too() -> None:
+    """Lanes come there then that have never been there before, each with a way of its own."""
+    nested = "ELSE:\n\tsetp.gt.f32 %p3, %f1, 0f40000000;\n\t@%p3 bra INNER;\nINNER:"
+    text = part_lanes(PARTED.replace("ELSE:", nested))
+    assert text.count("bra INNER;") == 1
+    assert "@%profkit_goes bra INNER;" in text

@@ -91,19 +91,30 @@ def join_lanes(code: Code) -> Change:
 
 
 def find_parting(code: Code) -> Iterator[tuple[Statement, bool]]:
-    """Branches behind which fewer lanes of a warp go on, and whether they can be taken together."""
+    """Branches behind which fewer lanes of a warp go on, and whether they can be taken together.
+
+    So are those that lanes of other kinds come to then: all between one that is and where it meets.
+    """
     first, unread = 0, find_unread(code)
     for kernel in code.module.kernels.values():
         successors, blocks = list_successors(kernel), list_blocks(kernel)
         meetings = find_meetings(successors)
+        regions: dict[int, set[int]] = {}
         for number, statements in enumerate(blocks):
             meeting = meetings[number]
-            if not statements or meeting is None or not _is_branch(statements[-1]):
+            if statements and meeting is not None and _is_branch(statements[-1]):
+                regions[number] = find_region(number, meeting, successors)
+        inside: set[int] = set()
+        for number, region in regions.items():
+            if number in inside or not _has_parted(code, first, number, region):
                 continue
-            region = find_region(number, meeting, successors)
-            if not _has_parted(code, first, number, region):
-                continue
-            yield statements[-1], _is_alone(code.module, kernel, region, unread)
+            is_free = _is_alone(code.module, kernel, region, unread)
+            yield blocks[number][-1], is_free
+            if is_free:
+                within = sorted(region & regions.keys() - inside - {number})
+                inside.update(within)
+                for other in within:
+                    yield blocks[other][-1], True
         first += kernel.blocks
 
 
