@@ -104,15 +104,18 @@ def measure_memory_taken() -> int:
     return _read_status("VmData")
 
 
-def measure_memory_left() -> int | None:
-    """Return the bytes that the limits of this process leave; None where there is no limit."""
+def measure_memory_left(reserved: int = _RESERVED) -> int | None:
+    """Return the bytes that the limits of this process leave; None where there is no limit.
+
+    Of addresses, so many are left out: what starts no thread needs none of them.
+    """
     left = []
     data = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if data != resource.RLIM_INFINITY:
         left.append(data - _read_status("VmData"))
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses != resource.RLIM_INFINITY:
-        left.append(addresses - _read_status("VmSize") - _RESERVED)
+        left.append(addresses - _read_status("VmSize") - reserved)
     return min(left, default=None)
 
 

@@ -428,6 +428,18 @@ BOMBS = {
         "list",
         ("--kernels", "{}/kernels"),
     ),
+    "kernel-tokens": Bomb(
+        "a kernel of 1.6 million words",
+        make_kernel("ab " * 1_600_000),
+        "list",
+        ("--kernels", "{}/kernels"),
+    ),
+    "kernel-letters": Bomb(
+        "a kernel of 600,000 letters of four bytes among others",
+        make_kernel("\U0001f600 ab;cd " * 600_000),
+        "list",
+        ("--kernels", "{}/kernels"),
+    ),
     "packed-numbers": Bomb(
         "a packed trace of 30 million numbers", make_packed(b"0,", 30_000_000), "triage"
     ),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from profkit import files
 from profkit.cli.app import list_verbs
+from profkit.errors import ProfkitError
+from profkit.evidence import samples
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.sweeps import take_part
@@ -145,6 +149,24 @@ def test_every_verb_answers_or_says_that_it_has_too_little(
     assert done.returncode in (0, 1, 2), done.stderr
     assert "Traceback" not in done.stderr
     assert "jemalloc" not in done.stderr
+
+
+@pytest.mark.parametrize(("more", "is_enough"), [(100 << 20, True), (30 << 20, False)])
+def test_scipy_is_imported_only_with_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch, more: int, is_enough: bool
+) -> None:
+    """Of addresses (`ulimit -v`), too: OpenBLAS asks for its 32 MB for ever."""
+    limit = files._read_status("VmSize") + more
+    limits = {resource.RLIMIT_AS: (limit, resource.RLIM_INFINITY)}
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, unlimited))
+    samples.import_special.cache_clear()
+    if is_enough:
+        assert samples.import_special().ndtri(0.5) == 0.0
+    else:
+        with pytest.raises(ProfkitError, match="out of memory"):
+            samples.import_special()
+    samples.import_special.cache_clear()
 
 
 @pytest.mark.parametrize("size", ["x", "4", "-1G", "1e3G", "", "9999999G"])
