@@ -211,6 +211,13 @@ bool wanted(const char* name) {
   return false;
 }
 
+// Where a graph is captured: what is launched there runs later, or never.
+bool captures(const char* name) {
+  for (const char* begin : {"cudaStreamBeginCapture", "cudaStreamEndCapture"})
+    if (std::strncmp(name, begin, std::strlen(begin)) == 0) return true;
+  return false;
+}
+
 using EnableOne = CUptiResult (*)(CUpti_CallbackId, uint8_t);
 
 // Only the wanted calls of a domain; with a CUPTI too old to choose, all of the runtime's.
@@ -222,7 +229,8 @@ void enable_calls(CUpti_CallbackDomain domain, uint32_t count, EnableOne enable,
   }
   for (uint32_t id = 1; id < count; ++id) {
     const char* name = nullptr;
-    if (cuptiGetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name && wanted(name))
+    if (cuptiGetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name &&
+        (wanted(name) || captures(name)))
       enable(id, 1);
   }
 }

@@ -130,6 +130,8 @@ class Activity:
     pageable: bool = False  # whether the host's side of a copy is pageable memory
     graph: bool = False  # whether a captured graph launched it
     origin: int = -1  # index among its process's places; -1 where none is known
+    # of what a graph runs: the number of the call that was captured for it; 0 where none is known
+    captured: int = 0
 
     @property
     def duration(self) -> int:

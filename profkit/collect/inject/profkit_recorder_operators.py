@@ -4,6 +4,9 @@ A thread looks at what was launched; where the same stacks came again and again,
 asked to start torch's profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON
 for each operator, behind one that tells the clocks apart: pairs of Python's clock and CUPTI's. From
 when to when this slows the program, by CUPTI's clock, is written for the reader.
+
+A CUDA graph is captured long before steps repeat, and what it replays is called by no operator. So the
+profiler also runs while a graph is captured, on the thread that does: <pid>.captured is written alike.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import sys
 import threading
 import time
 from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
@@ -33,7 +37,8 @@ PATIENCE = 120.0  # seconds until it is given up
 LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that
 LONGEST = 20.0  # seconds that the profiler runs at most
 AT_ONCE = 100  # operators that are written before other threads go on
-NOTHING = "5"  # of KINETO_LOG_LEVEL
+CAPTURES = 200  # graphs that are looked at while they are captured: a server has thousands
+NOTHING = "99"  # of KINETO_LOG_LEVEL: above its own levels and its marks
 USERS_RANGE = 7  # torch's scope of what a program names itself: no operator
 BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -127,6 +132,7 @@ class OperatorRecorder:
         self.results: Any = None  # of torch's profiler, until they are written
         self.clocks: list[tuple[int, int, int]] = []
         self.clock: Any = None
+        self.is_profiling = threading.Lock()  # one profiler at a time, of a capture or of steps
         self.pause = SHORT_PAUSE  # while other threads go on; none when the program ends
         self.is_writing = threading.Lock()
         # What the interpreter calls must live as long as it may do so.
@@ -141,7 +147,6 @@ class OperatorRecorder:
             launches, lag = self.wait_for_repeat()
             if launches is None:
                 return
-            self.clock = find_clock()
             until = time.monotonic() + LONGEST
             while self.profile is None and not self.is_over and time.monotonic() < until:
                 ctypes.pythonapi.Py_AddPendingCall(self._start, None)
@@ -188,17 +193,17 @@ class OperatorRecorder:
 
         if self.profile is not None or self.is_over or is_in_backward():
             return 0
+        if not self.is_profiling.acquire(blocking=False):
+            return 0  # a graph is captured: once more, when it is
         try:
             if self.torch._C._autograd._profiler_enabled():
                 self.is_over = True
                 append_hook_line("operators", "the program runs a profiler of its own")
+                self.is_profiling.release()
                 return 0
             append_hook_line("disturbed", self.read_clocks()[1])
-            profile = self.torch.autograd.profiler.profile(
-                use_cpu=True, record_shapes=True, use_kineto=True
-            )
-            self.profile = profile  # before it begins: our own is not the program's
-            profile.__enter__()
+            self.profile = self.make_profile()  # before it begins: our own is not the program's
+            self.profile.__enter__()
             self.clocks.append(self.read_clocks())
         except TROUBLE as error:
             self.is_over = True
@@ -215,14 +220,17 @@ class OperatorRecorder:
         self.is_over = True
         try:
             self.clocks.append(self.read_clocks())
-            # Not by its __exit__, which makes a tree of all events before the program goes on.
-            module = sys.modules["torch.autograd.profiler"]
-            self.results = module._disable_profiler()
-            module._run_on_profiler_stop()
+            self.results = end_profile()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
         self.is_stopped.set()
+        self.is_profiling.release()
         return 0
+
+    def make_profile(self) -> Any:
+        """Return torch's profiler of the CPU; it does not run yet."""
+        profiler = self.torch.autograd.profiler
+        return profiler.profile(use_cpu=True, record_shapes=True, use_kineto=True)
 
     def leave_to_program(self) -> None:
         """End for good, because the program starts a profiler of its own."""
@@ -255,6 +263,8 @@ class OperatorRecorder:
 
     def read_clocks(self) -> tuple[int, int, int]:
         """Return Python's clock, CUPTI's, and Python's again."""
+        if self.clock is None:
+            self.clock = find_clock()
         stamp = ctypes.c_uint64()
         before = time.time_ns()
         self.clock(ctypes.byref(stamp))
@@ -279,13 +289,125 @@ class OperatorRecorder:
             raise RuntimeError("torch's profiler saw no operator")
         target = f"{FOLDER}/{os.getpid()}.operators"
         with open(f"{target}.part", "w", encoding="utf-8") as file:
-            file.write(json.dumps({"clocks": self.clocks}) + "\n")
-            for number, event in enumerate(events):
-                if event.scope() != USERS_RANGE:
-                    file.write(json.dumps(describe_event(event)) + "\n")
-                if self.pause and number % AT_ONCE == AT_ONCE - 1:
-                    time.sleep(self.pause)
+            write_lines(file, self.clocks, events, self.pause)
         os.replace(f"{target}.part", target)
+
+
+class CaptureRecorder:
+    """Records the operators of CUDA graphs while they are captured."""
+
+    def __init__(self, steps: OperatorRecorder) -> None:
+        self.steps = steps
+        self.profile: Any = None
+        self.thread = 0  # that captures: torch's profiler belongs to a thread
+        self.began: tuple[int, int, int] = (0, 0, 0)
+        self.count = 0
+
+    def watch(self, graphs: Any) -> None:
+        """Have the profiler run from a capture's begin to its end."""
+        kind = graphs.CUDAGraph
+        begin: Callable[..., Any] = kind.capture_begin
+        end: Callable[..., Any] = kind.capture_end
+
+        def capture_begin(graph: Any, *args: Any, **named: Any) -> Any:
+            self.start()
+            try:
+                return begin(graph, *args, **named)
+            except BaseException:
+                self.stop()
+                raise
+
+        def capture_end(graph: Any) -> Any:
+            try:
+                return end(graph)
+            finally:
+                self.stop()
+
+        kind.capture_begin = capture_begin
+        kind.capture_end = capture_end
+
+    def start(self) -> None:
+        """Start torch's profiler of the CPU, unless one runs."""
+        from profkit_recorder_hook import TROUBLE, append_hook_line
+
+        steps = self.steps
+        if os.getpid() != steps.pid or self.count > CAPTURES:
+            return
+        self.count += 1
+        if self.count > CAPTURES:
+            append_hook_line("captures", f"those captured after the first {CAPTURES}")
+            return
+        if not steps.is_profiling.acquire(blocking=False):
+            return
+        try:
+            if self.is_program_profiling():
+                append_hook_line("captures", "those captured under the program's own profiler")
+                steps.is_profiling.release()
+                return
+            append_hook_line("disturbed", steps.read_clocks()[1])
+            self.thread = threading.get_ident()
+            self.profile = steps.make_profile()
+            self.profile.__enter__()
+            self.began = steps.read_clocks()
+        except TROUBLE as error:
+            append_hook_line("captures", repr(error))
+            self.count = CAPTURES + 1
+            self.profile = None
+            steps.is_profiling.release()
+
+    def is_program_profiling(self) -> bool:
+        """Whether a profiler runs that is none of ours."""
+        module = sys.modules["torch.autograd.profiler"]
+        on_thread = self.steps.torch._C._autograd._profiler_enabled()
+        return bool(on_thread or getattr(module, "_is_profiler_enabled", False))
+
+    def stop(self) -> None:
+        """Stop it, and write what it saw: while a graph is captured nobody waits for a step."""
+        from profkit_recorder_hook import TROUBLE, append_hook_line
+
+        if self.profile is None or threading.get_ident() != self.thread:
+            return
+        self.profile = None
+        steps = self.steps
+        try:
+            clocks = [self.began, steps.read_clocks()]
+            events = end_profile().events()
+            with open(f"{FOLDER}/{os.getpid()}.captured", "a", encoding="utf-8") as file:
+                write_lines(file, clocks, events, 0.0)
+        except TROUBLE as error:
+            append_hook_line("captures", repr(error))
+        append_hook_line("undisturbed", steps.read_clocks()[1])
+        steps.is_profiling.release()
+
+
+def end_profile() -> Any:
+    """End the profiler that runs on this thread; what it saw.
+
+    Not by its __exit__, which makes a tree of all events before the program goes on.
+    """
+    module = sys.modules["torch.autograd.profiler"]
+    results = module._disable_profiler()
+    module._run_on_profiler_stop()
+    return results
+
+
+def write_lines(
+    file: TextIO, clocks: Sequence[tuple[int, int, int]], events: Any, pause: float
+) -> None:
+    """Write what tells the clocks apart, and a line for each operator.
+
+    Args:
+        file: That is written.
+        clocks: Pairs of them.
+        events: Of torch's profiler.
+        pause: Seconds that other threads may go on after every few.
+    """
+    file.write(json.dumps({"clocks": clocks}) + "\n")
+    for number, event in enumerate(events):
+        if event.scope() != USERS_RANGE:
+            file.write(json.dumps(describe_event(event)) + "\n")
+        if pause and number % AT_ONCE == AT_ONCE - 1:
+            time.sleep(pause)
 
 
 def describe_event(event: Any) -> dict[str, Any]:
@@ -303,10 +425,13 @@ def describe_event(event: Any) -> dict[str, Any]:
 
 
 def watch_operators(torch: Any) -> None:
-    """Begin to wait for steps that repeat."""
+    """Begin to wait for steps that repeat, and for graphs that are captured."""
     # Else it says of each process that another has CUPTI: that is the recorder, and meant so.
     os.environ.setdefault("KINETO_LOG_LEVEL", NOTHING)
     recorder = OperatorRecorder(torch)
+    captures = CaptureRecorder(recorder)
+    if "torch.cuda.graphs" in sys.modules:
+        captures.watch(sys.modules["torch.cuda.graphs"])
     # A profiler that is still on when torch's libraries are unloaded ends the program by SIGSEGV.
     atexit.register(recorder.finish)
     thread = threading.Thread(target=recorder.watch, name="profkit", daemon=True)
@@ -315,7 +440,8 @@ def watch_operators(torch: Any) -> None:
     prepare = module.profile._prepare_trace
 
     def prepare_trace(self: Any) -> Any:
-        if self is not recorder.profile:
+        if self is not recorder.profile and self is not captures.profile:
+            captures.stop()
             recorder.leave_to_program()  # two cannot be on at once, and the program's comes first
         return prepare(self)
 

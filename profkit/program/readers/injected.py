@@ -95,12 +95,9 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     activities.sort(key=lambda a: (a.start, a.end))
     calls = _list_calls(rows["calls"], names, first, places)
     spans = _make_spans(rows["ranges"], names, first, find_end(activities, calls, []))
-    if is_file(folder / f"{pid}.operators"):
-        launching = {activity.correlation for activity in activities}
-        made = [call for call in calls if call.correlation in launching]
-        launched = {a.correlation: (a.name, a.grid, a.block) for a in activities}
-        spans += _spread_operators(folder / f"{pid}.operators", first, made, places, launched)
-        spans.sort(key=lambda span: (span.start, -span.end))
+    operators = _list_operators(folder, pid, first, places, activities, calls)
+    if operators:
+        spans = sorted([*spans, *operators], key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
     device = _find_device(about, activities)
     process = Process(
@@ -149,20 +146,34 @@ def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> 
     return calls
 
 
-def _spread_operators(
-    file: Path,
+def _list_operators(
+    folder: Path,
+    pid: int,
     first: int,
-    made: Sequence[Call],
     places: Places,
-    launched: Mapping[int, Hashable],
-) -> Iterator[HostSpan]:
-    """Yield the operators of a file round the launches `made`, also of steps that were not seen."""
-    from profkit.program.readers.operators import read_operators, spread_operators
+    activities: Sequence[Activity],
+    calls: Sequence[Call],
+) -> list[HostSpan]:
+    """List operators round all launches, also of steps that were not seen, and round captured ones."""
+    files = [folder / f"{pid}.operators", folder / f"{pid}.captured"]
+    if not any(is_file(file) for file in files):
+        return []
+    from profkit.program.readers.operators import (
+        read_operators,
+        spread_operators,
+        wrap_captured_calls,
+    )
 
-    operators = read_operators(file, first)
+    of_steps, of_captures = [read_operators(file, first) for file in files]
+    launching = {activity.correlation for activity in activities}
+    made = [call for call in calls if call.correlation in launching]
     exact = {call.correlation: places.find_origin(call.correlation) for call in made}
     similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
-    yield from spread_operators(operators, made, (exact, similar), places.threads, launched)
+    launched = {a.correlation: (a.name, a.grid, a.block) for a in activities}
+    spans = spread_operators(of_steps, made, (exact, similar), places.threads, launched)
+    captured = {activity.captured for activity in activities}
+    kept = [call for call in calls if call.correlation in captured]
+    return spans + wrap_captured_calls([*of_steps, *of_captures], kept, places.threads)
 
 
 def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
@@ -173,6 +184,8 @@ def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
         notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
     if why := about.get("operators"):
         notes.append(f"process {pid}: its operators are not known: {why[-1]}")
+    if why := about.get("captures"):
+        notes.append(f"process {pid}: of some CUDA graphs no operators are known: {why[-1]}")
     if dropped := about.get("dropped"):
         notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
     if "profiler" in about:
@@ -224,10 +237,14 @@ def _list_kernels(
             grid, block, shared, registers = rest
             sizes: dict[str, Any] = {"grid": tuple(grid.tolist()), "block": tuple(block.tolist())}
             sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
-            origin = places.find_place(correlation, node if graph else 0)
-            # A collective begins when the last gradient of its bucket is there: nobody's line.
-            if not _get_name(names, name).startswith("nccl"):
-                sizes["origin"] = origin
+            made = node if graph else 0
+            if graph:
+                sizes["captured"] = places.find_captured_call(node)
+            # In a backward pass a collective begins when the last gradient of its bucket is there:
+            # nobody's line.
+            is_collective = _get_name(names, name).startswith("nccl")
+            if not is_collective or places.is_own_call(correlation, made):
+                sizes["origin"] = places.find_place(correlation, made)
             yield make_activity("kernel", _get_name(names, name), place, **sizes)
 
 
@@ -240,7 +257,10 @@ def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Act
         if number != MEMSET:
             kind, name = "copy", f"Memcpy {way} ({ends[0]} -> {ends[1]})"
         place = start - first, end - first, device, stream, correlation
-        about = {"bytes": size, "direction": way, "pageable": pageable, "graph": bool(graph)}
+        about: dict[str, Any] = {"bytes": size, "direction": way, "pageable": pageable}
+        about["graph"] = bool(graph)
+        if graph:
+            about["captured"] = places.find_captured_call(node)
         origin = places.find_place(correlation, node if graph else 0)
         yield make_activity(kind, name, place, **about, origin=origin)
 

@@ -48,10 +48,13 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
         return spans
     try:
         with open_regular(path) as file:
-            clocks = json.loads(file.readline(LONGEST_LINE))["clocks"]
-            shift = _find_shift(clocks) + first
+            shift = 0
             while (line := file.readline(LONGEST_LINE)) and len(spans) < MOST:
-                span = _make_span(json.loads(line), shift)
+                row = json.loads(line)
+                if "clocks" in row:
+                    shift = _find_shift(row["clocks"]) + first
+                    continue
+                span = _make_span(row, shift)
                 if not is_left_out(span.name):
                     spans.append(span)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
@@ -123,6 +126,28 @@ def spread_operators(
             _match_calls(own, told, stacks, matched)
         found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
     return sorted(found, key=lambda span: (span.start, -span.end))
+
+
+def wrap_captured_calls(
+    spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
+) -> list[HostSpan]:
+    """Put operators round the calls that were captured into graphs, which were seen themselves.
+
+    Args:
+        spans: Operators, on threads as the system numbers them.
+        calls: That were captured, in order of start.
+        threads: The system's number of each call's thread, by the call's correlation number.
+    """
+    in_order = sorted(spans, key=lambda span: (span.start, -span.end))
+    stacks = _find_stacks(in_order, calls, threads)
+    made: dict[int, list[Call]] = {}
+    for call in calls:
+        made.setdefault(call.thread, []).append(call)
+    found: list[HostSpan] = []
+    for own in made.values():
+        seen = [call if call in stacks else None for call in own]
+        found += _wrap_calls(own, seen, stacks)
+    return found
 
 
 def _match_calls(

@@ -70,6 +70,7 @@ class Places:
         self.threads: dict[int, int] = {}  # of each launch, the system's number of its thread
         self.nodes: dict[tuple[int, int], Node] = {}
         self.graph_nodes: dict[int, tuple[int, Launch]] = {}
+        self.captured: dict[int, int] = {}  # of each node of a graph, the number of its making call
         self.uncaptured: set[int] = set()  # nodes of graphs that ran and whose making was not seen
         self.unexplained: set[int] = set()  # stacks in compiled code that does not tell its lines
         self._numbers: dict[Place, int] = {}
@@ -86,15 +87,19 @@ class Places:
             self.threads[correlation] = by
         for _, (sequence, parent, thread, stack, *rest) in _read_rows(folder, pid, "nodes"):
             self.nodes[thread, sequence] = Node(parent, stack, rest[0])
-        for _, (number, original, sequence, _, *rest) in _read_rows(folder, pid, "graphs"):
+        for _, (number, original, sequence, call, *rest) in _read_rows(folder, pid, "graphs"):
             self.graph_nodes[number] = original, Launch(sequence, *rest)
+            self.captured[number] = call
 
     def find_place(self, correlation: int, graph_node: int = 0) -> int:
         """Find the number of the place of a call, or of a graph's node; -1 where it has none."""
         launch = self.launches.get(correlation)
         if graph_node:
-            launch = self._find_maker(graph_node)
-            if launch is None and self.launches:
+            made = self._find_made_node(graph_node)
+            launch = None
+            if made:
+                launch = self.graph_nodes[made][1]
+            elif self.launches:
                 self.uncaptured.add(graph_node)
         if launch is None:
             return -1
@@ -149,17 +154,30 @@ class Places:
             self.places.append(place)
         return self._numbers[place]
 
-    def _find_maker(self, number: int) -> Launch | None:
-        """Find the call that made a graph's node, or the node of which it is a copy."""
+    def is_own_call(self, correlation: int, graph_node: int = 0) -> bool:
+        """Whether Python called it, or what a graph's node was made of, outside of a backward pass."""
+        launch = self.launches.get(correlation)
+        if graph_node:
+            launch = None
+            if made := self._find_made_node(graph_node):
+                launch = self.graph_nodes[made][1]
+        return launch is not None and launch.stack != 0 and not launch.how & NODE_RUNS
+
+    def find_captured_call(self, graph_node: int) -> int:
+        """Find the number of the call that was captured as a graph's node; 0 where none is known."""
+        return self.captured.get(self._find_made_node(graph_node), 0)
+
+    def _find_made_node(self, number: int) -> int:
+        """Find the node that a call made, of which a graph's node is a copy; 0 where it is not known."""
         for _ in range(FARTHEST):
             found = self.graph_nodes.get(number)
             if found is None:
-                return None
-            original, launch = found
+                return 0
+            original, _ = found
             if not original:
-                return launch
+                return number
             number = original
-        return None
+        return 0
 
     def _place_of_launch(self, launch: Launch) -> Place:
         own = self.stacks.get(launch.stack)

@@ -49,7 +49,14 @@ TABLES: dict[str, type[Row]] = {
 }
 LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
 # fields that recordings up to 0.2.0 do not have
-ADDED = {"origin": -1, "sequence": -1, "backward": False, "ended": True, "traced": 0}
+ADDED = {
+    "origin": -1,
+    "sequence": -1,
+    "backward": False,
+    "ended": True,
+    "traced": 0,
+    "captured": 0,
+}
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
 _BATCH = 4096  # rows unpacked before their bytes are counted

@@ -167,16 +167,19 @@ def find_steps(process: Process, named: str = "") -> Steps:
         )
     complete, incomplete = _drop_incomplete(steps, turns, calls, lost)
     complete, disturbed = _drop_disturbed(complete, process.disturbed)
+    # A program that captures its graphs first and then replays them shows its steps, too.
+    is_replayed = any(call.launches_graph for call in calls)
+    said = [] if is_replayed else list(say_captures(captures))
     notes = [
         *incomplete,
         *disturbed,
         *say_lost(lost, len(launching)),
-        *say_captures(captures),
+        *said,
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
     found = _choose_kinds(marks, complete, notes)
-    main = replace(found[0], captures=bool(captures.spans), others=tuple(found[1:]))
+    main = replace(found[0], captures=bool(said), others=tuple(found[1:]))
     if main.typical.period <= 0:
         raise ProfkitError(
             "its steps have no duration: their clock does not move", "record it again"
@@ -598,6 +601,12 @@ def _find_captured_makers(
         for replay in find_replays(calls, order, captures):
             alike = join_makers([[made[call] for call in own] for own in replay.captured])
             found.update(zip(replay.ran, alike, strict=False))
+    makers = {call.correlation: maker for call, maker in made.items() if call.correlation}
+    for _, activity in order:
+        maker = makers.get(activity.captured, NOBODY)
+        if activity.captured and maker.op:
+            # Which operator of its thread it was says nothing of the step that replays it.
+            found[activity] = replace(maker, ordinal=-1)
     return found
 
 

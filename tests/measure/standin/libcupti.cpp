@@ -131,12 +131,8 @@ CUptiResult CUPTIAPI cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
   return CUPTI_SUCCESS;
 }
 
-// One kernel of a microsecond, launched now, and its call; in a graph where it has a node.
-__attribute__((visibility("default"))) void standin_launch(uint32_t correlation, uint64_t node) {
-  const CUpti_CallbackId id = node ? CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
-  tell_call(id, correlation, CUPTI_API_ENTER);
-  tell_call(id, correlation, CUPTI_API_EXIT);
-  const uint64_t now = clock_now();
+// The record of a call that was made now.
+static void give_call(CUpti_CallbackId id, uint32_t correlation, uint64_t now) {
   CUpti_ActivityAPI call = {};
   call.kind = CUPTI_ACTIVITY_KIND_DRIVER;
   call.cbid = id;
@@ -144,6 +140,15 @@ __attribute__((visibility("default"))) void standin_launch(uint32_t correlation,
   call.end = now + 500;
   call.correlationId = correlation;
   give(call);
+}
+
+// One kernel of a microsecond, launched now, and its call; in a graph where it has a node.
+__attribute__((visibility("default"))) void standin_launch(uint32_t correlation, uint64_t node) {
+  const CUpti_CallbackId id = node ? CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
+  tell_call(id, correlation, CUPTI_API_ENTER);
+  tell_call(id, correlation, CUPTI_API_EXIT);
+  const uint64_t now = clock_now();
+  give_call(id, correlation, now);
   CUpti_ActivityKernel9 kernel = {};
   kernel.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
   kernel.start = now + 1000;
@@ -160,6 +165,7 @@ __attribute__((visibility("default"))) void standin_capture(uint32_t correlation
   tell_call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, correlation, CUPTI_API_ENTER);
   tell_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, node, 0);
   tell_call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, correlation, CUPTI_API_EXIT);
+  give_call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, correlation, clock_now());
 }
 
 // A node that an executable graph has of another.

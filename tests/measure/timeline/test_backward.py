@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers.operators import WORKLESS
-from profkit.program.steps.attribution import find_makers
+from profkit.program.readers.store import read_store, write_timeline
+from profkit.program.steps.attribution import NOBODY, find_makers
 from profkit.program.timeline import Place
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 from tests.measure.timeline.test_lines import Recording, place_of
@@ -193,6 +194,74 @@ def test_launches_of_all_steps_have_the_operators_of_a_few(
     assert {name for _, name in wrong} <= unseen
     products = [maker for maker in made.values() if maker.op == "aten::addmm"]
     assert {maker.top for maker in products} == {"aten::linear"}
+    assert {maker.shapes for maker in products} == {
+        ((16,), (3, 8), (8, 16), (), ()),
+        ((4,), (3, 16), (16, 4), (), ()),
+    }
+
+
+# A step is captured, and replayed: torch's own part of a capture needs a GPU.
+GRAPH = """
+import torch
+from profkit_recorder_operations import EveryOperation
+from profkit_recorder_started import capture, clone, launch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Base:
+    capture_begin = capture_end = lambda self, **named: None
+torch.cuda.graphs.CUDAGraph.__bases__ = (Base,)
+graph = object.__new__(torch.cuda.graphs.CUDAGraph)
+graph._tracker = None
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+x = torch.randn(3, 8)
+nodes = []
+
+class EveryCapture(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        nodes.append((1000 + len(nodes), function.name()))
+        capture(nodes[-1][0])
+        return function(*args, **(kwargs or {}))
+
+with EveryOperation():
+    net(x)  # not captured
+graph.capture_begin()
+with EveryCapture():
+    net(x).sum().backward()
+graph.capture_end()
+for node, _ in nodes:
+    clone(node + 1000, node)
+for _ in range(3):
+    for node, name in nodes:
+        print(launch(node + 1000), name, "-")
+"""
+
+
+def test_what_a_graph_replays_has_the_operators_of_its_capture(
+    recording: Recording, tmp_path: Path
+) -> None:
+    del recording  # it says that torch is here, and has built what is asked for
+    python = find_torch()
+    assert python is not None
+    (tmp_path / "profkit_recorder_operations.py").write_text(EVERY_OPERATION)
+    library = build_over_standin(tmp_path)
+    of = Recording(library, tmp_path, GRAPH, python, PROFKIT_OPERATORS="1")
+    write_timeline(of.timeline, tmp_path / "kept")
+    (process,) = read_store(tmp_path / "kept").processes
+    assert process.disturbed  # the capture
+    calls = {call.correlation: call for call in process.calls}
+    made = dict(zip(calls, find_makers(process), strict=True))
+    replayed = {a.correlation: made.get(a.captured, NOBODY) for a in process.activities}
+    told = [line.split() for line in of.said.splitlines()]
+    outside = [number for number, _, _ in told if not replayed[int(number)].op]
+    assert len(outside) < 0.2 * len(told)
+    wrong = set()
+    for number, name, _ in told:
+        own = replayed[int(number)].op
+        if own and own != name.split(".")[0]:
+            wrong.add(name)
+    assert wrong <= {"aten::detach", *WORKLESS}  # which launch nothing, but here
+    products = [maker for maker in replayed.values() if maker.op == "aten::addmm"]
+    assert len(products) == 6
     assert {maker.shapes for maker in products} == {
         ((16,), (3, 8), (8, 16), (), ()),
         ((4,), (3, 16), (16, 4), (), ()),

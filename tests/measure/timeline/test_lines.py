@@ -35,7 +35,9 @@ def launch(node=0):
     standin.standin_launch(number, ctypes.c_uint64(node))
     return number
 def capture(node):
-    standin.standin_capture(next(numbers), ctypes.c_uint64(node))
+    number = next(numbers)
+    standin.standin_capture(number, ctypes.c_uint64(node))
+    return number
 def clone(node, original):
     standin.standin_clone(ctypes.c_uint64(node), ctypes.c_uint64(original))
 """

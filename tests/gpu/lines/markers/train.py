@@ -146,10 +146,12 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
         maker = makers.get(kernel.linked_correlation_id())
         # A thread that the program starts is not looked at: what it launched has no operator.
         row: dict[str, Any] = {"name": kernel.name(), "operators": [], "sizes": [], "phase": "side"}
+        row["stack"] = []
         if maker is not None and kernel.linked_correlation_id() > 0:
             row["phase"] = find_phase(maker, phases)
             for event in list_open(maker, operators):
                 row["operators"].append(event.name())
+                row["stack"].append((event.name(), event.shapes(), event.dtypes()))
                 if not event.name().startswith(AROUND):
                     row["sizes"] += list_sizes(event.shapes())
             row["sizes"] = sorted(set(row["sizes"]))
