@@ -13,12 +13,12 @@ from profkit.program.origins import find_origin
 from profkit.program.steps.attribution import say_source
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, name_module, say_place, shorten_line
-from profkit.program.timeline import Activity, Process
+from profkit.program.timeline import Activity, Process, find_end
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
 
 # Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
-STEPS, LINES, FINDINGS = 1, 2, 10
+STEPS, LINES, LEFT_OUT, FINDINGS = 1, 2, 3, 10
 STREAMS, THREADS = 1_000, 100_000
 KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset", "graph": "kernel"}
 SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
@@ -28,7 +28,9 @@ def write_trace(path: Path, answer: Triage) -> None:
     """Write the whole timeline in Chrome's trace format, which Perfetto opens; packed if named .gz.
 
     The process that was judged has tracks of its own above its streams: its steps, the lines of
-    Python that its kernels are of, and each finding with what it covers in the step looked at.
+    Python that its kernels are of, and each finding with what it covers in the step looked at. Each
+    process has a track of when its host was slowed by recording torch's operators: steps in that
+    time are left out of the answer.
 
     Raises:
         ProfkitError: It cannot be written.
@@ -119,6 +121,7 @@ def _list_process(process: Process) -> Iterator[dict[str, Any]]:
         event["cat"] = KINDS[activity.kind]
         event["args"] = _tell_activity(process, activity)
         yield event
+    yield from _list_left_out(process)
     threads = sorted({call.thread for call in process.calls})
     tracks = {thread: THREADS + at for at, thread in enumerate(threads)}
     for thread, track in tracks.items():
@@ -128,6 +131,22 @@ def _list_process(process: Process) -> Iterator[dict[str, Any]]:
         event["cat"] = "cuda_runtime"
         event["args"] = {"correlation": call.correlation}
         yield event
+
+
+def _list_left_out(process: Process) -> Iterator[dict[str, Any]]:
+    """Yield from when to when recording torch's operators slowed the host, as far as there is a record."""
+    if not process.disturbed:
+        return
+    pid = process.rank
+    yield _name_track(pid, LEFT_OUT, "left out")
+    last = find_end(process.activities, process.calls, ())
+    until = 0
+    for begin, end in sorted(process.disturbed):
+        begin, end = max(begin, until), min(end, last)  # a capture in a time that is left out anyway
+        if end > begin:
+            said = "torch's operators are recorded: the host is slowed"
+            yield _make_event(pid, LEFT_OUT, said, begin, end)
+            until = end
 
 
 def _tell_activity(process: Process, activity: Activity) -> dict[str, Any]:

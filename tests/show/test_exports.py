@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import jsonschema
 import pytest
 
 from profkit.program.readers import injected, read_timeline
+from profkit.program.timeline import FARTHEST
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.exports import write_speedscope, write_trace
 from tests.conftest import ROOT
@@ -135,6 +137,22 @@ def test_a_trace_has_kernels_lines_steps_and_findings(answer: Triage, tmp_path: 
     assert kernels[0]["args"]["module"] == "h.0.attn"
     assert any(event["name"].startswith("model.py:64 Attention") for event in events)
     assert sum(event["name"].startswith("step ") for event in events) == len(answer.steps.steps)
+
+
+def test_a_trace_shows_when_the_host_was_slowed(answer: Triage, tmp_path: Path) -> None:
+    """By recording operators: of steps, of a graph meanwhile, and until the program was killed."""
+    slowed = [(100_000, 900_000), (300_000, 400_000), (800_000, 1_000_000), (2_000_000, FARTHEST)]
+    process = replace(answer.process, disturbed=slowed)
+    timeline = replace(answer.timeline, processes=[process])
+    file = tmp_path / "step.json"
+    write_trace(file, replace(answer, timeline=timeline))
+    shown = [event for event in check_trace(json.loads(file.read_text())) if event["tid"] == 3]
+    last = max(activity.end for activity in process.activities)
+    times = [(event["ts"], event["dur"]) for event in shown]
+    assert times == [(100, 800), (900, 100), (2_000, pytest.approx(last / 1e3 - 2_000))]
+    assert {event["name"] for event in shown} == {
+        "torch's operators are recorded: the host is slowed"
+    }
 
 
 def test_what_a_finding_covers_is_in_its_track(tmp_path: Path) -> None:

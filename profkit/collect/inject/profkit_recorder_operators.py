@@ -300,6 +300,7 @@ class CaptureRecorder:
         self.steps = steps
         self.profile: Any = None
         self.thread = 0  # that captures: torch's profiler belongs to a thread
+        self.slowed_from = 0  # by CUPTI's clock
         self.began: tuple[int, int, int] = (0, 0, 0)
         self.count = 0
 
@@ -344,7 +345,7 @@ class CaptureRecorder:
                 append_hook_line("captures", "those captured under the program's own profiler")
                 steps.is_profiling.release()
                 return
-            append_hook_line("disturbed", steps.read_clocks()[1])
+            self.slowed_from = steps.read_clocks()[1]
             self.thread = threading.get_ident()
             self.profile = steps.make_profile()
             self.profile.__enter__()
@@ -376,7 +377,7 @@ class CaptureRecorder:
                 write_lines(file, clocks, events, 0.0)
         except TROUBLE as error:
             append_hook_line("captures", repr(error))
-        append_hook_line("undisturbed", steps.read_clocks()[1])
+        append_hook_line("slowed", f"{self.slowed_from} {steps.read_clocks()[1]}")
         steps.is_profiling.release()
 
 

@@ -117,14 +117,21 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
 
 
 def _list_disturbed(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
-    """From when to when operators were recorded; a program that was ended meanwhile says no end."""
+    """From when to when operators were recorded; a program that was ended meanwhile says no end.
+
+    Those of a graph, which is captured at any time, are said as one pair.
+    """
     begins = [int(text) - first for text in about.get("disturbed", ()) if text.isdigit()]
     ends = [int(text) - first for text in about.get("undisturbed", ()) if text.isdigit()]
     spans = []
     for begin in begins:
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
-    return spans
+    for text in about.get("slowed", ()):
+        words = text.split()
+        if len(words) == 2 and all(word.isdigit() for word in words):
+            spans.append((int(words[0]) - first, int(words[1]) - first))
+    return sorted(spans)
 
 
 def _read_about(folder: Path, pid: int) -> dict[str, list[str]]:
