@@ -134,15 +134,16 @@ def _list_process(process: Process) -> Iterator[dict[str, Any]]:
 
 
 def _list_left_out(process: Process) -> Iterator[dict[str, Any]]:
-    """Yield from when to when recording torch's operators slowed the host, as far as there is a record."""
+    """Yield from when to when recording torch's operators slowed the host."""
     if not process.disturbed:
         return
     pid = process.rank
     yield _name_track(pid, LEFT_OUT, "left out")
     last = find_end(process.activities, process.calls, ())
     until = 0
-    for begin, end in sorted(process.disturbed):
-        begin, end = max(begin, until), min(end, last)  # a capture in a time that is left out anyway
+    for slowed_from, slowed_until in sorted(process.disturbed):
+        begin = max(slowed_from, until)  # a graph may be captured in a time that is left out anyway
+        end = min(slowed_until, last)
         if end > begin:
             said = "torch's operators are recorded: the host is slowed"
             yield _make_event(pid, LEFT_OUT, said, begin, end)

@@ -284,8 +284,12 @@ def test_a_collective_of_a_backward_pass_is_nobody_s_line(tmp_path: Path) -> Non
     of.node(0, stack)
     of.kernel("mul_backward", 0, 0, 1)
     of.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 0, 0, 2)
+    reduced = of.stack((f"{TORCH}/distributed/c10d.py", 9, "all_reduce"), (USER, 93, "train"))
+    of.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", reduced)  # the program's own
     found = places_by_kernel(injected.read_injected(of.write()))
     assert found["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"] == {Place()}
+    (own,) = found["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert own.line == f"{USER}:93"
     assert found["mul_backward"] != {Place()}
 
 

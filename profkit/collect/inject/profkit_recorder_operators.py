@@ -312,11 +312,14 @@ class CaptureRecorder:
 
         def capture_begin(graph: Any, *args: Any, **named: Any) -> Any:
             self.start()
+            is_begun = False
             try:
-                return begin(graph, *args, **named)
-            except BaseException:
-                self.stop()
-                raise
+                result = begin(graph, *args, **named)
+                is_begun = True
+            finally:
+                if not is_begun:
+                    self.stop()
+            return result
 
         def capture_end(graph: Any) -> Any:
             try:
