@@ -17,6 +17,7 @@ from profkit.program.readers import read_timeline
 from profkit.program.timeline import Timeline
 from tests.conftest import ROOT
 from tests.gpu.lines import mistakes
+from tests.gpu.lines.markers.operators import measure_operators
 from tests.gpu.lines.markers.score import MODELS, MODES, measure_models
 from tests.gpu.lines.markers.table import add_rows
 from tests.gpu.lines.score import Score, place_of, score_hard, score_planted
@@ -97,6 +98,26 @@ def test_lines_of_six_models_are_right_by_their_sizes(tmp_path: Path) -> None:
         assert whole["right_line"] >= LEAST_RIGHT[mode] * whole["told"], mode
         assert whole["module"] >= 0.95 * whole["layer"], mode
         assert whole["right_module"] >= LEAST_RIGHT[mode] * whole["module"], mode
+
+
+def test_operators_are_those_of_torch_s_profiler(tmp_path: Path) -> None:
+    """In graphs and outside of them: what the table of decision 390 sums up."""
+    rows = measure_operators(tmp_path, ("transformer", "recurrent"), show=3)
+    assert {row.place for row in rows} == {"in a graph", "outside"}
+    for row in rows:
+        if row.kernels > 10:  # else the mark of a step that is one replay
+            assert row.named >= 0.99 * row.time, row
+            assert row.right >= 0.99 * row.named, row
+
+
+@pytest.mark.parametrize("name", ["driver", "triton", "cupy", "jax"])
+def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path: Path) -> None:
+    of = record(tmp_path / "t", sys.executable, str(PROGRAMS / "callers.py"), name)
+    (process,) = of.processes
+    text = (PROGRAMS / "callers.py").read_text("utf-8").split("\n")
+    (line,) = [at for at, words in enumerate(text, 1) if words.endswith(f"# {name}")]
+    own = [place_of(process, a).line for a in process.activities if a.kind == "kernel"]
+    assert sum(found.endswith(f"callers.py:{line}") for found in own) >= 10, set(own)
 
 
 def test_first_findings_of_programs_of_libraries_name_the_mistake(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,3 +57,60 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(hook: Any, tmp_path: 
     recorder.finish()
     (written,) = tmp_path.glob("*.hook")
     assert "not seen to repeat" in written.read_text()
+
+
+class Graph:
+    """As torch.cuda.CUDAGraph begins and ends a capture."""
+
+    def capture_begin(self, fails: bool = False) -> None:
+        if fails:
+            raise RuntimeError("a capture runs")
+
+    def capture_end(self) -> None:
+        pass
+
+
+def watch_captures(hook: Any, monkeypatch: pytest.MonkeyPatch, profiler: Any) -> tuple[Any, Graph]:
+    """A torch whose profiler is ours, and a graph of it that is watched."""
+    monkeypatch.setitem(sys.modules, "torch.autograd.profiler", profiler)
+    own = SimpleNamespace(_autograd=SimpleNamespace(_profiler_enabled=lambda: False))
+    torch = SimpleNamespace(_C=own, autograd=SimpleNamespace(profiler=profiler))
+    captures = hook.CaptureRecorder(hook.OperatorRecorder(torch))
+    monkeypatch.setattr(captures.steps, "read_clocks", lambda: (1, 2, 3))
+    kind = type("OwnGraph", (Graph,), dict(vars(Graph)))
+    captures.watch(SimpleNamespace(CUDAGraph=kind))
+    return captures, kind()
+
+
+def test_a_capture_that_fails_to_begin_leaves_no_profiler_on(
+    hook: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    profile = SimpleNamespace(__enter__=lambda: said.append("on"))
+    profiler = SimpleNamespace(
+        _is_profiler_enabled=False,
+        profile=lambda **_: profile,
+        _disable_profiler=lambda: said.append("off") or SimpleNamespace(events=list),
+        _run_on_profiler_stop=lambda: None,
+    )
+    captures, graph = watch_captures(hook, monkeypatch, profiler)
+    with pytest.raises(RuntimeError, match="a capture runs"):
+        graph.capture_begin(fails=True)
+    graph.capture_begin()
+    graph.capture_end()
+    assert said == ["on", "off", "on", "off"]
+    assert captures.steps.is_profiling.acquire(blocking=False)
+    (written,) = tmp_path.glob("*.hook")
+    assert written.read_text() == "slowed\t2 2\n" * 2
+
+
+def test_a_capture_under_a_profiler_of_the_program_is_left_to_it(
+    hook: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    profiler = SimpleNamespace(_is_profiler_enabled=True)
+    captures, graph = watch_captures(hook, monkeypatch, profiler)
+    graph.capture_begin()
+    graph.capture_end()
+    assert captures.steps.is_profiling.acquire(blocking=False)
+    (written,) = tmp_path.glob("*.hook")
+    assert "the program's own profiler" in written.read_text()

@@ -138,8 +138,9 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
     on_gpu = [event for event in events if "CUDA" in str(event.device_type())]
     on_gpu = [event for event in on_gpu if not event.is_user_annotation()]
     phases = [event for event in on_host if event.name().startswith("phase ")]
-    # Calls of CUDA have numbers of their own.
-    operators = [event for event in on_host if not event.name().startswith("cu")]
+    # Calls of CUDA have numbers of their own; to load a kernel at its first launch is no operator.
+    calls = ("cu", "Lazy Function Loading")
+    operators = [event for event in on_host if not event.name().startswith(calls)]
     makers = {event.correlation_id(): event for event in operators}
     rows = []
     for kernel in sorted(on_gpu, key=lambda event: event.start_ns()):
