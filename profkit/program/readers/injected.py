@@ -6,7 +6,7 @@ Their structs stand in profkit/collect/injection.cpp; a file that ends in the mi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path

@@ -146,7 +146,7 @@ def wrap_captured_calls(
     found: list[HostSpan] = []
     for own in made.values():
         seen = [call if call in stacks else None for call in own]
-        found += _wrap_calls(own, seen, stacks)
+        found += _wrap_calls(own, seen, stacks, dict.fromkeys(own, ()))  # each is its own
     return found
 
 
