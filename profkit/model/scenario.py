@@ -108,7 +108,7 @@ FIRST_TRIP = 5e-7
 MOST_ENDS = 0.95  # of the time
 SHARPNESS = 4.0  # how sharply throughput and latency take over from each other
 LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,000
-_BARRIER = "barrier"
+BARRIER = "barrier"
 
 
 def model_gain(launch: Launch, scenario: Scenario) -> float:
@@ -215,11 +215,11 @@ def latency(launch: Launch, scenario: Scenario) -> float:
         return 1.0
     states = {name.removeprefix("stall_"): launch[name] for name in launch.list_present("stall_")}
     total = sum(states.values())
-    barrier = states.pop(_BARRIER, 0.0)
+    barrier = states.pop(BARRIER, 0.0)
     rest = sum(states.values())
     stays = sum(scenario.waits.get(state, 1.0) * share for state, share in states.items())
-    if _BARRIER in scenario.waits:
-        barrier *= scenario.waits[_BARRIER]
+    if BARRIER in scenario.waits:
+        barrier *= scenario.waits[BARRIER]
     elif rest > 0:  # it shrinks with what the other warps wait for
         barrier *= stays / rest
     left = 1.0

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import lzma
+from collections import Counter
+
 import pytest
 
 import profkit as pk
+from profkit.diagnosis.rules import waste
+from profkit.diagnosis.rules.memory import FEWER
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, sector_waste
+from profkit.model.scenario import RELIEVED
 from profkit.model.whatif import CounterChange, apply_changes, parse_changes, whatif_launch
+from profkit.reports.metrics import CATALOGUE
 
 LAUNCH = {
     "cycles": 1e5,
@@ -101,7 +110,9 @@ def test_the_time_in_a_state_goes_as_the_events_that_warps_wait_for_in_it():
         **waiting,
     }
     assert gain("inst_global_load/4", **loads) == pytest.approx(1 / 0.325, rel=1e-3)
-    assert gain("global_load_sectors/4", **loads) == pytest.approx(1 / 0.55, rel=1e-3)
+    assert gain("global_load_sectors/4", **loads) == pytest.approx(1 / 0.325, rel=1e-3)
+    fewer_but_wider = gain("inst_global_load/4, global_load_sectors*1", **loads)
+    assert fewer_but_wider == pytest.approx(1 / 0.55, rel=1e-3)
 
 
 def test_what_waits_behind_atomics_goes_as_they_do():
@@ -136,3 +147,115 @@ def test_a_frame_is_asked_launch_by_launch():
     assert found["variant"].tolist() == ["stage2"]
     # The swizzle that takes these wavefronts away was measured at 1.53.
     assert found.loc[0, "expect_low"] < 1.53 < found.loc[0, "expect_high"]
+
+
+def test_a_barrier_shrinks_with_what_the_other_warps_wait_for():
+    waiting = {
+        "stall_selected": 0.1,
+        "stall_short_scoreboard": 0.6,
+        "stall_barrier": 0.3,
+        "issue_busy": 0.01,
+        "shared_busy": 0.01,
+        "xu_busy": 0.01,
+    }
+    assert gain("shared_wavefronts/4", **waiting) == pytest.approx(1 / 0.3575, rel=1e-3)
+
+
+def test_the_queue_of_a_full_unit_goes_with_its_work():
+    queue = {
+        "stall_selected": 0.1,
+        "stall_math_pipe_throttle": 0.9,
+        "issue_busy": 0.3,
+        "shared_busy": 0.01,
+        "xu_busy": 0.8,
+    }
+    assert gain("inst_xu/4", **queue) > 2.5
+    assert gain("inst_xu/4", **{**queue, "xu_busy": 0.1}) < 1.2
+
+
+# Rule -> the counts that fixing its cause changes, each with the share that stays.
+
+
+def _keep_conflict_free(launch):
+    return {"shared_wavefronts": 1 - waste.share_conflicts(launch)}
+
+
+def _keep_useful_sectors(launch):
+    units = waste.keep_useful_sectors(launch)
+    useful = 1 - sector_waste(launch)[0]
+    at_l1 = min(useful, units.get("l1", 1.0))
+    at_l2 = units.get("l2", 1.0)
+    return {
+        "global_load_sectors": at_l1,
+        "global_store_sectors": at_l1,
+        "l2_bytes": at_l2,
+        "l2_read_bytes": at_l2,
+        "l2_write_bytes": at_l2,
+        "dram_bytes": units.get("dram", 1.0),
+    }
+
+
+def _fill_grid(launch):
+    filled = min(1.0, launch["grid_size"] / launch["sm_count"], launch.get("waves", 1.0))
+    return {"grid_size": 1 / filled}
+
+
+def _fill_warps(launch):
+    return {"warps_per_sm": 1 / launch["occupancy_limit"]}
+
+
+def _fill_slots(launch):
+    return {"warps_per_sm": launch["occupancy_limit"] / launch["occupancy"]}
+
+
+def _keep_few_trips(_):
+    counts = ("shared_wavefronts", "inst_shared_load", "inst_shared_store")
+    return {**dict.fromkeys(counts, RELIEVED), "instructions": FEWER}
+
+
+SAME_CHANGE = {
+    "shared-bank-conflicts": _keep_conflict_free,
+    "uncoalesced-access": _keep_useful_sectors,
+    "grid-too-small": _fill_grid,
+    "occupancy-registers": _fill_warps,
+    "occupancy-shared": _fill_warps,
+    "occupancy-blocks": _fill_warps,
+    "short-blocks": _fill_slots,
+    "shared-bandwidth": _keep_few_trips,
+    "fp64-pipe": lambda _: {"inst_fp64": RELIEVED},
+    "fp32-pipe": lambda _: {"inst_fp32": RELIEVED},
+    "xu-pipe": lambda _: {"inst_xu": RELIEVED},
+}
+
+
+def _find_contradictions(metrics):
+    """Yield for each priced finding of a launch its rule, what it expects and what whatif does."""
+    launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
+    for found in judge_launch(metrics).findings:
+        if found.status != "fires" or not found.expect or found.rule not in SAME_CHANGE:
+            continue
+        shares = SAME_CHANGE[found.rule](launch)
+        changes = [CounterChange(n, "*", shares[n]) for n in shares if n in launch]
+        answer = whatif_launch(launch, changes)
+        hope = found.expect
+        agree = hope.low <= answer.gain <= hope.high or answer.low <= hope.gain <= answer.high
+        yield found.rule, hope, answer, agree
+
+
+def test_a_finding_and_whatif_agree_on_the_same_change():
+    """One model, asked in two ways: what a rule expects and what its counts say differ by no more
+    than either interval."""
+    with lzma.open("artifacts/pairs.json.xz", "rt") as file:
+        launches = [pair["before"] for pair in json.load(file)]
+    launches += pk.load("artifacts/stage2.B.ncu-rep").to_dict("records")
+    asked = Counter()
+    contradictions = []
+    for metrics in launches:
+        for rule, hope, answer, agree in _find_contradictions(metrics):
+            asked[rule] += 1
+            if not agree:
+                contradictions.append((rule, hope, answer))
+    assert not contradictions
+    assert asked["uncoalesced-access"] > 20
+    assert asked["shared-bandwidth"] > 10
+    assert asked["grid-too-small"] > 10

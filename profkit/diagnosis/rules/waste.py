@@ -17,6 +17,7 @@ from profkit.model.launch import (
     is_narrow,
     is_narrow_stream,
     lane_bytes,
+    mostly_atomics,
     sector_waste,
     wastes_sectors,
     widened,
@@ -89,7 +90,7 @@ def _is_near(launch: Launch, *limiters: str) -> bool:
     return any(u.near and u.resource.limiter in limiters for u in list_uses(launch))
 
 
-def _coalesced_units(launch: Launch) -> dict[str, float]:
+def keep_useful_sectors(launch: Launch) -> dict[str, float]:
     waste, _ = sector_waste(launch)
     now = loads(launch)
     after = coalesced(launch, waste)
@@ -105,7 +106,7 @@ def _coalesced_units(launch: Launch) -> dict[str, float]:
 def _coalesced_best(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
     waits = NOTHING if _is_near(launch, "dram", "l2", "l1") else gone
-    units = _coalesced_units(launch)
+    units = keep_useful_sectors(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
     keeps = min(1 - _share_unused(launch), *units.values(), 1.0)
     return Scenario(units, waits, keeps=keeps)
@@ -113,9 +114,11 @@ def _coalesced_best(launch: Launch) -> Scenario:
 
 def _coalesced_typical(launch: Launch) -> Scenario:
     keep = 1 - sector_waste(launch)[0]
-    # The queue of the LSU backs up only because each access takes so long.
-    waits = {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0}
-    return Scenario(_coalesced_units(launch), {**waits, "short_scoreboard": (1 + keep) / 2})
+    waits = {"short_scoreboard": (1 + keep) / 2}
+    if not mostly_atomics(launch):  # else what waits for memory waits for them
+        # The queue of the LSU backs up only because each access takes so long.
+        waits |= {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0}
+    return Scenario(keep_useful_sectors(launch), waits)
 
 
 def _share_excess(launch: Launch) -> float:
