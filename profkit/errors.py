@@ -41,6 +41,9 @@ class ProfkitError(Exception):
         self.hint = hint
 
 
+NEAR = 0.85  # likeness from which on one name is meant, and others are no help
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a hint for a name that is not known: the nearest ones, else all of a few.
 
@@ -49,7 +52,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     from difflib import get_close_matches
 
     names = list(known)
-    near = get_close_matches(name, names, 3, 0.6)
+    near = get_close_matches(name, names, 1, NEAR) or get_close_matches(name, names, 3, 0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     many = otherwise and len(names) > 12

@@ -15,6 +15,7 @@ import fnmatch
 import glob
 import json
 import os
+import re
 import resource
 import shutil
 import stat
@@ -413,6 +414,9 @@ def _match_part(
                 yield (path, at + 1), link
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
 def expand_home(path: str | Path) -> Path:
     """Return a path with `~` or `~user` at its beginning made the home folder.
 
@@ -420,6 +424,8 @@ def expand_home(path: str | Path) -> Path:
     name is a name.
     """
     name = os.fspath(path)
+    if _URL.match(name):
+        raise ProfkitError(f"{name}: URLs are not read", "download it, and give the file's path")
     if not name.startswith("~"):
         return Path(path)
     of_another = not name.startswith("~/") and name != "~"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,8 +69,23 @@ def explain_usage(error: Any) -> ProfkitError:
         names = [name for p in context.command.get_params(context) for name in p.opts]
         longs = [name for name in names if name.startswith("--")]
         return ProfkitError(f"{before}no such option {option}", _suggest(option, longs, path))
-    said = error.format_message().rstrip(".")
+    said = _say_plainly(error.format_message().rstrip("."))
     return ProfkitError(f"{before}{said[:1].lower()}{said[1:]}", help_command)
+
+
+# What the parser says of a value -> what a user is told.
+_IN_WORDS = (
+    (r"is not a valid int( range)?", "is not a whole number"),
+    (r"is not a valid float( range)?", "is not a number"),
+    (r"is not in the range x>=(\S+)", r"is less than \1"),
+    (r"[Gg]ot unexpected extra argument(?:s|\(s\))? \((.*)\)", r"too many arguments: \1"),
+)
+
+
+def _say_plainly(message: str) -> str:
+    for pattern, plain in _IN_WORDS:
+        message = re.sub(pattern, plain, message)
+    return message
 
 
 def _suggest(option: str, longs: Sequence[str], path: str) -> str:

@@ -140,11 +140,11 @@ class FindingChange(Document, frozen=True, kw_only=True):
         if self.what == "hidden" and self.explained_by:
             return f"now explained by {self.explained_by} ({amount})"
         if self.what == "hidden":
-            return f"there, but no longer worth a line ({amount})"
+            return f"still there, but too small to report ({amount})"
         if self.what == "uncovered" and self.explained_by:
             return f"explained by {self.explained_by} before ({amount})"
         if self.what == "uncovered":
-            return f"there before, but not worth a line then ({amount})"
+            return f"there before, too, but too small to report ({amount})"
         return amount
 
 

@@ -119,13 +119,13 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
 def _list_recordings(given: object) -> list[Path]:
     """The recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
-        path = expand_home(Path(given))
+        path = expand_home(given)
         if is_there(path):
             paths = [path]
         else:
             paths = [Path(x) for x in match_pattern(path)] or [path]
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
-        paths = [expand_home(Path(name)) for name in given]
+        paths = [expand_home(name) for name in given]
     else:
         raise ProfkitError(f"{type(given).__name__}: cannot read a recording from this type", TAKES)
     if not paths:

@@ -16,7 +16,7 @@ from profkit.program.counts import make_name_comparable
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, say_place
 from profkit.program.triage import Triage
-from profkit.reports.figures import seconds
+from profkit.reports.figures import format_percent, seconds
 from profkit.show.draw import Bar, strip
 from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import short
@@ -66,6 +66,7 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
         "kinds": [(f"k-{kind}", kind) for kind in kinds],
         "head": head,
         "kernels": rows,
+        "more": _say_more_kernels(content["kernels"]),
         "blocks": list(screen.further(content)),
     }
 
@@ -114,6 +115,16 @@ def _list_kernels(
         }
         rows.append(shown)
     return [table.head[column] for column in columns], rows
+
+
+def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many kernels the table leaves out, and what they take; "" where it has all."""
+    rest = kernels[KERNELS:]
+    if not rest:
+        return ""
+    took = sum(row["ms"] for row in rest)
+    share = sum(row["share"] for row in rest)
+    return f"and {len(rest):,} more: {screen.duration(took)}, {format_percent(share, 1)}"
 
 
 def light_rules(of: PageProgram, number: int) -> str:

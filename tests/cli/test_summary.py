@@ -56,7 +56,7 @@ def test_a_gate_decides(run, ladder, tmp_path):  # noqa: F811
         (("stage2", "--json", "--markdown"), "cannot be combined"),
         (("stage2", "--gate", "absent.py"), "no such file"),
         (("stage2", "--case", "Z"), "no run of stage2 at case Z"),
-        (("stage1", "stage2"), "unexpected extra argument"),
+        (("stage1", "stage2"), "too many arguments: "),
         ((), "missing argument 'VARIANT'"),
         (("tests",), "tests: decide takes a variant"),
         (("stage2", "--all"), "no such option --all"),

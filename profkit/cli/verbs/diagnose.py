@@ -156,7 +156,8 @@ def check_ignored(rules: Sequence[str]) -> Sequence[str]:
 
         for rule in rules:
             if rule not in BY_ID:
-                raise ProfkitError(f"--ignore {rule}: unknown", did_you_mean(rule, BY_ID))
+                hint = did_you_mean(rule, BY_ID, "profkit explain lists the rules")
+                raise ProfkitError(f"--ignore {rule}: no such rule", hint)
     return rules
 
 

@@ -432,7 +432,7 @@ def _is_meant_as_recording(path: Path) -> bool:
 
 
 def _list_recordings(what: Sequence[str]) -> list[Path]:
-    paths = [Path(word) for word in what]
+    paths = [expand_home(word) for word in what]
     recorded = all(_is_meant_as_recording(path) for path in paths)
     for path in paths if recorded else paths[:1]:
         if path == STANDARD_INPUT:

@@ -508,11 +508,11 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
         )
     elif trace.problem and not taken.count:
         why, hint = trace.problem, "copy it again, or record again"
+    elif taken.count and trace.problem:
+        why = f"{trace.problem}; nothing before that ran on a GPU"
+        hint = "copy it again, or record it again: the file is not whole"
     elif taken.count:
-        cut = ""
-        if trace.problem:
-            cut = f" ({trace.problem})"
-        why = f"nothing in it ran on a GPU{cut}"
+        why = "nothing in it ran on a GPU"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
         why = "contains no event of torch.profiler"

@@ -381,6 +381,15 @@ FEWER_PASSES = (
 )
 
 
+def retry_command(run: Judged) -> str:
+    """Return the command that profiles a launch which failed, by itself and with few counters."""
+    name = re.search(r"\w+", short(run.kernel, NAME).split("::")[-1])
+    chosen = ""
+    if name:
+        chosen = f" -k regex:{name.group()}"
+    return f"ncu --set basic{chosen} -c 1 -o basic COMMAND"
+
+
 def headline(rows: Sequence[Row]) -> list[str]:
     """Return what it is, where, what it is worth and what is next: at most three sentences."""
     if not rows:

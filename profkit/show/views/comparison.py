@@ -15,6 +15,7 @@ from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchCha
 from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
+from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import (
     Block,
@@ -70,9 +71,9 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         yield Heading("Resources", 3)
         columns: Columns[ResourceChange] = {
             "resource": lambda r: r.name,
-            ">before": lambda r: figures.quantity(r.before, r.unit),
-            ">after": lambda r: figures.quantity(r.after, r.unit),
-            "": lambda r: "worse" if r.worse else "",
+            ">before": lambda r: _say_amount(r, r.before),
+            ">after": lambda r: _say_amount(r, r.after),
+            "": _say_direction,
         }
         yield grid(change.resources, columns)
     if change.unmatched:
@@ -80,6 +81,40 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         yield TextLine(f"unmatched launches: {names}")
     for note in change.notes:
         yield TextLine(note, "note")
+
+
+def _say_amount(resource: ResourceChange, value: float | None) -> str:
+    if resource.name in CATALOGUE:
+        return words.metric(resource.name, value)
+    return figures.quantity(value, resource.unit)
+
+
+def _say_direction(resource: ResourceChange) -> str:
+    """Return which way a resource has gone, where that can cost time: it need not."""
+    if not resource.worse or resource.before is None or resource.after is None:
+        return ""
+    if resource.after > resource.before:
+        return "more"
+    return "less"
+
+
+# What became of a finding -> what that means.
+MEANINGS = {
+    "gone": "fired, and its cause is now too small",
+    "new": "fires now, and its cause was too small before",
+    "hidden": "its cause is still there, but no longer the one to name",
+    "uncovered": "its cause was there before, but not the one to name",
+    "changed": "fires in both, with another amount or gain",
+    "unknown": "could not be decided on one side",
+}
+
+
+def explain_changes(findings: Iterable[FindingChange]) -> Iterator[TextLine]:
+    """Yield what the words in the first column mean, of those that are less than plain."""
+    said = {finding.what for finding in findings}
+    told = [f"{what}: {MEANINGS[what]}" for what in ("hidden", "uncovered") if what in said]
+    if told:
+        yield TextLine(TextSpan("; ".join(told), "dim"))
 
 
 def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
@@ -103,8 +138,8 @@ def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
 _BECAME = {
     "gone": "is gone",
     "hidden": "is not gone",
-    "changed": "still fires",
-    "stays": "still fires",
+    "changed": "is still there",
+    "stays": "is still there",
     "unknown": "cannot be compared",
 }
 
@@ -115,7 +150,7 @@ def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
     found = {finding.rule: finding for finding in launch.findings}
     if before in found:
         change = found[before]
-        said = f"{before}, which led before, {_BECAME.get(change.what, change.what)}"
+        said = f"{before}, the top finding before, {_BECAME.get(change.what, change.what)}"
         if change.why:
             said += f": {change.why}"
         yield TextLine(said, "cause")
@@ -209,6 +244,7 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
         yield Heading("Findings, and what fixing each could gain at most", 3)
         head = ("", "finding", ">before", ">after", "why")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
+        yield from explain_changes(differ)
     if stay := [f.rule for f in launch.findings if f.what == "stays"]:
         yield TextLine(", ".join(stay), "as before")
     for finding in notes:
@@ -399,8 +435,7 @@ def answers(
     }
     yield grid(expected, columns, narrow=True)
     yield TextLine(
-        "times are under ncu; the interval is the error on programs that were not used for "
-        "calibration"
+        "times are under ncu; the interval reflects the error on programs not used for calibration"
     )
 
 

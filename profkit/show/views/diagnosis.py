@@ -70,7 +70,10 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
     if not rows:
         return
     run = rows[0].shown
-    if run.status != "ok" or words.is_lacking(run):
+    if run.status != "ok":
+        yield blocks.Command(words.retry_command(run), "this kernel alone, in fewer passes")
+        return
+    if words.is_lacking(run):
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")

@@ -34,6 +34,7 @@ from profkit.show.text.terminal import ShowsItself
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
 OF_A_STEP = "rule of a step"  # kind of a page
+READ_MOST = 3  # metrics that are listed where a counter is only part of their whole
 SHOWN = 3  # measured pairs of a rule
 # What a sentence of triage is filled with: figures, and words that may be left out.
 _FIGURE = re.compile(r"\{(\w+:[^{}]*|count|times|runs|stops|rank|ranks|blocks|sms)\}")
@@ -115,8 +116,7 @@ def explain(name: str) -> Explanation:
         rules = tuple(name_and_text(rule, BY_ID[rule].title) for rule in answered)
         page = (name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
     elif readers:
-        read_for = tuple(name_and_text(m.name, m.meaning) for m in readers)
-        page = (word, "ncu metric", "read by the catalogue", {"Read for": read_for})
+        page = (word, "ncu metric", "a counter of Nsight Compute", _explain_counter(word, readers))
     else:
         raise ProfkitError(f"unknown rule or metric: {name}", find_nearest_names(word))
     named, kind, title, parts = page
@@ -126,6 +126,26 @@ def explain(name: str) -> Explanation:
             if texts:
                 told |= {f"For a step: {heading}": texts}
     return Explanation(named, kind, title, told)
+
+
+def _explain_counter(name: str, readers: list[Metric]) -> Parts:
+    """Return what one of ncu's own counters is read for: first where it is what is measured.
+
+    In a share of all warp states each of them is part of the whole: that is said in one line.
+    """
+    main, others = [], []
+    for metric in readers:
+        firsts = [source.names[0] for source in metric.sources if source.names]
+        if name in firsts:
+            main.append(metric)
+        else:
+            others.append(metric.name)
+    listed = [name_and_text(metric.name, metric.meaning) for metric in main]
+    if others and len(others) > READ_MOST:
+        listed.append(f"and as part of the whole of {len(others)} others, {others[0]} for one")
+    elif others:
+        listed += [name_and_text(m.name, m.meaning) for m in readers if m.name in others]
+    return {"Read for": tuple(listed)}
 
 
 def _explain_step_rule(rule: StepRule) -> Parts:
@@ -202,7 +222,9 @@ def find_nearest_names(name: str) -> str:
     if holding:
         return f"did you mean {' or '.join(holding[:3])}?"
     lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
-    near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.5)
+    near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.7)
+    if not near and "__" in name:
+        return "profkit does not read this counter; profkit explain lists those that it reads"
     if not near:
         return "profkit explain lists all of them"
     return f"did you mean {' or '.join(lower[n] for n in near)}?"

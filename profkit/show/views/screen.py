@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from os.path import basename
 
 from profkit.diagnosis.launches import Judged, Row
 from profkit.diagnosis.rule import LaunchFinding
@@ -15,14 +16,13 @@ from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
-from profkit.show.text.escape import escaped, middle, short
+from profkit.show.text.escape import escaped, short
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
 FURTHER = 2  # findings of the first row besides the one that leads
 EVIDENCE = 4  # figures of the one that leads
-PLACE = 24  # characters of a report's name in the table
 _COMMANDS = {  # what to record anew, for a doubt of the measurement
     "clocks-unsteady": "ncu --clock-control none",
     "cache-resident": "ncu --cache-control all",
@@ -36,6 +36,7 @@ def screen_blocks(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     listed = shown[:LISTED]
     yield list_rows(listed)
     yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
+    yield from _list_reports(listed)
     yield _show_first(first)
     yield from _say_open(rows)
     yield blocks.Heading("Next", 2)
@@ -49,6 +50,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
     """Return the table with a line per row; what tells launches apart only where names do not."""
     reports = {row.shown.report for row in rows}
     several = len(reports) > 1
+    files = number_reports(rows)
     names = [row.shown.kernel for row in rows]
     numbered = list(enumerate(rows, 1))
 
@@ -57,7 +59,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
         if named := words.named(run):
             return named
         if several:
-            return middle(escaped(words.in_report(run)), PLACE)
+            return f"{files[run.report]}#{run.index}"
         if names.count(run.kernel) > 1:
             return f"#{run.index}"
         return ""
@@ -73,6 +75,21 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
         ">expected": lambda pair: TextSpan(say_expected(pair[1].shown.top), "gain"),
     }
     return grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
+
+
+def number_reports(rows: Sequence[Row]) -> dict[str, str]:
+    """Return report -> the letter that the table has for it, in the order of its rows."""
+    reports = dict.fromkeys(row.shown.report for row in rows)
+    return {report: chr(ord("a") + n) for n, report in enumerate(reports)}
+
+
+def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
+    """Yield which report each letter of the table is, where that is not said by its variant."""
+    files = number_reports(rows)
+    if len(files) < 2 or all(words.named(row.shown) for row in rows):
+        return
+    for report, letter in files.items():
+        yield blocks.TextLine(TextSpan(escaped(basename(report)), "dim"), letter)
 
 
 def _count_calls(row: Row) -> str:
@@ -249,7 +266,10 @@ def _list_missing(run: Judged) -> Iterator[str]:
 
 def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
     run = first.shown
-    if run.status != "ok" or words.is_lacking(run):
+    if run.status != "ok":
+        yield blocks.Command(words.retry_command(run), "this kernel alone, in fewer passes")
+        return
+    if words.is_lacking(run):
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")

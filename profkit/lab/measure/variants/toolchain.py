@@ -117,7 +117,7 @@ def _examine_counters() -> Iterator[Inspection]:
     allowed = can_read_counters(PARAMETERS)
     if allowed is None:
         detail = f"not known who may read them: {PARAMETERS} is not there"
-        advice = "profile says it; without permission it still times and gives the analytic roof"
+        advice = "profkit profile says so if access is denied; it still times, and draws a roofline"
         yield Inspection("counters", "warning", detail, advice)
     elif allowed:
         yield Inspection("counters", "ok", "this user may read performance counters")
