@@ -52,7 +52,7 @@ def ladder(tmp_path: Path) -> Path:
 def test_compare_says_faster_and_exits_zero(run, ladder):
     found = run("compare", "stage1", "stage2", "--artifacts", ladder)
     assert found.exit_code == 0
-    assert "faster: 2x (1.998" in found.stdout
+    assert "faster: 2.000x (1.998" in found.stdout
     assert "registers" in found.stdout
     assert "no report: no counters" in found.stdout
 

@@ -50,6 +50,7 @@ from profkit.errors import ProfkitError
 from profkit.files import (
     check_output,
     copy_file,
+    expand_home,
     is_executable,
     is_file,
     is_folder,
