@@ -65,7 +65,9 @@ def test_reports_are_named_only_where_there_are_several(made: Made) -> None:
     one = show(judged_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
     assert "a.ncu-rep #" not in one
     two = show(judged_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
-    assert "b.ncu-rep #0" in " ".join(two.split())
+    said = " ".join(two.split())
+    assert "g b#0" in said  # a letter in the row, and below the table which file that is
+    assert "a: a.ncu-rep b: b.ncu-rep" in said
 
 
 def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
