@@ -6,7 +6,7 @@ profkit ablate stage2 --case B
 profkit ablate stage2 stage2swizzle --case B --artifacts runs
 # Measure a kernel that was captured from a program.
 profkit ablate --kernels captured --variant layer_norm-2/captured
-# Measure a kernel of a CUDA source, a program, a library or PTX, whose launch a TOML file describes.
+# Measure a kernel of a source, library or PTX, launched as a file says.
 profkit ablate my.cu --kernel mine --launch launch.toml
 profkit ablate libmine.so --kernel mine --launch launch.toml
 # Show what was measured before, or write it for a pull request.
