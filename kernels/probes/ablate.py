@@ -199,7 +199,7 @@ def sanitize_all(task: Task, out: Path, jobs: int, clock: Clock) -> dict[str, An
     records: dict[str, Any] = {}
     once = replace(task, rounds=(1, 1), once=True)
 
-    def sanitize(items: Sequence[Item]) -> None:
+    def sanitize(items: Sequence[Item], tries: int = 2) -> None:
         if clock.is_over:
             return
         file = out / f"memcheck-{items[0].probe}-{len(items)}.json"
@@ -207,6 +207,10 @@ def sanitize_all(task: Task, out: Path, jobs: int, clock: Clock) -> dict[str, An
         if done.status and clock.is_over:
             return
         found = read_progress(file)
+        was_lost = done.status not in (0, _MEMORY_ERROR)  # memcheck itself may crash beside others
+        if len(items) == 1 and was_lost and tries > 1:
+            sanitize(items, tries - 1)
+            return
         if done.status == 0 or len(items) == 1:
             for probe in found.runs:
                 records[probe] = {"ablations": found.runs[probe], "status": done.status}

@@ -37,7 +37,7 @@ class LineGain(msgspec.Struct, frozen=True):
     gain: float
 
 
-class MeasuredAblation(msgspec.Struct, frozen=True):
+class MeasuredAblation(msgspec.Struct, frozen=True, kw_only=True):
     """One cause removed: times in seconds, gains as factors."""
 
     ablation: str
@@ -46,12 +46,11 @@ class MeasuredAblation(msgspec.Struct, frozen=True):
     rules: tuple[str, ...]
     time: float  # the original's time over the gain
     gain: float  # of the control's median over that without the cause
-    low: float | None  # the ends of its interval
-    high: float | None
+    low: float | None = None  # the ends of its interval; None where too few times were taken
+    high: float | None = None
     control: float  # the control's time over the original's: what choosing costs
-    executed: (
-        float | None
-    )  # the largest difference of an opcode's executed count; None: not counted
+    # the largest difference of an opcode's executed count; None: not counted
+    executed: float | None = None
     changed: str  # in words
     kept: str = ""
     lines: tuple[LineGain, ...] = ()
@@ -96,14 +95,14 @@ class AblationVerdict(msgspec.Struct, frozen=True):
     missing: Refusal | None = None
 
 
-class AblationRecord(msgspec.Struct, frozen=True):
+class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """All that was measured of one variant at one case."""
 
     kernels: tuple[str, ...]
     base: float  # seconds per call, warm
-    low: float | None
-    high: float | None
-    rebuilt: float | None  # the time of the same code assembled here over the original's
+    low: float | None = None
+    high: float | None = None
+    rebuilt: float | None = None  # the time of the same code assembled here over the original's
     measured: tuple[MeasuredAblation, ...]
     refused: tuple[Refusal, ...]
     shape: Shape
