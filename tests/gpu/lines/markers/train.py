@@ -28,6 +28,11 @@ from tests.gpu.lines.markers.models import MODELS
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # What is open around all kernels of a compiled graph says nothing of one of them.
 AROUND = ("## ", "Torch-Compiled", "CompiledFunction", "autograd::engine")
+# Calls of CUDA have numbers of their own; and the profiler's own work is in its trace, too.
+NO_OPERATORS = (
+    *("cu", "Lazy Function Loading", "Activity Buffer Request", "Buffer Flush"),
+    *("Instrumentation", "Resource", "Command Buffer Full", "Runtime Triggered Module Loading"),
+)
 WARM = 3
 STEPS = 3
 SIDE = 112, 136  # widths of what a second thread trains
@@ -138,9 +143,7 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
     on_gpu = [event for event in events if "CUDA" in str(event.device_type())]
     on_gpu = [event for event in on_gpu if not event.is_user_annotation()]
     phases = [event for event in on_host if event.name().startswith("phase ")]
-    # Calls of CUDA have numbers of their own; to load a kernel at its first launch is no operator.
-    calls = ("cu", "Lazy Function Loading")
-    operators = [event for event in on_host if not event.name().startswith(calls)]
+    operators = [event for event in on_host if not event.name().startswith(NO_OPERATORS)]
     makers = {event.correlation_id(): event for event in operators}
     rows = []
     for kernel in sorted(on_gpu, key=lambda event: event.start_ns()):
