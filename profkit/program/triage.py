@@ -35,7 +35,14 @@ from profkit.program.steps.idle import (
     sum_busy_by_device,
 )
 from profkit.program.timeline import Process, Timeline
-from profkit.program.verdict import NO_REASON, WORTH, Verdict, judge_step, say_devices
+from profkit.program.verdict import (
+    NO_REASON,
+    REASONS,
+    WORTH,
+    Verdict,
+    judge_step,
+    say_devices,
+)
 from profkit.reports.figures import figures, format_percent
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
@@ -44,7 +51,12 @@ SHOWN = 0.015  # of the step, from which on the bar shows a cause as more than 1
 IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = (
-    "; {graph} while the host waits for the GPU {waits} per step{place}: remove those waits first"
+    "; {graph} while the host waits for the GPU {waits} per step{place}: remove those waits first, "
+    "which alone saves about {first} ms; both together save about {both}"
+)
+OTHER_CAUSES = (
+    "; as recorded, {own} of idle time goes to this cause and {other} to {name}, part of which this "
+    "fix also removes"
 )
 STACKS = (
     "; the recording holds Python stacks, which take about {traced} ms of the host's time per step"
@@ -225,15 +237,43 @@ def price_drafts(
         if hindering and draft.general:
             saving = _price(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
-            cause = draft.cause + _say_waits(case, hindering)
+            waits = _price(case, hindering, shares).expected
+            cause = draft.cause + _say_waits(case, hindering, waits, saving.expected)
             priced.append(replace(draft, cause=cause, saving=saving))
         else:
             priced.append(replace(draft, saving=_price(case, draft, shares)))
-    return [_say_starts(case, draft) for draft in priced]
+    return [_say_starts(case, _say_other_causes(case, draft)) for draft in priced]
 
 
-def _say_waits(case: Case, hindering: StepFinding) -> str:
-    """Which waits have to go before a graph can be captured: most of them may be no finding."""
+def _say_other_causes(case: Case, draft: StepFinding) -> StepFinding:
+    """Say so where idle time is saved that the bar gives another cause.
+
+    The bar names what the GPU waited for last; a fix may remove what came before that, too.
+    """
+    own = case.sum_idle(draft.rule) / 1e6
+    if not draft.idle or draft.rule not in IDLE_CAUSES or draft.saving.expected <= own:
+        return draft
+    others = [row for row in case.split.idle if row.cause != draft.rule and row.cause in REASONS]
+    other = max(others, key=lambda row: row.time, default=None)
+    if other is None or draft.saving.expected - own < LEAST * case.hosts.plain.expect:
+        return draft
+    said = OTHER_CAUSES.format(
+        own=f"{figures(own)} ms",
+        other=f"{figures(other.time / 1e6)} ms",
+        name=REASONS[other.cause],
+    )
+    return replace(draft, cause=draft.cause + said)
+
+
+def _say_waits(case: Case, hindering: StepFinding, alone: float, more: float) -> str:
+    """Which waits have to go before a graph can be captured: most of them may be no finding.
+
+    Args:
+        case: The step.
+        hindering: The waits.
+        alone: Milliseconds that the step saves without them.
+        more: Milliseconds that a graph saves then.
+    """
     count = len(hindering.change.host)
     waits = "once" if count == 1 else f"{count:,} times"
     place = ""
@@ -244,7 +284,10 @@ def _say_waits(case: Case, hindering: StepFinding) -> str:
     graph = "no graph can be captured"
     if any(call.launches_graph for call in case.step.calls):
         graph = "no more launches can be moved into graphs"
-    return AFTER_WAITS.format(graph=graph, waits=waits, place=place)
+    both = min(alone + more, case.hosts.plain.expect)
+    return AFTER_WAITS.format(
+        graph=graph, waits=waits, place=place, first=figures(alone), both=figures(both)
+    )
 
 
 def _say_stacks(case: Case) -> str:

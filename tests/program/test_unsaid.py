@@ -477,3 +477,34 @@ def test_what_allocates_once_is_a_start_and_what_always_does_is_a_step(
     of = triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
     assert of["first"]["category"] == category
     assert ("record several steps after a warm-up" in of["first"]["say"]) == (steps == 1)
+
+
+def read_between(p: Program) -> None:
+    """The host looks at a value again and again, and launches slowly after each look."""
+    for _ in range(6):
+        for number in range(12):
+            p.launch(f"layer_{number}", 4.0)
+        p.wait()
+
+
+def test_a_graph_behind_waits_says_what_each_saves(tmp_path: Path) -> None:
+    """A title that needs two changes says what the first saves alone, and what both do."""
+    of = said(read_between, tmp_path, host=20.0)
+    graph = next(f for f in of["findings"] if "remove those waits first" in f["say"])
+    told = re.search(
+        r"alone saves about ([\d.,]+) ms; both together save about ([\d.,]+)", graph["say"]
+    )
+    assert told
+    alone, both = (float(text.replace(",", "")) for text in told.groups())
+    assert both == pytest.approx(alone + graph["saves_ms"]["expect"], rel=0.01)
+
+
+def test_idle_time_of_another_cause_is_said_with_its_amount(tmp_path: Path) -> None:
+    """A finding that saves more idle time than the bar gives its cause says where the rest is."""
+    of = said(read_between, tmp_path, host=20.0)
+    idle = {row["cause"]: row["ms"] for row in of["step"]["idle"]}
+    for row in of["findings"]:
+        own = idle.get(row["category"], 0.0)
+        more = row["saves_ms"]["expect"] - own > 0.02 * of["step"]["ms"]
+        if row["category"] in {"host-launch", "host-sync"} and more:
+            assert "as recorded, " in row["say"]
