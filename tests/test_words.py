@@ -20,7 +20,7 @@ from tests.found import find_files
 # What is not said -> what is said instead. Contracts (`fixes:`, `moves:`, JSON keys) keep theirs.
 DIALECT = {
     r"mend|mends|mended|mending": "fix",
-    r"at its roof": "at the hardware limit",
+    r"at its roof": "near the hardware limit",
     r"only less work helps": "cannot go faster without doing less work",
     r"held back|hold back|holds back": "limited by",
     r"stand|stands|stood": "is, are",

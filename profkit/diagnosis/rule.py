@@ -196,7 +196,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             first that the report has and that is not zero does. Empty: it happens at no line.
         fix: What fixing it takes away; None: its Hit's gain is the bound.
         least: The bound on the speed-up below which it is not worth a line.
-        less_work: It is work that need not be done: with it a full unit is not at the hardware limit.
+        less_work: It is work that need not be done: with it a full unit is not near the hardware limit.
         own_work: Its unit does the problem's own work: bytes that must cross, operations that must
             be done. Of the others (caches, issue slots) how it is written asks more or less.
         shape: The limiter that it is as a launch's shape.
@@ -273,6 +273,9 @@ class Diagnosis:
         None  # what two of the findings are worth at once; None: no more than one
     )
 
+    # Whether the unit that binds is as full as such units get; else warps queue for it all the same.
+    is_full: bool = True
+
     @property
     def top(self) -> LaunchFinding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
@@ -284,13 +287,16 @@ class Diagnosis:
     def estimate_saved_time(self, time: float) -> float:
         """Return the seconds of a launch this long that fixing its leading finding should save.
 
-        0 at a roof; NaN when the duration is not known or that finding has no expectation: what
-        another finding promises is not said of this one.
+        Where the interval is too wide for a number, that is its low end. 0 at a roof; NaN when the
+        duration is not known or that finding has no expectation: what another finding promises is not
+        said of this one.
         """
         if self.top and self.top.reached is not None:
             return time * (1 - 1 / max(self.top.reached, 1.0))
         if self.top is None or (self.top.expect is None and not self.top.at_roof):
             return nan
+        if self.top.expect and self.top.expect.is_wide:
+            return time * (1 - 1 / max(self.top.expect.low, 1.0))
         if self.top.expect:
             return time * (1 - 1 / max(self.top.expect.gain, 1.0))
         return 0.0 * time

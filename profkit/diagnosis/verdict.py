@@ -142,16 +142,17 @@ def _judge_full(near: list[Use]) -> Diagnosis:
     first = _find_fullest(near)
     group, limiter = first.resource.group, first.resource.limiter
     text = f"{limiter} at {share(first.elapsed)} of peak"
+    is_full = first.elapsed >= first.resource.peak.sure
     for other in near:
         if other.resource.group != group and other.share >= AS_GOOD_AS * first.share:
             second = other.resource.limiter
             text += f" and {second} at {share(other.elapsed)}: both near what they reach"
-            return Diagnosis("balanced", f"{limiter}+{second}", text)
+            return Diagnosis("balanced", f"{limiter}+{second}", text, is_full=is_full)
     for other in near:
         if other is not first and other.resource.group == group:
             text += f"; {other.resource.limiter} at {share(other.elapsed)}"
             break
-    return Diagnosis(group, limiter, text)
+    return Diagnosis(group, limiter, text, is_full=is_full)
 
 
 def _find_fullest(near: list[Use]) -> Use:
@@ -244,7 +245,6 @@ LITTLE_TO_WIN = 1.1  # the same where the interval has 1 in it: it may as well b
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 UNIT_RULES = frozenset(resource.rule for resource in RESOURCES)
 RECORD = "run record"  # the section of what profkit writes beside a report
-ROOF = "at the hardware limit: cannot go faster without doing less work"
 FAILED = (
     "ncu could not profile this launch, so no counter is valid; its own output says why (memory to "
     "save and restore, a time-out, a crash of the kernel)"
@@ -501,6 +501,20 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+NO_ROOM = 0.01  # of the time: two runs of one kernel differ by more
+
+
+def say_roof(room: float) -> str:
+    """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
+    left = 1 - 1 / room
+    if left < NO_ROOM:
+        return "at the hardware limit: cannot go faster without doing less work"
+    return (
+        f"near the hardware limit: at the best rate on record the same work takes {share(left)} less "
+        "time"
+    )
+
+
 def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     """Mark the findings whose unit does the problem's own work as fast as it can.
 
@@ -511,9 +525,11 @@ def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     if room is None or room > AT_ROOF or redundant:
         return asked
 
+    said = say_roof(room)
+
     def mark_at_roof(found: LaunchFinding) -> LaunchFinding:
         bound = Estimate(bound=found.gain)
-        return replace(found, cause=f"{found.cause}; {ROOF}", saving=bound, at_roof=True)
+        return replace(found, cause=f"{found.cause}; {said}", saving=bound, at_roof=True)
 
     full = {rule.id for rule, _ in fires if rule.own_work}
     return [(rule, mark_at_roof(f) if rule.id in full else f) for rule, f in asked]

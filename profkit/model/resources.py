@@ -69,7 +69,7 @@ DRAM = Peak(
     0.75,
     0.45,
     0.5,
-    "Refresh and read-write turns leave a copy 83 to 95 % of the pins' rate. Scattered sectors "
+    "Refresh and read-write turns leave a copy 82 to 95 % of the pins' rate. Scattered sectors "
     "and TLB misses lower what can be reached, down to half; then loads queue.",
 )
 L2 = Peak(

@@ -88,7 +88,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
         # Where no finding has one: at the limit is an answer too.
-        "gain": words.top(run.top) or ("at the hardware limit" if at_roof else ""),
+        "gain": words.top(run.top) or ("near the hardware limit" if at_roof else ""),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
         "roof": f"{share(nearest[1])} of {word(nearest[0])}" if nearest else "",

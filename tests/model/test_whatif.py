@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.rules import waste
+from profkit.diagnosis.rules import compute, waste
 from profkit.diagnosis.rules.memory import FEWER
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
@@ -195,6 +195,12 @@ def _keep_useful_sectors(launch):
     }
 
 
+def _keep_useful_exponentials(launch):
+    gone = 1 - 1 / compute.count_repetitions(launch)
+    around = min(1.0, compute.AROUND_EXP * launch["inst_exp"] / launch["instructions"])
+    return {"inst_exp": 1 - gone, "instructions": 1 - gone * around}
+
+
 def _fill_grid(launch):
     filled = min(1.0, launch["grid_size"] / launch["sm_count"], launch.get("waves", 1.0))
     return {"grid_size": 1 / filled}
@@ -216,6 +222,7 @@ def _keep_few_trips(_):
 SAME_CHANGE = {
     "shared-bank-conflicts": _keep_conflict_free,
     "uncoalesced-access": _keep_useful_sectors,
+    "redundant-exp": _keep_useful_exponentials,
     "grid-too-small": _fill_grid,
     "occupancy-registers": _fill_warps,
     "occupancy-shared": _fill_warps,
@@ -247,7 +254,9 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
     than either interval."""
     with lzma.open("artifacts/pairs.json.xz", "rt") as file:
         launches = [pair["before"] for pair in json.load(file)]
-    launches += pk.load("artifacts/stage2.B.ncu-rep").to_dict("records")
+    frame = pk.load(["artifacts/stage1.B.ncu-rep", "artifacts/stage2.B.ncu-rep"])
+    stages = frame.to_dict("records")
+    launches += stages
     asked = Counter()
     contradictions = []
     for metrics in launches:
@@ -259,3 +268,6 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
     assert asked["uncoalesced-access"] > 20
     assert asked["shared-bandwidth"] > 10
     assert asked["grid-too-small"] > 10
+    # At 1 % of its pipe and 0.6 % of the instructions, half of the exponentials are worth nothing.
+    names = [f.rule for f in judge_launch(stages[0]).findings if f.status == "fires"]
+    assert "redundant-exp" not in names

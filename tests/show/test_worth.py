@@ -130,7 +130,7 @@ def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> N
     assert (row.saved, list(wrong_words(row))) == (0.0, [])
     assert " ".join(headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1
     unbounded = made(time=1e-5, diagnosis=found(finding("atomics-contention", None, 34.0)))
-    assert 0 < unbounded.saved < 1e-5
+    assert unbounded.saved == 0  # 1x to 34x: nothing is sure
 
 
 def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made) -> None:

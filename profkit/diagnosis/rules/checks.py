@@ -31,6 +31,10 @@ OUT_OF_RANGE = Threshold(
 STEADY = Threshold(
     0.9, "clock over the highest clock below which times do not compare with free-running ones"
 )
+IDLE_STATE = Threshold(
+    0.45, "DRAM's clock over its highest, below which it has not been raised yet"
+)
+HALVES = Threshold(0.02, "of a DRAM clock that is counted once where the attribute counts twice")
 MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
@@ -53,20 +57,31 @@ def _check_clocks(launch: Launch) -> Hit | None:
     sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
     if "time" in launch and launch["time"] < 5e-6:
         return None  # a few thousand cycles do not measure a clock
-    # DRAM clocks are counted at 1 or 2 per attribute cycle by memory type: only a large gap tells.
-    if sm >= STEADY and memory >= 0.45:
+    # DRAM clocks are counted at 1 or 2 per attribute cycle by memory type.
+    is_counted_by_halves = abs(memory - 0.5) < HALVES
+    is_memory_slow = memory < STEADY and not is_counted_by_halves
+    if sm >= STEADY and not is_memory_slow:
         return None
-    unit, name, ratio = "sm", "SM", sm
-    why = "ncu locks it to base by default, or power and heat lowered it"
-    if sm >= STEADY:
-        unit, name, ratio = "dram", "DRAM", memory
-        why = "the GPU had not left its idle state"
-    now = figures.figures(launch[f"{unit}_clock"] / 1e9)
-    most = figures.figures(launch[f"{unit}_clock_max"] / 1e9)
+    said_sm = f"SM clock {_say_clock(launch, 'sm')}"
+    said_memory = f"DRAM clock {_say_clock(launch, 'dram')}"
+    if is_memory_slow and memory < IDLE_STATE and sm >= STEADY:
+        return Hit(f"{said_memory}: the GPU had not left its idle state")
+    if is_memory_slow:
+        # A DRAM clock does not go down by a tenth: it runs at one of a few clocks.
+        return Hit(
+            f"{said_memory}, {said_sm}: DRAM runs at one clock, so its counters ran for "
+            f"{share(memory)} of the duration, and rates over the duration are too low by as much"
+        )
     return Hit(
-        f"{name} clock {now} of {most} GHz ({share(ratio)}): {why}; peaks here are for the measured "
-        "clock"
+        f"{said_sm}, held by ncu or lowered by power: {said_memory}; peaks here are for the "
+        "measured clocks, and ncu holds the SM at its base clock by default"
     )
+
+
+def _say_clock(launch: Launch, unit: str) -> str:
+    """Return the clock of "sm" or "dram" beside the highest: "585 of 1,590 MHz (36.8 %)"."""
+    now, most = launch[f"{unit}_clock"], launch[f"{unit}_clock_max"]
+    return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({share(now / most)})"
 
 
 def _check_replay(launch: Launch) -> Hit | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import FEWER, make_unit_rule, relieve_unit, remove_redundant
 from profkit.diagnosis.rules.occupancy import full_warps
-from profkit.diagnosis.rules.waits import instruction_share
+from profkit.diagnosis.rules.waits import instruction_share, sum_stalls
 from profkit.model.launch import (
     Launch,
     Threshold,
@@ -18,6 +18,7 @@ from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, find_resource_us
 from profkit.model.scenario import (
     ISSUING,
     MATH,
+    MIO,
     NOTHING,
     ONCHIP,
     PER_INSTRUCTION,
@@ -27,7 +28,7 @@ from profkit.model.scenario import (
     apply_amdahl,
 )
 from profkit.reports.figures import format_percent, share
-from profkit.reports.metrics.warps import STATES
+from profkit.reports.metrics.warps import STATES, TRIPS
 
 DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
 BLOCKS_OWN = Threshold(0.9, "of the threads that the block's size allows: then nothing diverged")
@@ -44,6 +45,12 @@ FROM_SHARED = Threshold(
 MATRIX_OPERATIONS = Threshold(
     0.25, "share of the instructions that products must have to be the work"
 )
+AROUND_EXP = Threshold(
+    18,
+    "instructions of a softmax to each of its exponentials: 18.4 fewer for each in the step on record "
+    "that changed nothing else",
+)
+TRIPS_OF_EXP = Threshold(3, "results that a warp waits for: the score, its exponential, the store")
 LINE = Threshold(1.1, "gain from which divergence is worth a line")
 MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and they are asynchronous
 # Work that goes with the instructions that ask for it; matrix products are the problem's own.
@@ -158,7 +165,7 @@ def _check_tensor_idle(launch: Launch) -> Hit | None:
 
 
 def _check_redundant(launch: Launch) -> Hit | None:
-    again = _count_repetitions(launch)
+    again = count_repetitions(launch)
     if again < 2:
         return None
     return Hit(f"{again:.3g} exponentials are computed for each useful one")
@@ -192,11 +199,31 @@ def _on_tensor_cores(launch: Launch) -> Scenario:
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays))
 
 
-def _count_repetitions(launch: Launch) -> float:
+def count_repetitions(launch: Launch) -> float:
     useful = launch["declared_exps"]
     if useful > 0:
         return 32 * launch["inst_exp"] / useful
     return 1.0
+
+
+def _share_held_by_exponentials(launch: Launch) -> float:
+    """Share of the time that exponentials hold, with the instructions around them and their waits.
+
+    What else is in the launch was computed once and is not less where they are fewer.
+    """
+    if not launch.known("inst_exp", "instructions"):
+        return 1.0
+    own = min(1.0, AROUND_EXP * launch["inst_exp"] / max(launch["instructions"], 1.0))
+    if "stall_selected" not in launch:
+        return own
+    trips = sum(launch.get(kind, 0.0) for kind in TRIPS)
+    of_trips = min(1.0, TRIPS_OF_EXP * launch["inst_exp"] / max(trips, launch["inst_exp"], 1.0))
+    issued = sum_stalls(launch, *ISSUING, *MATH)
+    awaited = sum_stalls(launch, *MIO)
+    held = own * issued + of_trips * awaited
+    barrier = sum_stalls(launch, "barrier")  # warps wait there for those that compute
+    others = max(1 - barrier, issued + awaited)
+    return min(1.0, held / others)
 
 
 def _overlap_pipes(launch: Launch) -> float:
@@ -448,15 +475,21 @@ RULES = (
         lines=("instructions exponential",),
         measures=(
             Measure(
-                of=_count_repetitions,
+                of=count_repetitions,
                 what="exponentials for each useful one",
                 unit="ratio",
                 border=2,
             ),
         ),
+        # Work done again is done on every pipe again.
         fix=remove_redundant(
-            _count_repetitions, *COMPUTE
-        ),  # work done again is done on every pipe again
+            count_repetitions,
+            *COMPUTE,
+            held=_share_held_by_exponentials,
+            formula="bound: time falls with the exponentials, up to the next unit at its peak. "
+            f"expected: of the time that they hold with {AROUND_EXP:.0f} instructions around each, the "
+            "same where a pipe is full of them, else its square root",
+        ),
         less_work=True,
         fires=(launch(declared_exps=2.1e6, inst_exp=2.1e6, xu_busy=0.3),),
         clear=(launch(declared_exps=2.1e6, inst_exp=7e4, xu_busy=0.3),),

@@ -60,6 +60,14 @@ LINE = Threshold(1.1, "gain from which idle SMs are worth a line")
 TAIL = Threshold(
     0.85, "share of the last wave's capacity: above it the tail costs less than the noise"
 )
+UNEQUAL = Threshold(
+    0.95,
+    "average SM over what waves of equal blocks leave it, below which blocks are unequal as well",
+)
+_LONGEST_FIRST = (
+    "Launch the longest blocks first (causal attention: the last rows), or hand tiles out from an "
+    "atomic counter to a persistent grid; then choose a tile size that fills the last wave."
+)
 HIDDEN = Threshold(1.05, "busiest SM over average SM among blocks that all began together")
 ROUNDS = Threshold(
     0.5, "idlest over busiest SM: from here on they differ by a tile, not by a block's luck"
@@ -154,9 +162,13 @@ def _check_tail(launch: Launch) -> Hit | None:
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
-    return Hit(
-        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_say_average(idle)}"
-    )
+    text = f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and "
+    text += _say_average(idle)
+    equal = waves / ceil(waves) * idle.busiest
+    if idle.average < UNEQUAL * equal:
+        text += f", where equal blocks give {share(equal)}: blocks take different times too"
+        return Hit(text, advice=_LONGEST_FIRST)
+    return Hit(text)
 
 
 def _find_uneven(launch: Launch, least: float) -> Idleness | None:

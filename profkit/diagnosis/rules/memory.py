@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -109,8 +110,22 @@ def make_unit_rule(
     )
 
 
-def remove_redundant(times: Callable[[Launch], float], *without: str) -> Fix:
-    """What leaving out redundant work brings, so many times less of it."""
+_REDUNDANT = (
+    "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
+    "where a unit is full of that work, else its square root"
+)
+
+
+def remove_redundant(
+    times: Callable[[Launch], float],
+    *without: str,
+    held: Callable[[Launch], float] | None = None,
+    formula: str = "",
+) -> Fix:
+    """What leaving out redundant work brings, so many times less of it.
+
+    `held`: the share of the time that this work and what waits for it hold; None: all of it.
+    """
     behind = {"l2": LINKS, "l1": ENTRY}
     units = (*without, *(behind[unit] for unit in without if unit in behind))
 
@@ -119,18 +134,16 @@ def remove_redundant(times: Callable[[Launch], float], *without: str) -> Fix:
 
     def make_typical(launch: Launch) -> Scenario:
         """A launch that waits goes on waiting for what the redundant work had hidden."""
-        full = any(use.near for use in list_uses(launch))
-        return Scenario(
-            gone=1 - bound_speedup(launch, make_best(launch)) ** (-1 if full else -HIDDEN)
-        )
+        scenario = make_best(launch)
+        if held is not None:
+            scenario = replace(scenario, gone=scenario.gone * held(launch))
+        most = bound_speedup(launch, scenario)
+        is_full = any(use.near and use.resource.limiter in units for use in list_uses(launch))
+        if not is_full:
+            most = most**HIDDEN
+        return Scenario(gone=1 - 1 / most)
 
-    return Fix(
-        "waste",
-        "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
-        "where a unit is full of that work, else its square root",
-        make_best,
-        make_typical,
-    )
+    return Fix("waste", formula or _REDUNDANT, make_best, make_typical)
 
 
 def _count_fetches(launch: Launch) -> float:

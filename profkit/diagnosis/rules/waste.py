@@ -63,6 +63,10 @@ SHARED_ATOMIC = Threshold(
 SEES = Threshold(
     0.9, "of its load that a full level keeps without the waste: then the cache before it sees it"
 )
+USED_ONCE = Threshold(
+    0.25,
+    "global loads to a matrix instruction: a tile of 64 x 64 shared by four warps needs a tenth of that",
+)
 WIDER = Threshold(1.1, "gain from which wider accesses are worth a line")
 LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
@@ -82,7 +86,29 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
         binds = max(near, key=lambda u: u.elapsed)
         if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
+    operands = _count_operand_loads(launch)
+    if operands >= USED_ONCE:
+        text += (
+            f"; {operands:.2g} loads from global memory to a matrix instruction and hardly any from "
+            "shared memory: warps do not share what they load"
+        )
+        return Hit(text, advice=_SHARE_TILES)
     return Hit(text)
+
+
+def _count_operand_loads(launch: Launch) -> float:
+    """Global loads to a matrix instruction; 0 where its operands come from shared memory."""
+    if not launch.known("inst_matrix", "inst_global_load", "inst_shared_load"):
+        return 0.0
+    if launch["inst_matrix"] <= 0 or launch["inst_shared_load"] > launch["inst_global_load"]:
+        return 0.0
+    return launch["inst_global_load"] / launch["inst_matrix"]
+
+
+_SHARE_TILES = (
+    "Keep a tile of each operand in shared memory, several warps to a block, and load fragments from "
+    "there: each value is then loaded once for many products, along rows."
+)
 
 
 def _is_near(launch: Launch, *limiters: str) -> bool:

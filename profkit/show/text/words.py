@@ -40,7 +40,7 @@ UNITS = {
     "fp64": "the FP64 pipe",
     "int": "the integer pipe",
     "issue": "the issue slots",
-    "l1": "L1 bandwidth",
+    "l1": "L1TEX's busiest stage",
     "l2": "L2 bandwidth",
     "shared": "shared memory",
     "tensor": "the tensor cores",
@@ -92,9 +92,12 @@ def bound_by(diagnosis: Diagnosis) -> str:
     parts = limiter.split("+")
     units = " and ".join(UNITS.get(part, part) for part in parts)
     is_said = all(part in UNITS.get(part, part).lower() for part in parts)
+    verb = "is bound by"
+    if not diagnosis.is_full:
+        verb = "is limited most by"
     if is_said:
-        return f"is bound by {units}"
-    return f"is bound by {units}{named}"
+        return f"{verb} {units}"
+    return f"{verb} {units}{named}"
 
 
 def label(run: Judged) -> str:
@@ -179,7 +182,7 @@ def expect(expectation: Expectation) -> str:
 
 
 def worth(finding: LaunchFinding) -> str:
-    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at the hardware limit".
+    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "near the hardware limit".
 
     What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
     """
@@ -196,7 +199,7 @@ def worth(finding: LaunchFinding) -> str:
 
 def say_expectation(finding: LaunchFinding) -> str:
     if finding.at_roof:
-        return "at the hardware limit"
+        return "near the hardware limit"
     if finding.expect is None:
         return gain(finding.gain)
     bound = "no bound known"
@@ -426,7 +429,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
         return [what, f"Next: profile again with more counters: {FULL}"]
     return [
         what,
-        "No rule finds a cause to fix: it cannot go faster without doing less work.",
+        "No rule finds a cause to fix: less work is what would make it faster.",
     ]
 
 

@@ -164,7 +164,7 @@ def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
             lead = f"{after} leads now"
         yield TextLine(f"{lead} ({worth}); profkit explain {after}", "next")
     else:
-        yield TextLine("no finding is left: it cannot go faster without doing less work", "next")
+        yield TextLine("no finding is left: less work is what would make it faster", "next")
 
 
 def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
