@@ -26,7 +26,7 @@ def test_the_summary_comes_first_and_every_reason_is_named(run, sides) -> None:
     assert result.exit_code == 1
     first = result.stdout.splitlines()[0]
     assert first == "Gate closed: 1 slower, 0 faster, 1 the same, 0 cannot tell"
-    assert "exit status 1: v1.B: 2x slower" in result.stderr
+    assert "exit status 1: v1.B: 2.001x slower" in result.stderr
     assert "would have been detected" in result.stdout
 
 
@@ -122,5 +122,5 @@ def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: 
     ]
     History(tmp_path / "h").append_rows(days)
     told = " ".join(run(*words).stdout.split())
-    assert "slower: 1.01x (" in told
+    assert "slower: 1.015x (" in told
     assert "processes differ by 0.063 %, measured" in told

@@ -188,7 +188,7 @@ def test_what_is_odd_is_kept_and_said() -> None:
     twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
     first, again = compare_consecutive_runs(twice)
     assert (first.note, again.answer) == (None, "same code")
-    assert "identical machine code, but 1.5x slower" in again.note
+    assert "identical machine code, but 1.50x slower" in again.note
     renamed = compare_consecutive_runs([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
     elsewhere = [

@@ -37,7 +37,7 @@ def met(ok: bool, binding: bool = True) -> GateResult:
 @pytest.mark.parametrize(
     ("facts", "gates", "decision", "said"),
     [
-        ({}, (), "keep", "right, and against stage1.B 2x faster"),
+        ({}, (), "keep", "right, and against stage1.B 2.001x faster (1.998 to 2.002)"),
         ({}, (met(True),), "keep", "faster"),
         ({}, (met(False),), "reject", "gate not met: V3: latency"),
         ({}, (met(False, binding=False),), "keep", "faster"),
