@@ -607,7 +607,7 @@ def replace_when_done(path: str | Path) -> Iterator[Path]:
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all; see part_of.
+    """Write a file whole or not at all; see replace_when_done.
 
     Raises:
         ProfkitError: It cannot be written.
@@ -617,7 +617,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def write_text(path: str | Path, content: str) -> None:
-    """Write a text file whole or not at all; see part_of. What is no character is escaped."""
+    """Write a text file whole or not at all; see replace_when_done. What is no character is escaped."""
     write_pieces(path, [content])
 
 
@@ -644,7 +644,7 @@ def open_log(path: str | Path) -> BinaryIO:
 
 
 def copy_file(source: str | Path, path: str | Path) -> None:
-    """Copy a regular file; see part_of.
+    """Copy a regular file; see replace_when_done.
 
     Raises:
         ProfkitError: The source cannot be read, or the copy not written.
@@ -664,7 +664,9 @@ def make_folder(path: str | Path) -> None:
 
 
 def move_file(made: str | Path, path: str | Path) -> None:
-    """Put a file that another program made, on the same disk, in the place of another; see part_of.
+    """Put a file that another program made, on the same disk, in the place of another.
+
+    See `replace_when_done`.
 
     Raises:
         ProfkitError: It cannot be written there; the file that was made stays.

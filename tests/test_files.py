@@ -380,7 +380,7 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 # What is written where nobody else looks: in a folder of this process, in memory, or into a part
-# that files.part_of moves to its place.
+# that files.replace_when_done moves to its place.
 OWN = {
     "profkit/reports/contents.py",
     "profkit/lab/measure/cuda/library.py",

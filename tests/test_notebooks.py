@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from profkit.cli.app import commands
+from profkit.cli.app import import_verbs
 from profkit.diagnosis.rules import BY_ID
 from profkit.lab.measure.variants.variants import find_variants
 from tests.conftest import ROOT
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = find_files(FOLDER, "*.ipynb")
 LONGEST = 10  # lines of a cell
-VERBS = commands()
+VERBS = import_verbs()
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.cli.app import commands
+from profkit.cli.app import import_verbs
 from tests import readme
 from tests.conftest import ROOT
 from tests.evidence import test_benchmarks as benchmarks
@@ -27,7 +27,7 @@ NEEDS_GPU = {"ablate", "check", "bench", "capture", "profile", "tune"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
 MAY_ANSWER_BAD = {"claims", "compare", "report", "doctor"}
 SERVES = {"mcp"}  # says nothing before it is asked, and ends where nobody asks
-VERBS = commands()
+VERBS = import_verbs()
 
 
 @pytest.fixture(scope="module")

@@ -28,14 +28,14 @@ from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
-from profkit.cli.app import commands, group_verbs
+from profkit.cli.app import group_verbs, import_verbs
 from profkit.diagnosis.pages import measured_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, FAMILIES
 from profkit.show.plots.bars import ISSUING, STATE_LOOKS
-from profkit.show.plots.base import figure_of
+from profkit.show.plots.base import get_figure
 from profkit.show.text import words
 from profkit.show.text.blocks import (
     Block,
@@ -47,7 +47,7 @@ from profkit.show.text.blocks import (
     TextSpan,
     to_markdown,
 )
-from profkit.show.text.escape import html, markdown
+from profkit.show.text.escape import escape_html, escape_markdown
 from profkit.show.views.explain import explain
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -117,7 +117,7 @@ def metrics() -> Iterator[tuple[str, str]]:
 def verbs() -> Iterator[tuple[str, str]]:
     """The help of every verb, as the program prints it."""
     blocks: list[Block] = [Heading("Verbs", 0)]
-    parsers = commands()
+    parsers = import_verbs()
     for group, listed in group_verbs().items():
         blocks.append(Heading(group))
         for name, _ in listed:
@@ -208,7 +208,7 @@ def explain_colours() -> str:
     for state, (colour, hatch) in looks.items():
         kind = "key hatched" if hatch else "key"
         swatch = f'<span class="{kind}" style="background-color:{colour}"></span>'
-        keys.append(f"<li>{swatch} {html(state.replace('_', ' '))}</li>")
+        keys.append(f"<li>{swatch} {escape_html(state.replace('_', ' '))}</li>")
     return f'<ul class="legend">{"".join(keys)}</ul>'
 
 
@@ -218,11 +218,16 @@ def _title(path: Path) -> str:
 
 def _card(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
     gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no copy without it"
-    bars = f'<img src="{picture.bars}" alt="{html(_alt(name))}" loading="lazy">' if picture else ""
+    bars = (
+        f'<img src="{picture.bars}" alt="{escape_html(_alt(name))}" loading="lazy">'
+        if picture
+        else ""
+    )
     return (
-        f'<div class="card"><h3><a href="{html(name)}.html">{html(name)}</a></h3>'
-        f"{bars}<p>{html(_title(path))}</p><p>{html(_said(row))}: {html(str(row.said[2]))}</p>"
-        f'<p class="gain">{html(gain)}</p></div>'
+        f'<div class="card"><h3><a href="{escape_html(name)}.html">{escape_html(name)}</a></h3>'
+        f"{bars}<p>{escape_html(_title(path))}</p>"
+        f"<p>{escape_html(_said(row))}: {escape_html(str(row.said[2]))}</p>"
+        f'<p class="gain">{escape_html(gain)}</p></div>'
     )
 
 
@@ -248,7 +253,7 @@ def _probe(name: str, row: verdicts.Row, path: Path, picture: Picture | None) ->
         blocks.append(TextLine(f"{figures.speedup(row.expect.gain)} ({near})", "expected"))
     parts = [to_markdown(blocks)]
     if picture:
-        parts.append(f"![{markdown(_alt(name))}]({picture.name})\n")
+        parts.append(f"![{escape_markdown(_alt(name))}]({picture.name})\n")
     parts.append(f"What it means: [{rule}](../reference/rules/{rule}.md).\n\n## Code\n")
     return "\n".join([*parts, to_markdown([Code(path.read_text("utf-8"), "cuda")])])
 
@@ -271,7 +276,7 @@ def _bars(axes: Axes) -> str:
     axes.set_axis_off()
     for text in (*axes.texts, *filter(None, [axes.get_legend()])):
         text.remove()
-    figure = figure_of(axes)
+    figure = get_figure(axes)
     figure.draw_without_rendering()  # lays out anew what is left
     box = axes.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
     file = io.BytesIO()

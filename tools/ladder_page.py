@@ -30,7 +30,7 @@ from profkit.lab.measure.variants.problem import is_complete, load_problem
 from profkit.records.record import SourceFile
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
-from profkit.show.numbers import references_of
+from profkit.show.numbers import find_reference_medians
 from profkit.show.text.blocks import Grid, to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
@@ -197,7 +197,9 @@ def time_of(step: Rung, run: Run) -> str:
 
 def against(step: Rung) -> tuple[str, str]:
     """Speed-up over the parent and over the best reference."""
-    return factor(step.change.time if step.change else None), factor(step.best)
+    return factor(step.change.time if step.change else None), factor(
+        step.compare_with_fastest_reference
+    )
 
 
 def factor(found: TimeComparison | None) -> str:
@@ -384,10 +386,10 @@ def shown() -> Any:
         time = step.time and (step.time.median, step.time.low, step.time.high)
         ahead = [
             c and (c.answer, c.speedup.median)
-            for c in (step.change and step.change.time, step.best)
+            for c in (step.change and step.change.time, step.compare_with_fastest_reference)
         ]
         rows.append((step.variant, step.depth, step.parent, time, ahead))
-    return make_json_safe([rows, references_of([s for s in steps if s.time])])
+    return make_json_safe([rows, find_reference_medians([s for s in steps if s.time])])
 
 
 def same(one: Any, other: Any) -> bool:

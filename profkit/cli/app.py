@@ -38,7 +38,7 @@ from profkit.cli.options import (
     find_settings,
     name_option,
 )
-from profkit.cli.output import note, say
+from profkit.cli.output import print_error, print_note
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import (
     get_current_folder,
@@ -212,7 +212,24 @@ def _read_constants(file: Path) -> dict[str, str]:
 
 def _note_new_name(ctx: Any, old: str, new: str) -> None:
     if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
-        note(f"profkit {old} is now profkit {new}")
+        print_note(f"profkit {old} is now profkit {new}")
+
+
+# What too little memory, or too few threads or files, becomes in Python and in libraries.
+LIMITS = (ImportError, MemoryError, RuntimeError, SystemError)
+# What users' input or code, or a limit, can cause; explain_error says which it was.
+FORESEEN: tuple[type[BaseException], ...] = (
+    *LIMITS,
+    ProfkitError,
+    UsageError,
+    OSError,
+    SystemExit,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class Verbs(TyperGroup):
@@ -228,7 +245,7 @@ class Verbs(TyperGroup):
         except UsageError as error:
             if not has_words or ctx.resilient_parsing:
                 raise  # no words at all: the help is the answer
-            say(explain_usage(error))
+            print_error(explain_usage(error))
             raise typer.Exit(COULD_NOT) from error
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -239,7 +256,7 @@ class Verbs(TyperGroup):
         if name not in verbs:
             return None
         module = import_module(verbs[name][0])
-        return next(x for x in vars(module).values() if isinstance(x, Verb)).command(name)
+        return next(x for x in vars(module).values() if isinstance(x, Verb)).make_command(name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return a verb and what follows it; a report where a verb should be means diagnose."""
@@ -290,52 +307,59 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
         stop_on_term()
-        FORM.choose({})
+        FORM.set_forms({})
         try:
             refuse_too_little_memory()
-            result = super().invoke(ctx)
-        except ProfkitError as error:
-            say(error)
-            raise typer.Exit(COULD_NOT) from error
-        except UsageError as error:
-            say(explain_usage(error))
-            raise typer.Exit(COULD_NOT) from error
-        except (ImportError, MemoryError, RuntimeError, SystemError) as error:
-            limit = explain_limit(error)
-            if limit is None:
-                raise
-            _lift_memory_limit()
-            say(limit)
-            raise typer.Exit(COULD_NOT) from error
+            return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
-        except SystemExit as error:  # click ends with an exception of its own
-            why = f"the code that was run exited with SystemExit: {error.code}"
-            say(ProfkitError(why, "functions in problem.py must return, not exit"))
-            raise typer.Exit(COULD_NOT) from error
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            from profkit.evidence.users_code import explain_failure, find_users_file
-
-            file = find_users_file(error)
-            if file is None:
-                raise
-            why = f"{file}: {explain_failure(error, file)}"
-            say(ProfkitError(why, "this is your own code: fix it in that file"))
-            raise typer.Exit(COULD_NOT) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
-        except OSError as error:
-            is_of_stream = error.errno in _LOST and error.filename is None
-            if error.errno is None or is_of_stream:
+        except FORESEEN as error:
+            told = explain_error(error)
+            if told is None:
                 raise
-            say(explain_system_error(error))
+            if isinstance(error, LIMITS):
+                _lift_memory_limit()
+            print_error(told)
             raise typer.Exit(COULD_NOT) from error
         finally:
-            let_signals_end()  # what is left is to end
+            restore_default_signals()  # what is left is to end
             if _came:  # whatever else was raised is of that, of pydantic's too
                 raise typer.Exit(INTERRUPTED)
-        return result
+
+
+def explain_error(error: BaseException) -> ProfkitError | None:
+    """Return what a user is told of an error; None of a bug of profkit's own, which is a traceback."""
+    if isinstance(error, ProfkitError):
+        return error
+    if isinstance(error, UsageError):
+        return explain_usage(error)
+    if isinstance(error, LIMITS):
+        return explain_limit(error)
+    if isinstance(error, SystemExit):  # click ends with an exception of its own
+        why = f"the code that was run exited with SystemExit: {error.code}"
+        return ProfkitError(why, "functions in problem.py must return, not exit")
+    if isinstance(error, OSError):
+        is_of_stream = error.errno in _LOST and error.filename is None
+        if error.errno is None or is_of_stream:
+            return None
+        return explain_system_error(error)
+    if isinstance(error, ArithmeticError | AttributeError | LookupError | TypeError | ValueError):
+        return _explain_users_error(error)
+    return None
+
+
+def _explain_users_error(error: Exception) -> ProfkitError | None:
+    """Return what is wrong in the user's own code; None where the error comes from profkit's."""
+    from profkit.evidence.users_code import explain_failure, find_users_file
+
+    file = find_users_file(error)
+    if file is None:
+        return None
+    why = f"{file}: {explain_failure(error, file)}"
+    return ProfkitError(why, "this is your own code: fix it in that file")
 
 
 def explain_system_error(error: OSError) -> ProfkitError:
@@ -438,7 +462,7 @@ def _lift_memory_limit() -> None:
         resource.setrlimit(kind, (hard, hard))
 
 
-def commands() -> dict[str, TyperCommand]:
+def import_verbs() -> dict[str, TyperCommand]:
     """Import every verb; return verb -> its parser."""
     group = typer.main.get_command(app)
     assert isinstance(group, Verbs)  # noqa: S101 - that is what the app is made of
@@ -447,13 +471,13 @@ def commands() -> dict[str, TyperCommand]:
 
 def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
-    let_signals_end()
+    restore_default_signals()
     open_streams()
     try:
         try:
             app(prog_name="profkit")
         finally:
-            let_signals_end()
+            restore_default_signals()
             sys.stdout.flush()
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(INTERRUPTED) from None
@@ -468,7 +492,7 @@ _GRACE = 5.0  # seconds in which a second signal does not stop the tidying up af
 _came: list[int] = []  # signals that were answered since the process began
 
 
-def let_signals_end() -> None:
+def restore_default_signals() -> None:
     """Let signals end the process: Python's own handler would print where it was.
 
     Who started this may ignore SIGCHLD: then how a child ended would never be known.

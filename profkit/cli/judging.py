@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from profkit.cli.options import DONE, FAIL_ON
-from profkit.cli.output import note
+from profkit.cli.output import print_note
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -31,5 +31,5 @@ def report_comparisons(comparisons: Iterable[RunComparison], fail_if: set[str]) 
     worst = DONE
     for code, reason in list_exit_reasons(list(comparisons), fail_if):
         worst = max(worst, code)
-        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
+        print_note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
     return worst

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from profkit.cli.options import COULD_NOT, DONE
-from profkit.cli.output import progress, say
+from profkit.cli.output import print_error, show_progress
 from profkit.diagnosis.launches import Judged, judge_reports, make_table
 from profkit.errors import ProfkitError
 from profkit.files import is_there, list_folder, shorten_path
@@ -26,7 +26,7 @@ from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.isolated import find_hint, is_about_file
 from profkit.reports.reader import ReportFile, Reports
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +89,7 @@ def read_launches(
     paths, complete = expand_patterns(patterns) if patterns else ([], True)
     reports = Reports(())
     if paths:
-        with progress("reading") as step:
+        with show_progress("reading") as step:
             reports = reader.read_report(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
@@ -98,7 +98,7 @@ def read_launches(
     left_out: dict[str, int] = {}
     if ignore:
         left_out = count_findings(launches, ignore)
-        launches = [leave_out_rules(run, ignore) for run in launches]
+        launches = [drop_rules(run, ignore) for run in launches]
     chosen = Chosen(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel is not None:
         matches = match_kernels([run.kernel for run in launches], kernel)
@@ -120,7 +120,7 @@ def count_findings(launches: Sequence[Judged], rules: Sequence[str]) -> dict[str
     return counts
 
 
-def leave_out_rules(run: Judged, ignored: Sequence[str]) -> Judged:
+def drop_rules(run: Judged, ignored: Sequence[str]) -> Judged:
     """Return a launch without what these rules found; what limits it stays as it was judged."""
     diagnosis = run.diagnosis
     findings = tuple(f for f in diagnosis.findings if f.rule not in ignored)
@@ -143,10 +143,10 @@ def _say_unread(reports: Reports) -> bool:
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)
-            say(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
+            print_error(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
-            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+            print_error(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
     return complete
 
 
@@ -159,7 +159,7 @@ def explain_no_match(
         filters.append(f"--kernel {kernel}")
     if where:
         filters.append(f"--where {where}")
-    names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
+    names = list(dict.fromkeys(shorten_name(run.kernel, 40) for run in launches))
     there = ", ".join(names[:5])
     if len(names) > 5:
         there += f" and {len(names) - 5} more"
@@ -174,7 +174,7 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
         try:
             paths.update(dict.fromkeys(expand_paths(pattern)))
         except ProfkitError as error:
-            say(error)
+            print_error(error)
             complete = False
     if not paths:
         raise typer.Exit(COULD_NOT)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.cli.options import FORM
-from profkit.cli.output import note
+from profkit.cli.output import print_note
 from profkit.collect.ncu_output import NcuWords
 from profkit.errors import ProfkitError
-from profkit.show.text.escape import escaped
+from profkit.show.text.escape import escape_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,25 +31,27 @@ def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
         else:
             from rich.progress import BarColumn, Progress, TextColumn
 
-            from profkit.show.text.terminal import console
+            from profkit.show.text.terminal import make_console
 
             columns = (TextColumn("{task.description}", markup=False), BarColumn())
-            bar = Progress(*columns, console=(on := console(stderr=True)), transient=True)
+            bar = Progress(*columns, console=(on := make_console(stderr=True)), transient=True)
             stack.enter_context(bar)
             task = bar.add_task("ncu starts the program", total=None)
 
-            def at(number: int, of: int | None, name: str) -> None:
+            def show_progress_of(number: int, of: int | None, name: str) -> None:
                 if of:
                     where = f"[{number}/{of}]"
                 else:
                     where = f"[{number}]"
-                bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
+                bar.update(
+                    task, description=f"{where} {escape_text(name)}", completed=number, total=of
+                )
 
-            sink = NcuWords(log, _Above(on) if aloud else None, at)
+            sink = NcuWords(log, _Above(on) if aloud else None, show_progress_of)
         try:
             yield sink
         except ProfkitError:
-            note(f"{log}: all that ncu said")
+            print_note(f"{log}: all that ncu said")
             raise
         finally:
             sink.close()
@@ -64,7 +66,7 @@ class _Above:
     def write(self, content: bytes) -> int:
         *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
         for line in lines:
-            self._on.print(escaped(line.decode("utf-8", "replace")))
+            self._on.print(escape_text(line.decode("utf-8", "replace")))
         return len(content)
 
     def flush(self) -> None:

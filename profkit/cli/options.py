@@ -34,10 +34,10 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
     """Headings in bold, verbs and options in cyan, where stdout is a terminal that has colours."""
 
     def write_heading(self, heading: str) -> None:
-        super().write_heading(_paint(heading, _HEADING))
+        super().write_heading(_set_colour(heading, _HEADING))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *args: Any, **layout: Any) -> None:
-        super().write_dl([(_paint(name, _NAME), text) for name, text in rows], *args, **layout)
+        super().write_dl([(_set_colour(name, _NAME), text) for name, text in rows], *args, **layout)
 
 
 class Context(_Context):  # type: ignore[misc]
@@ -53,7 +53,7 @@ def is_coloured(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _paint(text: str, colour: str) -> str:
+def _set_colour(text: str, colour: str) -> str:
     return f"{colour}{text}{_PLAIN}" if is_coloured(sys.stdout) else text
 
 
@@ -68,7 +68,9 @@ def explain_usage(error: Any) -> ProfkitError:
     if option and context and hasattr(error, "possibilities"):
         names = [name for p in context.command.get_params(context) for name in p.opts]
         longs = [name for name in names if name.startswith("--")]
-        return ProfkitError(f"{before}no such option {option}", _suggest(option, longs, path))
+        return ProfkitError(
+            f"{before}no such option {option}", _suggest_option(option, longs, path)
+        )
     said = _say_plainly(error.format_message().rstrip("."))
     return ProfkitError(f"{before}{said[:1].lower()}{said[1:]}", help_command)
 
@@ -88,7 +90,7 @@ def _say_plainly(message: str) -> str:
     return message
 
 
-def _suggest(option: str, longs: Sequence[str], path: str) -> str:
+def _suggest_option(option: str, longs: Sequence[str], path: str) -> str:
     otherwise = f"{path} --help lists the options"
     said = did_you_mean(option, longs, otherwise)
     return said if said.startswith("did you mean") else otherwise
@@ -137,7 +139,7 @@ def list_known_pages() -> Described:
     return [*rules, *((m.name, m.meaning) for m in CATALOGUE.values())]
 
 
-def one_of(*words: str) -> Callable[[], list[str]]:
+def make_completion(*words: str) -> Callable[[], list[str]]:
     return lambda: list(words)
 
 
@@ -207,7 +209,7 @@ FailOn = Annotated[
     typer.Option(
         metavar="WHAT",
         help=f"Exit with status 1 if any of these is true: {', '.join(FAIL_ON)}; repeatable.",
-        autocompletion=one_of(*FAIL_ON),
+        autocompletion=make_completion(*FAIL_ON),
     ),
 ]
 
@@ -281,7 +283,7 @@ Format = Annotated[
         "--format",
         metavar="FORM",
         help="Print a line per finding: gcc (for editors), github (annotations) or sarif.",
-        autocompletion=one_of(*FORMATS),
+        autocompletion=make_completion(*FORMATS),
     ),
 ]
 Picture = Annotated[
@@ -299,7 +301,7 @@ class _Form:
     markdown: bool = False
     quiet: bool = False
 
-    def choose(self, flags: Mapping[str, bool]) -> None:
+    def set_forms(self, flags: Mapping[str, bool]) -> None:
         vars(self).update(vars(_Form(**flags)))
         if self.json and self.markdown:
             raise ProfkitError("--json and --markdown cannot be combined", "choose one of them")
@@ -354,7 +356,7 @@ class Verb:
         judged = {BAD: self.bad} if self.bad else {}
         return {DONE: "done", **judged, COULD_NOT: "could not run"}
 
-    def command(self, name: str) -> TyperCommand:
+    def make_command(self, name: str) -> TyperCommand:
         single = typer.Typer(
             add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
         )
@@ -390,7 +392,7 @@ class _Command(TyperCommand):
             source = ctx.get_parameter_source(name)
             if source is not None and source.name == "DEFAULT_MAP":
                 FROM_SETTINGS.add(name)
-        FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})
+        FORM.set_forms({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

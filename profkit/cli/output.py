@@ -21,7 +21,7 @@ from profkit.files import (
     resolve_path,
     write_pieces,
 )
-from profkit.show.text.escape import csv_pieces, escaped
+from profkit.show.text.escape import escape_text, iterate_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,43 +33,43 @@ if TYPE_CHECKING:
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where pages can be shown
 
 
-def say(error: ProfkitError) -> None:
+def print_error(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
     if is_coloured(sys.stderr):
         name = "\x1b[1;31mprofkit:\x1b[0m"
     else:
         name = "profkit:"
-    print(f"{name} {escaped(error.message)}", file=sys.stderr)
+    print(f"{name} {escape_text(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {escaped(error.hint)}", file=sys.stderr)
+        print(f"  {escape_text(error.hint)}", file=sys.stderr)
 
 
 def say_each(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
     """Print what could not be read, two lines each, unless silence is asked for: the rest goes on."""
     for problem in () if quiet else problems:
-        say(problem)
+        print_error(problem)
 
 
 def say_all(message: str, text: str) -> None:
     """Print an error on stderr with everything that a tool said about it, line by line."""
-    say(ProfkitError(message))
+    print_error(ProfkitError(message))
     for line in text.splitlines():
-        print(f"  {escaped(line)}", file=sys.stderr)
+        print(f"  {escape_text(line)}", file=sys.stderr)
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print on stderr what was done, unless silence is asked for."""
     if not FORM.quiet:
         print(text, file=sys.stderr)
 
 
-def warn(text: str) -> None:
+def print_warning(text: str) -> None:
     """Print on stderr what changes an answer and nobody asked for, also where silence is asked for."""
-    print(escaped(text), file=sys.stderr)
+    print(escape_text(text), file=sys.stderr)
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar on stderr for long work: a callback (done, of), or None when nobody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield None
@@ -83,18 +83,18 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
-def spinner() -> Iterator[Callable[[str], None]]:
+def show_spinner() -> Iterator[Callable[[str], None]]:
     """Show on stderr what is being done, while somebody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from profkit.show.text.terminal import console
+    from profkit.show.text.terminal import make_console
 
-    with console(stderr=True).status("") as status:
-        yield lambda what: status.update(escaped(what))
+    with make_console(stderr=True).status("") as status:
+        yield lambda what: status.update(escape_text(what))
 
 
-def refuse(flags: Mapping[str, object], why: str, hint: str) -> None:
+def refuse_flags(flags: Mapping[str, object], why: str, hint: str) -> None:
     """Raise a ProfkitError for flags that were given and do not belong to what was asked for."""
     if misplaced := [flag for flag, value in flags.items() if value]:
         raise ProfkitError(f"{', '.join(misplaced)}: {why}", hint)
@@ -128,7 +128,7 @@ def check_format(form: str | None) -> None:
     if form not in FORMATS:
         raise ProfkitError(f"--format {form}: unknown", f"one of {', '.join(FORMATS)}")
     others = {"--json": FORM.json, "--markdown": FORM.markdown, "--brief": FORM.brief}
-    refuse(others, f"cannot be combined with --format {form}", "choose one of them")
+    refuse_flags(others, f"cannot be combined with --format {form}", "choose one of them")
 
 
 def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
@@ -140,15 +140,15 @@ def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
 
         print(to_markdown(blocks), end="")
     else:
-        from profkit.show.text.terminal import console, to_text
+        from profkit.show.text.terminal import make_console, to_text
 
-        print(to_text(blocks, console()), end="")
+        print(to_text(blocks, make_console()), end="")
 
 
 def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     """Write a frame as CSV or Parquet, whole or not at all."""
     if as_csv:
-        write_pieces(file, csv_pieces(frame))
+        write_pieces(file, iterate_csv(frame))
         return
     with replace_when_done(file) as part:
         with require_package("pyarrow", "--parquet"):
@@ -172,7 +172,7 @@ def _with_plain_text(frame: DataFrame) -> DataFrame:
 def print_plain(text: str) -> None:
     """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
     for line in text.splitlines():
-        print(escaped(line))
+        print(escape_text(line))
 
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
@@ -193,7 +193,9 @@ def open_page(path: Path) -> None:
 
     has_screen = sys.platform != "linux" or any(map(os.environ.get, _SCREENS))
     if not (has_screen and webbrowser.open_new_tab(resolve_path(path).as_uri())):
-        say(ProfkitError(f"{path}: no browser was found to open it", "copy it to your own machine"))
+        print_error(
+            ProfkitError(f"{path}: no browser was found to open it", "copy it to your own machine")
+        )
 
 
 def refuse_evidence(path: Path) -> None:

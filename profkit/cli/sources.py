@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.cli.output import say
+from profkit.cli.output import print_error
 from profkit.errors import ProfkitError
 from profkit.files import is_file, list_folder, resolve_path
 from profkit.records.paths import suggest_verb
@@ -34,7 +34,7 @@ def open_evidence(artifacts: Path) -> Evidence:
             try:
                 headers = read_headers(kernels)
             except ProfkitError as error:
-                say(error)  # what the records say goes on
+                print_error(error)  # what the records say goes on
     return Evidence(artifacts, headers=headers)
 
 
@@ -66,7 +66,7 @@ def is_timeline(path: str | Path) -> bool:
     return False
 
 
-def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
+def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Return errors that name the runs ("variant.case") whose code has changed since."""
     from profkit.records.record import record_again
 

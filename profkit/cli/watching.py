@@ -9,7 +9,7 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.ncu_words import show_ncu_words
-from profkit.cli.output import note, say, spinner
+from profkit.cli.output import print_error, print_note, show_spinner
 from profkit.collect import timeline as recorder
 from profkit.errors import ProfkitError
 from profkit.files import make_temporary_folder
@@ -33,14 +33,14 @@ def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Tim
         echo = None
     else:
         echo = sys.stderr.buffer
-    with make_temporary_folder() as folder, spinner() as progress:
+    with make_temporary_folder() as folder, show_spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, window, echo)
         timeline = injected.read_injected(folder)
     notes = timeline.notes
     if done.note:
         notes = (*notes, done.note)
-    note(f"timeline: {done.seconds:.1f} s")
+    print_note(f"timeline: {done.seconds:.1f} s")
     return replace(timeline, command=" ".join(command), notes=notes), done.by_itself
 
 
@@ -56,11 +56,11 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
     try:
         with show_ncu_words(report.with_suffix(".log"), program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
-            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
+            print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = counting.read_counts(report, groups)
         packed = recorder.compress_report(report)
     except ProfkitError as error:  # the timeline is an answer too
-        say(error)
+        print_error(error)
         return Counts(notes=(f"no counters were collected: {error.message}",))
     counted = replace(counted, report=str(packed))
     if device is None:

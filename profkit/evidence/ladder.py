@@ -45,7 +45,7 @@ class Rung(Document, frozen=True, kw_only=True):
     note: str | None = None  # what is missing
 
     @property
-    def best(self) -> TimeComparison | None:
+    def compare_with_fastest_reference(self) -> TimeComparison | None:
         """Return the comparison with the fastest reference."""
         return min(self.references.values(), key=lambda c: c.before.median, default=None)
 

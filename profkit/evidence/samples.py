@@ -54,14 +54,14 @@ def t_quantile(share: float, dof: float) -> float:
     return float(import_special().stdtrit(dof, share))
 
 
-def average_ranks(x: Array) -> Array:
+def rank_with_ties(x: Array) -> Array:
     """Ranks from 1; equal values share the mean of theirs."""
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
     means: Array = np.cumsum(counts) - (counts - 1) / 2
     return means[place]
 
 
-def bootstrap_medians(x: Array, resamples: int, seed: int) -> Array:
+def draw_medians(x: Array, resamples: int, seed: int) -> Array:
     """Return the medians of so many resamples, sorted.
 
     What is drawn are places in the sorted sample: integers of four bytes, of which a row is sorted
@@ -83,7 +83,7 @@ def bootstrap_medians(x: Array, resamples: int, seed: int) -> Array:
 def order_p(x: Array) -> float:
     """Two-sided p of Spearman's test that values do not go with their order; NaN if all are equal."""
     n = x.size
-    ranks, order = average_ranks(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
+    ranks, order = rank_with_ties(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
     power = float(ranks @ ranks) * float(order @ order)
     if n < 3 or not power:
         return nan
@@ -232,7 +232,7 @@ def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
     return Spread(sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in arrays) / dof), dof)
 
 
-def _average_widths(intervals: Sequence[Interval]) -> tuple[float, float]:
+def _compute_average_widths(intervals: Sequence[Interval]) -> tuple[float, float]:
     """Return how far the mean of independent medians may lie below and above what it is."""
     below = above = 0.0
     for interval in intervals:
@@ -261,7 +261,7 @@ def summarize_samples(
     for part in parts:
         if part.unusable:
             return Sample(Interval(centre, nan, nan, level), unusable=part.unusable)
-    below, above = _average_widths([part.interval for part in parts])
+    below, above = _compute_average_widths([part.interval for part in parts])
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
@@ -289,7 +289,7 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     effective = count_independent_samples(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
-    low, high = bootstrap_median(x, thresholds)
+    low, high = resample_median(x, thresholds)
     drift, levels = abs(measure_drift(x, thresholds)), measure_level_gap(x, thresholds)
     # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     # the median, and two drifting samples in ten would still look different.
@@ -316,7 +316,7 @@ def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
     return t_quantile(tail, dof)
 
 
-def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
+def resample_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     """Expanded percentile bootstrap of the median: low and high end.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -327,7 +327,7 @@ def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     """
     n = x.size
     tail = normal_below(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
-    medians = bootstrap_medians(x, thresholds.resamples, thresholds.seed)
+    medians = draw_medians(x, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
 
@@ -335,7 +335,7 @@ def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
 def _rank_without_drift(x: Array) -> Array:
     """Return ranks around 0 less their straight drift, which is counted as drift."""
     n = x.size
-    ranks = average_ranks(x) - (n + 1) / 2
+    ranks = rank_with_ties(x) - (n + 1) / 2
     order = np.arange(n) - (n - 1) / 2
     return ranks - order * float(ranks @ order) / float(order @ order)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from profkit.cli.options import BAD, COULD_NOT, DONE
-from profkit.cli.output import note, say, say_all, say_each
+from profkit.cli.output import print_error, print_note, say_all, say_each
 from profkit.errors import ProfkitError
 from profkit.lab.measure.targets import Measurements, Target, TargetRun
 from profkit.lab.measure.worker import list_visible_devices
@@ -32,9 +32,9 @@ def say_gpus(measured: Measurements) -> None:
         by_case.setdefault(case, f"case {case} on {gpu.uuid or gpu.pci}{at}")
     if len({gpu.pci for gpu in measured.gpus.values()}) > 1:
         where = ", ".join(by_case.values())
-        note(f"timed on several GPUs, compare within a case: {where}")
+        print_note(f"timed on several GPUs, compare within a case: {where}")
     for line in measured.lost:
-        note(line)
+        print_note(line)
 
 
 def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
@@ -51,14 +51,14 @@ def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
 def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
-        say_each(map(ProfkitError, views.faults(check)))
+        say_each(map(ProfkitError, views.list_faults(check)))
     broken = [b.failure for b in run.builds.values() if b.failure]
     for failure in broken:
         say_all(*failure.message.split("\n", 1))
     judged = {c["variant"] for c in checks}
     lost = [n for n in run.measured.failed if n not in judged]
     for name in lost:
-        say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
+        print_error(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:
         return COULD_NOT
     if any(c["status"] in ("wrong", "failed") for c in checks):

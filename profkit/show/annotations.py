@@ -20,7 +20,7 @@ from profkit.errors import ProfkitError
 from profkit.files import get_current_folder, is_file
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.show.text import words
-from profkit.show.text.escape import escaped, short
+from profkit.show.text.escape import escape_text, shorten_name
 from profkit.show.views.triage import say_saving
 
 NAME = 60  # characters of a kernel's name in a message
@@ -72,8 +72,8 @@ def _annotate_finding(finding: LaunchFinding, kernel: str, report: str) -> Annot
         file=find_local_path(file),
         line=line,
         rule=finding.rule,
-        cause=f"{short(kernel, NAME)}: {finding.cause}",
-        gain=words.worth(finding),
+        cause=f"{shorten_name(kernel, NAME)}: {finding.cause}",
+        gain=words.say_finding_worth(finding),
         advice=finding.advice,
         matters=not finding.at_roof and not is_slower,
     )
@@ -149,7 +149,7 @@ def write_gcc(found: Sequence[Annotation]) -> str:
             level = "warning"
         else:
             level = "note"
-        lines.append(f"{escaped(place)}: {level}: {escaped(each.message)}")
+        lines.append(f"{escape_text(place)}: {level}: {escape_text(each.message)}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -175,7 +175,7 @@ def write_github(found: Sequence[Annotation]) -> str:
 
 
 def _escape_message(text: str) -> str:
-    lines = [escaped(line) for line in text.split("\n")]
+    lines = [escape_text(line) for line in text.split("\n")]
     return "%0A".join(line.replace("%", "%25").replace("\r", "%0D") for line in lines)
 
 
@@ -224,7 +224,7 @@ def _sarif_result(each: Annotation, index: int) -> dict[str, Any]:
         "ruleId": each.rule,
         "ruleIndex": index,
         "level": "warning" if each.matters else "note",
-        "message": {"text": escaped(text)},
+        "message": {"text": escape_text(text)},
         "locations": [{"physicalLocation": location}],
     }
 

@@ -20,12 +20,22 @@ from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
-from profkit.show.draw import Bar, picture_of, row_of
-from profkit.show.numbers import PIPES, block_limits, find_cuts_for_one_more_block, shares, word
+from profkit.show.draw import Bar, draw_roofline, make_roofline_row
+from profkit.show.numbers import (
+    PIPES,
+    find_block_limits,
+    find_cuts_for_one_more_block,
+    get_pipe_shares,
+    spell_unit,
+)
 from profkit.show.text import words
-from profkit.show.text.escape import escaped, middle, short
-from profkit.show.text.words import BOUNDS, device_of, in_report, named
-from profkit.show.views.diagnosis import finding_blocks, launch_blocks, part_of
+from profkit.show.text.escape import cut_middle, escape_text, shorten_name
+from profkit.show.text.words import BOUNDS, name_by_report, name_device, name_launch
+from profkit.show.views.diagnosis import (
+    format_part_of_time,
+    show_launch_identity,
+    show_page_findings,
+)
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -59,13 +69,13 @@ class PageRow:
     def label(self) -> str:
         """What charts call it: variant and case, or the kernel; the number tells equals apart."""
         run = self.run
-        return middle(escaped(named(run)), LABEL) or short(run.kernel, LABEL)
+        return cut_middle(escape_text(name_launch(run)), LABEL) or shorten_name(run.kernel, LABEL)
 
 
-def row_summary(shown: PageRow) -> dict[str, Any]:
+def summarize_row(shown: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
     run, row = shown.run, shown.row
-    nearest = find_nearest_roof(row_of(run))
+    nearest = find_nearest_roof(make_roofline_row(run))
     occupancy = run.values.get("occupancy", nan)
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     sort = {
@@ -78,28 +88,28 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
     return {
         "number": shown.number,
         "label": shown.label,
-        "kernel": short(run.kernel, NAME),
-        "report": in_report(run),
-        "count": words.spread(row) if len(row.launches) > 1 else "",
+        "kernel": shorten_name(run.kernel, NAME),
+        "report": name_by_report(run),
+        "count": words.format_count_and_times(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
-        "part": part_of(row, shown.all_time),
+        "part": format_part_of_time(row, shown.all_time),
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
         # Where no finding has one: at the limit is an answer too.
-        "gain": words.top(run.top) or ("near the hardware limit" if at_roof else ""),
+        "gain": words.format_worth(run.top) or ("near the hardware limit" if at_roof else ""),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
-        "roof": f"{share(nearest[1])} of {word(nearest[0])}" if nearest else "",
-        "occupancy": words.metric("occupancy", occupancy),
-        "device": device_of(run),
+        "roof": f"{share(nearest[1])} of {spell_unit(nearest[0])}" if nearest else "",
+        "occupancy": words.format_metric("occupancy", occupancy),
+        "device": name_device(run),
         "case": run.case or "",
         "sort": {key: make_json_safe(value) for key, value in sort.items()},
     }
 
 
-def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
+def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
     """Yield the rows as parts of the time of all launches, and the rest that has no row."""
     end = total = 0.0
     for shown in several:
@@ -110,7 +120,7 @@ def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
                 saved = f", about {figures.seconds(row.saved)} to save"
             else:
                 saved = ""
-            label = words.label(run)
+            label = words.label_verdict(run)
             about = f"{shown.label} {figures.seconds(row.total)}, {label}{saved}"
             look = "unknown"
             if run.status == "ok":
@@ -121,7 +131,7 @@ def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
         yield Bar(end, 1.0, "rest", left_out, "launches")
 
 
-def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
+def iterate_linked_words(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
     """Yield what the page links to: the bounds, and the rules that fire on it, with their advice."""
     yield from ({"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items())
     findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
@@ -131,7 +141,7 @@ def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
         yield {"name": rule.id, "meaning": meaning, "advice": rule.advice}
 
 
-def details(shown: PageRow) -> dict[str, Any]:
+def describe_launch(shown: PageRow) -> dict[str, Any]:
     run = shown.run
     known = {}
     for name, value in run.values.items():
@@ -139,13 +149,13 @@ def details(shown: PageRow) -> dict[str, Any]:
             known[name] = value
     return {
         "run": run,
-        "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
-        "blocks": list(launch_blocks(shown.row, shown.all_time)),
-        "findings": list(finding_blocks(run)),
+        "full_name": cut_middle(escape_text(run.kernel), LONGEST) or "(no name)",
+        "blocks": list(show_launch_identity(shown.row, shown.all_time)),
+        "findings": list(show_page_findings(run)),
         "silent": sum(f.status == "clear" for f in run.diagnosis.findings),
-        "position": picture_of([(shown.number, shown.label, run)], single=True),
-        "levels": levels(run.values),
-        "limits": block_limits(known),
+        "position": draw_roofline([(shown.number, shown.label, run)], single=True),
+        "levels": list_memory_levels(run.values),
+        "limits": find_block_limits(known),
         "needs": find_cuts_for_one_more_block(known),
         "listing": list(list_neighbours(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
@@ -175,42 +185,42 @@ def list_stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
 
 def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
     """Return the same of pipes that did something, busiest first: of elapsed and of active cycles."""
-    both = {pipe: [v for v in shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
+    both = {pipe: [v for v in get_pipe_shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
     busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
     kept = sorted((p for p in PIPES if busy[p] >= SMALL), key=lambda p: -busy[p])
-    return [(word(pipe), "pipe", both[pipe]) for pipe in kept]
+    return [(spell_unit(pipe), "pipe", both[pipe]) for pipe in kept]
 
 
-def fact(values: Values, name: str, label: str) -> dict[str, Any]:
+def make_fact(values: Values, name: str, label: str) -> dict[str, Any]:
     """Return a metric of the catalogue under a label; a share also as a number."""
     value = values.get(name, nan)
     part = None
     if CATALOGUE[name].unit == "share" and isfinite(value):
         part = value
-    return {"name": label, "text": words.metric(name, value), "metric": name, "share": part}
+    return {"name": label, "text": words.format_metric(name, value), "metric": name, "share": part}
 
 
-def levels(values: Values) -> list[dict[str, Any]]:
+def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     """Return L1 to DRAM: facts (how busy, hit rates, bandwidth), bytes read (down) and written (up)."""
 
-    def known(*names: str) -> float:
+    def find_first_known(*names: str) -> float:
         for n in names:
             if isfinite(v := values.get(n, nan)):
                 return v
         return nan
 
-    stored = known("global_store_sectors") + known("local_store_sectors")
+    stored = find_first_known("global_store_sectors") + find_first_known("local_store_sectors")
     moved = {
-        "l1": (known("l1_rate") * known("time"), SECTOR * stored),
+        "l1": (find_first_known("l1_rate") * find_first_known("time"), SECTOR * stored),
         "l2": (
-            known("l2_to_l1_bytes", "l2_read_bytes"),
-            known("l1_to_l2_bytes", "l2_write_bytes"),
+            find_first_known("l2_to_l1_bytes", "l2_read_bytes"),
+            find_first_known("l1_to_l2_bytes", "l2_write_bytes"),
         ),
-        "dram": (known("dram_read"), known("dram_write")),
+        "dram": (find_first_known("dram_read"), find_first_known("dram_write")),
     }
     out = []
     for title, level, busy, hits in _LEVELS:
-        facts = [fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
+        facts = [make_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
         down, up = (figures.quantity(value, "byte") for value in moved[level])
         facts.append(describe_rate(values, level))
         out.append({"name": title, "facts": facts, "down": down, "up": up})
@@ -232,7 +242,7 @@ def describe_rate(values: Values, level: str) -> dict[str, Any]:
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 
 
-def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
+def make_script_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     """Return what the scripts of the page read of a launch; metrics in the catalogue's order.
 
     What can be told from the rest is left out: the text of no value, all but the place of a rule
@@ -244,10 +254,10 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     return {
         "number": shown.number,
         "label": shown.label,
-        "kernel": short(run.kernel, NAME),
+        "kernel": shorten_name(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
         "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
-        "texts": ["" if v is None else words.metric(n, v) for n, v in values.items()],
+        "texts": ["" if v is None else words.format_metric(n, v) for n, v in values.items()],
         "findings": {
             f.rule: describe_finding(f) for f in run.diagnosis.findings if f.status != "clear"
         },

@@ -33,10 +33,10 @@ from profkit.reports.frame import list_frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine, to_html
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 from profkit.show.text.terminal import ShowsItself
 from profkit.show.views import comparison as changes
-from profkit.show.views.triage import compared_triages, triaged
+from profkit.show.views.triage import show_compared_triages, show_triage
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
 LONGEST = 400  # characters of any other cell
@@ -48,7 +48,7 @@ LEADING = (
 ).split()
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("gain", "at_most"), words.gain),
+    **dict.fromkeys(("gain", "at_most"), words.format_gain),
     **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
     **dict.fromkeys(("expected", "low", "high"), figures.speedup),
     "saves": figures.seconds,
@@ -97,9 +97,9 @@ def format_cell(name: str, value: Any) -> str:
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
     elif isinstance(value, Mapping):
-        text = words.metric_values(value)
+        text = words.format_metric_values(value)
     elif isinstance(value, tuple) and len(value) == 3 and all(isinstance(n, int) for n in value):
-        text = words.dims(value)
+        text = words.format_dims(value)
     elif isinstance(value, tuple) and value and isinstance(value[0], SourceShare):
         text = ", ".join(f"{line.file}:{line.line} {line.stall}" for line in value[:3])
     elif isinstance(value, tuple):
@@ -107,7 +107,7 @@ def format_cell(name: str, value: Any) -> str:
     elif isinstance(value, float):
         text = figures.quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
     elif name == "kernel":
-        text = short(str(value), KERNEL)
+        text = shorten_name(str(value), KERNEL)
     elif value is None or value is pd.NA:
         text = ""
     else:
@@ -116,19 +116,19 @@ def format_cell(name: str, value: Any) -> str:
 
 
 class Comparison(ShowsItself, Compared, frozen=True):
-    blocks = changes.compared_runs
+    blocks = changes.show_comparison
 
 
 class ComparedPrograms(ShowsItself, dict[str, Any]):
     """A "profkit.triages/1" document: what became of each finding of a program."""
 
     def blocks(self) -> Iterable[Block]:
-        return compared_triages(self)
+        return show_compared_triages(self)
 
 
 class ShownProgram(ShowsItself, recorded.ProgramFrames):
     def blocks(self) -> Iterable[Block]:
-        return triaged(self.document, "findings has them")
+        return show_triage(self.document, "findings has them")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the step, and the kernels that take longest; return the Axes."""
@@ -138,11 +138,11 @@ class ShownProgram(ShowsItself, recorded.ProgramFrames):
 
 
 class ShownLadder(ShowsItself, ladders.Ladder, frozen=True):
-    blocks = changes.ladder_steps
+    blocks = changes.show_ladder_steps
 
 
 class Claims(ShowsItself, tuple[Verified, ...]):
-    blocks = changes.verified
+    blocks = changes.show_claims
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
@@ -197,7 +197,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     counts = cost_model.parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
-    for row in list_frame_rows(given_launches(runs, artifacts)):
+    for row in list_frame_rows(resolve_launches(runs, artifacts)):
         hope = cost_model.whatif_launch(
             Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
         )
@@ -229,7 +229,7 @@ def diagnose(
     Raises:
         ProfkitError: Nothing can be read from what was given.
     """
-    return Frame(launches.diagnose_frame(given_launches(runs, artifacts), rules))
+    return Frame(launches.diagnose_frame(resolve_launches(runs, artifacts), rules))
 
 
 # A column of `findings` -> the column of `diagnose` that it is.
@@ -266,7 +266,7 @@ def findings(
     Raises:
         ProfkitError: Nothing can be read from what was given.
     """
-    every = launches.diagnose_frame(given_launches(runs, artifacts), rules)
+    every = launches.diagnose_frame(resolve_launches(runs, artifacts), rules)
     fires = every[every["status"] == "fires"]
     first = every.drop_duplicates(["report", "launch"])
     having = set(zip(fires["report"], fires["launch"], strict=True))
@@ -295,7 +295,7 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
     Raises:
         ProfkitError: A file cannot be read at all, or the launches are in none.
     """
-    files, chosen = given_reports(runs, artifacts)
+    files, chosen = resolve_reports(runs, artifacts)
     kept = {file: reader.read_raw_frame(file) for file in files}
     for file, frame in kept.items():
         if chosen:
@@ -323,7 +323,7 @@ def lines(
     Raises:
         ProfkitError: A report cannot be read, or has no such launch.
     """
-    files, chosen = given_reports(report, artifacts)
+    files, chosen = resolve_reports(report, artifacts)
     places = sorted(chosen) or [(file, launch or 0) for file in files]
     if len(files) == 1 and launch is not None:
         places = [(files[0], launch)]
@@ -350,13 +350,13 @@ def report(
     """
     from profkit.show import page
 
-    files, chosen = given_reports(runs, artifacts)
+    files, chosen = resolve_reports(runs, artifacts)
     reports = reader.read_report(files, lines_follow=True)
     shown = []
     for j in launches.judge_reports(reports):
         if not chosen or (j.report, j.index) in chosen:
             shown.append(j)
-    write_text(file, page.render(reports, shown, title or page.TITLE).html)
+    write_text(file, page.render_page(reports, shown, title or page.TITLE).html)
     return Path(file)
 
 
@@ -416,7 +416,7 @@ def compare(
         paths = str(expand_home(before)), str(expand_home(after))
         if (programs := compare_recordings(*paths)) is not None:
             return ComparedPrograms(programs)
-    runs = given_run(before), given_run(after)
+    runs = resolve_run(before), resolve_run(after)
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
     return Comparison(**structs.asdict(compare_sides(*runs, case, artifacts, policy)))
 
@@ -461,7 +461,7 @@ TAKES = (
 )
 
 
-def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.DataFrame:
+def resolve_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.DataFrame:
     """Return the launches that are meant, one row each; an error where none are named."""
     if isinstance(given, pd.DataFrame):
         return given
@@ -483,7 +483,7 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
         frames = [run.launches for run in runs if len(run.launches)]
         why = f"{given}: its run record has no report", "profkit profile makes one"
     else:
-        frames = [given_launches(part, artifacts) for part in parts]
+        frames = [resolve_launches(part, artifacts) for part in parts]
         why = "an empty list has no launches", TAKES
     if not frames:
         raise ProfkitError(*why)
@@ -496,14 +496,14 @@ def _is_path(name: str | Path) -> bool:
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
 
 
-def given_run(given: Any) -> Any:
+def resolve_run(given: Any) -> Any:
     if not isinstance(given, pd.DataFrame | pd.Series | Mapping):
         return given
-    frame = given_launches(given)
+    frame = resolve_launches(given)
     if frame.empty:
         raise ProfkitError("the frame has no rows to compare", TAKES)
     variant, case, kernel = (find_only(frame, column) for column in ("variant", "case", "kernel"))
-    name = variant or (short(kernel, KERNEL) if kernel else f"{len(frame)} launches")
+    name = variant or (shorten_name(kernel, KERNEL) if kernel else f"{len(frame)} launches")
     if not variant and len(frame) == 1 and "launch" in frame:
         name += f" (launch {frame['launch'].iloc[0]})"
     return Run(name, case, None, frame)
@@ -519,13 +519,13 @@ def find_only(frame: pd.DataFrame, column: str) -> str | None:
     return None
 
 
-def given_reports(
+def resolve_reports(
     given: Given, artifacts: str | Path = "artifacts"
 ) -> tuple[list[str], set[tuple[str, int]]]:
     """Return the files that are meant, and which launches in them; all where files were given."""
     if isinstance(given, str | Path) and _is_path(given):
         return [str(path) for path in expand_paths(given)], set()
-    frame = given_launches(given, artifacts)
+    frame = resolve_launches(given, artifacts)
     if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
         raise ProfkitError(
             "these launches are not from a report", "give a report, or a row of pk.load"

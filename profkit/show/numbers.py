@@ -53,11 +53,11 @@ class Roof:
         if self.is_slope:
             per = "byte/s"
         else:
-            per = unit(self.name)
-        return f"{word(self.name)} {span(self.low, self.high, per)}"
+            per = find_rate_unit(self.name)
+        return f"{spell_unit(self.name)} {format_range(self.low, self.high, per)}"
 
 
-def span(low: float, high: float, per: str) -> str:
+def format_range(low: float, high: float, per: str) -> str:
     """Return a range with one unit, or one value when the ends differ by less than 2 %."""
     text = figures.quantity(high, per)
     if not high > 1.02 * low:
@@ -66,22 +66,22 @@ def span(low: float, high: float, per: str) -> str:
     return f"{figures.figures(low * shown / high)}–{text}"
 
 
-def word(name: str) -> str:
+def spell_unit(name: str) -> str:
     """Return what a ceiling or a pipe is called in a picture."""
     return " ".join(_NAMES.get(part, part.upper()) for part in name.split("_"))
 
 
-def unit(family: str) -> str:
+def find_rate_unit(family: str) -> str:
     if family.endswith("int8"):
         return "op/s"
     return "FLOP/s"
 
 
-def of_roof(point: model.Point) -> str:
-    return f"{figures.share(point.share)} of {word(point.roof)}"
+def say_share_of_roof(point: model.Point) -> str:
+    return f"{figures.share(point.share)} of {spell_unit(point.roof)}"
 
 
-def why_no_point(rows: Sequence[Row]) -> Counter[str]:
+def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
     lacks = chain.from_iterable(map(model.list_missing, rows))
     return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
@@ -102,7 +102,7 @@ def list_longest(rows: Sequence[Row]) -> list[Row]:
     return kept or list(rows)
 
 
-def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
+def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
     """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran.
 
     Each is a range over the launches that last longest; over all where only a shorter one has it.
@@ -128,7 +128,7 @@ def _choose_ceilings(ceilings: Sequence[model.Ceiling], name: str) -> list[model
     return [ceiling for ceiling in named if ceiling.source == "report"] or named
 
 
-def roof_lines(
+def iterate_roof_lines(
     roofs: Sequence[Roof], left: float, right: float
 ) -> Iterator[tuple[Roof, float, float]]:
     """Yield ceilings, the highest flat first, and the intensities between which each is drawn.
@@ -144,7 +144,7 @@ def roof_lines(
         yield roof, left, min(highest / roof.high, right)
 
 
-def axis_limits(
+def compute_axis_limits(
     roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
 ) -> tuple[float, float, float, float]:
     """Return left, right, bottom and top of the frame that holds roofs and positions."""
@@ -157,12 +157,12 @@ def axis_limits(
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left = max(min(xs) / wide, _LEFT)
     right = max(min(max(xs) * wide, _RIGHT), 10 * left)
-    drawn = chain.from_iterable(placed_points(points, left, right) for points in launches)
+    drawn = chain.from_iterable(place_points(points, left, right) for points in launches)
     ys = [y for _, y, _ in drawn if y > 0] + [left * min(slopes)] + peaks
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def placed_points(
+def place_points(
     points: Sequence[model.Point], left: float, right: float
 ) -> list[tuple[float, float, model.Point]]:
     """Return the points in the frame with their places, from the left.
@@ -190,7 +190,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in every if low <= tick <= high] or [low]
 
 
-def rate_tick(value: float) -> str:
+def format_rate_tick(value: float) -> str:
     """Return a rate beside an axis: 100 G, 1 T: powers of ten need no decimals."""
     number, _, prefix = figures.quantity(value, "").partition(" ")
     return f"{float(number.replace(',', '')):g} {prefix}".rstrip()
@@ -205,7 +205,7 @@ PIPES = tuple(
 )
 
 
-def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
+def get_pipe_shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
     """Return elapsed and active share, NaN where not collected."""
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
@@ -222,7 +222,7 @@ def find_cuts_for_one_more_block(row: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
+def find_block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
     """Return the blocks per SM by limiter, who decides, and what they give for one more block.
 
     A dash when one of them cannot. Shared memory without a step needs none: the driver only
@@ -240,16 +240,16 @@ def block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str],
 _ALIKE = 1.02  # references nearer than this share a line
 
 
-def reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
+def find_reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
     times: dict[str, Interval] = {}
     for step in steps:
         times |= {name: time.before for name, time in step.references.items()}
     return times
 
 
-def references_of(steps: Sequence[Rung]) -> dict[str, float]:
+def find_reference_medians(steps: Sequence[Rung]) -> dict[str, float]:
     """Return names -> median; those that are as good as one share a name."""
-    medians = {name: time.median for name, time in reference_times(steps).items()}
+    medians = {name: time.median for name, time in find_reference_times(steps).items()}
     references: dict[str, float] = {}
     for name, time in sorted(medians.items(), key=lambda pair: pair[1]):
         last = next(reversed(references), None)
@@ -276,7 +276,7 @@ class HistoryPoint:
     told: str  # all that is known of it, in words
 
 
-def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
+def group_history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
     """Return subject -> its timed runs, oldest first."""
     machines: dict[str, str] = {}
     points: dict[str, list[HistoryPoint]] = {}

@@ -34,15 +34,21 @@ from profkit.reports.frame import without_attrs
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show import launch
-from profkit.show.draw import by_device, chart, history_pictures, strip
-from profkit.show.numbers import PIPES, WORDS, history_points, reference_times, word
-from profkit.show.step import PageProgram, light_rules, program_section
+from profkit.show.draw import draw_histories, draw_ladder, draw_roofline_of_each_device, draw_strip
+from profkit.show.numbers import (
+    PIPES,
+    WORDS,
+    find_reference_times,
+    group_history_points,
+    spell_unit,
+)
+from profkit.show.step import PageProgram, make_program_section, write_highlight_rules
 from profkit.show.text.blocks import page_html
-from profkit.show.text.escape import escaped
-from profkit.show.text.words import BOUNDS, headline, metric, timed
-from profkit.show.views.comparison import ladder_steps
+from profkit.show.text.escape import escape_text
+from profkit.show.text.words import BOUNDS, format_median, format_metric, write_headline
+from profkit.show.views.comparison import show_ladder_steps
 from profkit.show.views.diagnosis import ORDER
-from profkit.show.views.history import history_blocks
+from profkit.show.views.history import show_history_steps
 
 if TYPE_CHECKING:
     from profkit.reports.frame import Reports
@@ -65,7 +71,7 @@ class Page:
     notes: tuple[str, ...]  # what could not be used, one sentence each
 
 
-def render(
+def render_page(
     reports: Reports,
     chosen: Sequence[Judged],
     title: str = TITLE,
@@ -87,34 +93,34 @@ def render(
     ladders, without = build_ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
-    tables = list(map(launch.row_summary, shown))
+    tables = list(map(launch.summarize_row, shown))
     keys = [(make_name_comparable(s.run.kernel), s.run.grid, s.run.block) for s in shown]
     launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {
         "title": title,
         "files": reports.files,
-        "rows": [(row, launch.details(s)) for row, s in zip(tables, shown, strict=True)],
+        "rows": [(row, launch.describe_launch(s)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
         "count": sum(len(row.launches) for row in every),
         "total": figures.seconds(total),
         "order": ORDER,
         "choices": choices,
-        "ladders": [(of.case, chart(of), blocks) for of, blocks in ladders],
+        "ladders": [(of.case, draw_ladder(of), blocks) for of, blocks in ladders],
         "notes": notes,
-        "answer": headline(kept + every[len(kept) :]),
-        "bar": strip(launch.bars(shown), "Time by kernel", listed=True),
-        "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
-        "programs": [program_section(of, n, launched) for n, of in enumerate(programs, 1)],
-        "histories": [history_section(*of, [s.run for s in shown]) for of in histories],
-        "words": list(launch.words_of(shown)),
-        "payload": Markup(_script_json(build_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
+        "answer": write_headline(kept + every[len(kept) :]),
+        "bar": draw_strip(launch.iterate_time_bars(shown), "Time by kernel", listed=True),
+        "rooflines": draw_roofline_of_each_device([(s.number, s.label, s.run) for s in shown]),
+        "programs": [make_program_section(of, n, launched) for n, of in enumerate(programs, 1)],
+        "histories": [make_history_section(*of, [s.run for s in shown]) for of in histories],
+        "words": list(launch.iterate_linked_words(shown)),
+        "payload": Markup(_encode_for_script(build_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
         "words_of_nvidia": IN_WORDS,
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
     script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
-    rules = "".join(light_rules(of, number) for number, of in enumerate(programs, 1))
+    rules = "".join(write_highlight_rules(of, number) for number, of in enumerate(programs, 1))
     html = fill_template("page.html", content, script, rules)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
@@ -123,12 +129,12 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
     times: dict[tuple[str | None, str | None], str] = {}  # of each variant and case
     for ladder in ladders:
         known = {step.variant: step.time for step in ladder.steps}
-        for name, time in {**known, **reference_times(ladder.steps)}.items():
-            times[name, ladder.case] = timed(time)
+        for name, time in {**known, **find_reference_times(ladder.steps)}.items():
+            times[name, ladder.case] = format_median(time)
     findings = chain.from_iterable(row.run.diagnosis.findings for row in shown)
     asked = dict.fromkeys(finding.rule for finding in findings)
     rules = [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]  # ours first
-    pipes = {word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
+    pipes = {spell_unit(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
     return {
         "metrics": [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in metrics],
@@ -144,7 +150,8 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
         "shapes": [rule for rule in rules if rule in BY_ID and BY_ID[rule].shape],
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
-            launch.data(s, rules) | {"timed": times.get((s.run.variant, s.run.case), "")}
+            launch.make_script_data(s, rules)
+            | {"timed": times.get((s.run.variant, s.run.case), "")}
             for s in shown
         ],
     }
@@ -165,10 +172,10 @@ def list_measures(rule: str) -> list[dict[str, Any]]:
     return measures
 
 
-def program_page(of: PageProgram) -> str:
+def render_program_page(of: PageProgram) -> str:
     """Return a page of one program alone, with the report page's parts and no script at all."""
-    content = {"title": f"Triage: {of.name}", "program": program_section(of, 1, {})}
-    return fill_template("program.html", content, rules=light_rules(of, 1))
+    content = {"title": f"Triage: {of.name}", "program": make_program_section(of, 1, {})}
+    return fill_template("program.html", content, rules=write_highlight_rules(of, 1))
 
 
 def fill_template(
@@ -182,8 +189,8 @@ def fill_template(
     style = (WEB / "page.css").read_text("utf-8") + rules
     allowed = ""
     if script:
-        allowed = f"script-src {_policy_hash(script)}; "
-    allowed += f"style-src {_policy_hash(style)}"
+        allowed = f"script-src {_hash_for_policy(script)}; "
+    allowed += f"style-src {_hash_for_policy(style)}"
     environment = Environment(
         loader=FileSystemLoader(WEB),
         autoescape=True,
@@ -194,7 +201,7 @@ def fill_template(
     )
     environment.filters |= {"whole": figures.bind_units, "share": figures.share}
     environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
-    environment.globals |= {"fact": launch.fact, "metric": metric}
+    environment.globals |= {"fact": launch.make_fact, "metric": format_metric}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
     return environment.get_template(template).render(
         content,
@@ -207,29 +214,29 @@ def fill_template(
 def escape_for_page(value: Any) -> Any:
     """Return a text as the template writes it: what acts instead of being seen is an escape."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return escaped(value)
+        return escape_text(value)
     return value
 
 
-def _policy_hash(text: str) -> str:
+def _hash_for_policy(text: str) -> str:
     """Return what a Content-Security-Policy calls a script or a style sheet of a page's own."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _script_json(value: Any) -> str:
+def _encode_for_script(value: Any) -> str:
     """Return a document for a script element: nothing in it can end the element or open a comment."""
-    text = json.dumps(_seen(value), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_escape_texts(value), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _seen(value: Any) -> Any:
+def _escape_texts(value: Any) -> Any:
     if isinstance(value, str):
-        return escaped(value)
+        return escape_text(value)
     if isinstance(value, Mapping):
-        return {str(key): _seen(item) for key, item in value.items()}
+        return {str(key): _escape_texts(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_seen(item) for item in value]
+        return [_escape_texts(item) for item in value]
     return value
 
 
@@ -263,22 +270,22 @@ def build_ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]]
             cases.setdefault(run.case, []).append(run)
     try:
         built = [build_ladder_of_runs(of_case, case) for case, of_case in sorted(cases.items())]
-        return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps], []
+        return [(ladder, list(show_ladder_steps(ladder))) for ladder in built if ladder.steps], []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]
 
 
-def history_section(
+def make_history_section(
     name: str, every: Sequence[HistoryStep], shown: Iterable[Judged]
 ) -> dict[str, Any]:
     subjects = {f"{run.variant}.{run.case}" for run in shown}
     steps = [s for s in every if s.run.subject in subjects] or every
-    points = history_points(steps)
-    charts, machines = history_pictures(points)
+    points = group_history_points(steps)
+    charts, machines = draw_histories(points)
     return {
         "name": name,
         "charts": charts,
         "machines": machines,
         "once": sum(len(some) == 1 for some in points.values()),
-        "blocks": list(history_blocks(steps)),
+        "blocks": list(show_history_steps(steps)),
     }

@@ -17,9 +17,9 @@ from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, say_place
 from profkit.program.triage import Triage
 from profkit.reports.figures import format_percent, seconds
-from profkit.show.draw import Bar, strip
-from profkit.show.text.blocks import plain_words
-from profkit.show.text.escape import short
+from profkit.show.draw import Bar, draw_strip
+from profkit.show.text.blocks import get_plain_text
+from profkit.show.text.escape import shorten_name
 from profkit.show.views import triage as screen
 
 CELL = 0.0004  # of the width: what begins in the same one is drawn as one, whatever it is
@@ -40,7 +40,7 @@ class PageProgram:
     content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
 
 
-def program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
+def make_program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
     """Return a program as a part of a page; its elements are named by its number."""
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:KERNELS]
@@ -48,15 +48,15 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
     marks = mark_works(of.triage)
     kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
     first = content["first"]
-    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
+    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.iterate_step_parts(step))
     lanes = draw_timeline(of.triage, at)
     head, rows = _list_kernels(of, launched, at)
     return {
         "name": of.name,
-        "answer": screen.step_title(content),
-        "steps": screen.steps_line(content),
-        "bar": strip(bars, "The step", listed=True),
-        "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
+        "answer": screen.write_step_title(content),
+        "steps": screen.say_steps(content),
+        "bar": draw_strip(bars, "The step", listed=True),
+        "legend": [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)],
         "verdict": first["say"] if first["category"] in screen.NO_FINDING else "",
         "findings": _list_cards(of, at, marks),
         "timeline": lanes,
@@ -79,7 +79,7 @@ def _list_cards(
     drawn |= {mark for cause in screen.CAUSES for mark in mark_gap(of.triage, cause)}
     cards = []
     for number, row in enumerate(of.content["findings"], 1):
-        title, try_ = screen.finding_texts(row, of.content["step"])
+        title, try_ = screen.write_finding_texts(row, of.content["step"])
         card = {
             "title": title,
             "say": screen.say_finding(row),
@@ -101,8 +101,8 @@ def _list_kernels(
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """List the columns of the table of kernels, and its rows."""
     kernels = of.content["kernels"][:KERNELS]
-    table = screen.kernels_table(kernels, of.content.get("origins", ()))
-    columns = table.telling()
+    table = screen.make_kernels_table(kernels, of.content.get("origins", ()))
+    columns = table.list_telling_columns()
     rows = []
     for row, cells in zip(kernels, table.rows, strict=True):
         sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
@@ -110,7 +110,7 @@ def _list_kernels(
             "at": at[row["id"]],
             "to": launched.get((make_name_comparable(row["name"]), *sizes), ""),
             "share": f"{row['share']:.3g}",
-            "cells": [plain_words(cells[column]) for column in columns],
+            "cells": [get_plain_text(cells[column]) for column in columns],
             "mark": row["id"],
         }
         rows.append(shown)
@@ -127,7 +127,7 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
     return f"and {len(rest):,} more: {screen.duration(took)}, {format_percent(share, 1)}"
 
 
-def light_rules(of: PageProgram, number: int) -> str:
+def write_highlight_rules(of: PageProgram, number: int) -> str:
     """Return rules of style by which what belongs together lights up.
 
     One of them asks for what is pointed at, one for what has the focus, where nothing is pointed at,
@@ -205,11 +205,13 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
         lanes.setdefault(f"stream {done.stream}", []).append(bar)
     if lines := list(_list_lines(works, marks, first, wide)):
         lanes["lines"] = lines
-    return {name: strip(_join_narrow(bars), name) for name, bars in lanes.items()}
+    return {name: draw_strip(_join_narrow(bars), name) for name, bars in lanes.items()}
 
 
 def _say_work(work: StepWork) -> str:
-    said = f"{work.kind}: {short(work.activity.name, 80)}, {_say_time(work.activity.duration)}"
+    said = (
+        f"{work.kind}: {shorten_name(work.activity.name, 80)}, {_say_time(work.activity.duration)}"
+    )
     place = work.maker.place
     if place is not None and place.line:
         return f"{said}\n{say_place(place)}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from profkit.cli.app import app
 from profkit.show.text import terminal
-from profkit.show.text.blocks import is_right, plain_words, spans
+from profkit.show.text.blocks import get_plain_text, is_right, split_spans
 from tests.conftest import read_once
 
 tables: list[dict[str, Any]] = []
@@ -28,15 +28,15 @@ def _kept(grid: Any, on: Any, indent: int) -> str:
     drawn = DRAW(grid, on, indent)
     tables.append(
         {
-            "head": [plain_words(title) for title in grid.head],
+            "head": [get_plain_text(title) for title in grid.head],
             "right": [is_right(title) for title in grid.head],
-            "rows": [[plain_words(cell) for cell in row] for row in grid.rows],
+            "rows": [[get_plain_text(cell) for cell in row] for row in grid.rows],
             "names": [
-                [any(x.role in ("name", "code") for x in spans(cell)) for cell in row]
+                [any(x.role in ("name", "code") for x in split_spans(cell)) for cell in row]
                 for row in grid.rows
             ],
             "wraps": grid.wraps,
-            "spare": [plain_words(title) for title in grid.spare],
+            "spare": [get_plain_text(title) for title in grid.spare],
             "bands": grid.bands or grid.asked,  # further tables, of a line a row each
             "drawn": drawn,
         }

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import profkit
-from profkit.cli.app import commands, list_verbs
+from profkit.cli.app import import_verbs, list_verbs
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from tests.conftest import ROOT
@@ -27,7 +27,7 @@ def test_the_verbs_of_reading_are_there() -> None:
 def test_every_verb_and_every_flag_has_help(run, verb: str) -> None:
     result = run(verb, "--help")
     assert result.exit_code == 0
-    command = commands()[verb]
+    command = import_verbs()[verb]
     assert command.help
     assert len(command.help.splitlines()[0]) <= 80
     assert not [p.name for p in command.params if not getattr(p, "help", "")]

@@ -11,7 +11,7 @@ from profkit.errors import did_you_mean
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Run
 from profkit.lab.measure.variants import toolchain as doctor
-from profkit.show.launch import levels
+from profkit.show.launch import list_memory_levels
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row
 from tests.found import find_files
@@ -136,9 +136,9 @@ def test_bytes_that_went_past_l1_are_no_rate_of_l1() -> None:
         "inst_async_copy": 9.0,
         "peak_l1": 4e13,
     }
-    l1 = levels(copies)[0]
+    l1 = list_memory_levels(copies)[0]
     assert "0 B/s" not in [f["text"] for f in l1["facts"]]
-    loads = levels({**copies, "inst_async_copy": 0.0})[0]
+    loads = list_memory_levels({**copies, "inst_async_copy": 0.0})[0]
     assert "0 B/s" in " ".join(f["text"] for f in loads["facts"])
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GROUPS, START, app, commands, group_verbs, list_verbs
+from profkit.cli.app import GROUPS, START, app, group_verbs, import_verbs, list_verbs
 from profkit.diagnosis.rules import ALL
 from profkit.program.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
 from tests.found import find_files
 
-COMMANDS: dict[str, Any] = commands()
+COMMANDS: dict[str, Any] = import_verbs()
 EXAMPLES = {name: command.verb.examples for name, command in COMMANDS.items()}
 each_verb = pytest.mark.parametrize("verb", sorted(COMMANDS))
 

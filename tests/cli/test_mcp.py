@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.verbs.mcp import Answers, told_error
+from profkit.cli.verbs.mcp import Answers, describe_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -66,9 +66,9 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from profkit.cli.verbs.mcp import server_of
+    from profkit.cli.verbs.mcp import make_server
 
-    server = server_of(ROOT)
+    server = make_server(ROOT)
     tools = asyncio.run(server.list_tools())
     assert sorted(tool.name for tool in tools) == [
         "compare",
@@ -194,10 +194,10 @@ def test_a_refusal_tells_the_agent_what_to_do(served: Path) -> None:
 
 
 def test_a_hint_names_the_tool_where_there_is_one() -> None:
-    told = told_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
+    told = describe_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
     assert told == "t.json: is a trace\ncall triage(t.json)"
     run_it = ProfkitError("not recorded", "profkit profile --variant stage2")
-    assert told_error(run_it).endswith("\nask the user: profkit profile --variant stage2")
+    assert describe_error(run_it).endswith("\nask the user: profkit profile --variant stage2")
 
 
 def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
@@ -315,7 +315,7 @@ def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
 def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     code = (
-        "import os, sys; from profkit.cli.verbs import mcp; mcp._own_stdout(); "
+        "import os, sys; from profkit.cli.verbs import mcp; mcp._keep_stdout(); "
         "os.write(1, b'noise'); print('spoken', flush=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)

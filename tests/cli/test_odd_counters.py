@@ -31,9 +31,9 @@ from profkit.reports.reader import load_reports, read_raw_frame
 from profkit.show import page as pages
 from profkit.show import plots
 from profkit.show.text.blocks import to_markdown
-from profkit.show.text.escape import csv_text
-from profkit.show.text.terminal import console, to_text
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
+from profkit.show.text.escape import write_csv
+from profkit.show.text.terminal import make_console, to_text
+from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
 from tests.conftest import ROOT
 from tests.reports.made import METRICS, report, result
 from tests.sweeps import take_part
@@ -74,11 +74,11 @@ def show_everywhere(reports: Reports) -> dict[str, Any]:
     """Every form of the answer that needs no picture; the JSON document."""
     launches = judge_reports(reports)
     rows = judged_rows(launches)
-    blocks = list(diagnosis_blocks(rows, rows[:3], full=True))
-    to_text(blocks, console(width=100))
+    blocks = list(show_diagnosis(rows, rows[:3], full=True))
+    to_text(blocks, make_console(width=100))
     to_markdown(blocks)
-    brief_diagnosis(rows)
-    csv_text(reports.launches)
+    write_brief_diagnosis(rows)
+    write_csv(reports.launches)
     return make_diagnosis_document(reports.files, launches).to_json()
 
 
@@ -136,7 +136,7 @@ def test_a_bad_launch_costs_no_other(raw: dict[str, Any]) -> None:
 def test_a_bad_launch_is_drawn_and_compared(raw: dict[str, Any]) -> None:
     odd = [launch for _, value, launch in list_odd_launches(raw) if value in (0, 1e300, math.inf)]
     reports = judge_part([*odd[::14], raw])
-    html = pages.render(reports, judge_reports(reports), "odd", 500).html
+    html = pages.render_page(reports, judge_reports(reports), "odd", 500).html
     assert "whole" in html
     assert plots.png(plots.roofline(reports.launches)).startswith(b"\x89PNG")
     evidence = Evidence(Path("nowhere"))

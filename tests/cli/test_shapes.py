@@ -28,7 +28,7 @@ from profkit.program.readers import store
 from profkit.program.recorded import judge_recordings
 from profkit.records.record import read_record
 from profkit.reports.raw_counters import read_table
-from profkit.show.views.triage import compared_triages, triaged
+from profkit.show.views.triage import show_compared_triages, show_triage
 from tests.conftest import ROOT
 from tests.found import find_files
 from tests.sweeps import take_part
@@ -132,8 +132,8 @@ def test_a_triage_of_any_shape(kept: Path, other: Path) -> None:
             assert refusal.hint
             continue
         for first, second in ((whole, found), (found, whole)):
-            list(compared_triages(compare_triages(first, second)))
-        list(triaged(found))
+            list(show_compared_triages(compare_triages(first, second)))
+        list(show_triage(found))
         json.dumps(found, allow_nan=False)
     assert tried > 2000
     assert tried / 2 < refused < tried

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from profkit.cli.app import commands
+from profkit.cli.app import import_verbs
 
 
 def test_the_skill_names_commands_that_there_are(run) -> None:
@@ -15,7 +15,7 @@ def test_the_skill_names_commands_that_there_are(run) -> None:
     head = text.split("---")[1]
     assert re.search(r"^name: profkit$", head, re.M)
     assert len(re.search(r"^description: (.+)$", head, re.M)[1]) <= 1024, "what skills allow"
-    verbs = commands()
+    verbs = import_verbs()
     named = re.findall(r"`profkit ([^`]+)`", text)
     assert len(named) >= 5
     for command in named:

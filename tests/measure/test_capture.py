@@ -297,7 +297,7 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
-    from profkit.show.text.terminal import console, to_text
+    from profkit.show.text.terminal import make_console, to_text
     from profkit.show.views import measured
 
     kernels = [
@@ -307,7 +307,9 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
         {"kernel": "sub"},
     ]
     blank = capture.CapturedEntry(kernel="?").to_json()
-    text = to_text(measured.captured([{**blank, **k} for k in kernels]), console(width=100))
+    text = to_text(
+        measured.show_captured_kernels([{**blank, **k} for k in kernels]), make_console(width=100)
+    )
     assert "1.05" in text
     assert "mul, 1 launches, skipped: it is [red]too large" in text
     assert "add: a note" in text

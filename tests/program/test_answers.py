@@ -24,7 +24,7 @@ from profkit.program.triage import triage_timeline
 from profkit.reports.figures import base_name
 from profkit.show.text.blocks import to_markdown
 from profkit.show.text.terminal import to_text
-from profkit.show.views.triage import bar, compared_triages, triaged
+from profkit.show.views.triage import draw_step_bar, show_compared_triages, show_triage
 from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
 from tests.program.said import said
@@ -70,7 +70,7 @@ def _screen(of: dict[str, Any], width: int = 120) -> str:
     from rich.console import Console
 
     console = Console(width=width, markup=False, emoji=False, highlight=False)
-    return to_text(triaged(of), console)
+    return to_text(show_triage(of), console)
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -94,13 +94,13 @@ def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
     path = ran(lambda p: p.launch(evil, 500.0)).write(tmp_path / "t.json")
     of = triage_document(triage_timeline(recordings.read_timeline(path)))
     assert "\x1b" not in _screen(of)
-    markdown = to_markdown(triaged(of))
+    markdown = to_markdown(show_triage(of))
     assert "<script>" not in re.sub(r"``.*?``", "", markdown)  # a name is code, fenced twice
 
 
 def test_the_bar_is_as_long_as_the_step() -> None:
     step = {"ms": 10.0, "gpu_busy_ms": 5.0, "idle": [{"cause": "copy", "ms": 5.0, "where": ""}]}
-    assert bar(step).text == "[" + "#" * 30 + "c" * 30 + "]"
+    assert draw_step_bar(step).text == "[" + "#" * 30 + "c" * 30 + "]"
 
 
 def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
@@ -189,7 +189,7 @@ def test_what_became_of_each_promise() -> None:
     assert (promise["category"], promise["state"]) == ("attention-unfused", "gone")
     assert found["kept"] is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
     assert found["new"] == ["kernel"]
-    text = to_markdown(compared_triages(found))
+    text = to_markdown(show_compared_triages(found))
     assert f"{found['saved_ms']:.3g} ms saved" in text
 
 
@@ -264,7 +264,7 @@ def test_triage_says_what_it_takes(given: object, says: str) -> None:
 def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
     import xml.etree.ElementTree as Tree
 
-    from profkit.show.page import program_page
+    from profkit.show.page import render_program_page
     from profkit.show.step import PageProgram
 
     evil = "<script>alert(1)</script>\x1b[31m_kernel"
@@ -276,7 +276,7 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
         p.wait()
 
     answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
-    page = program_page(PageProgram("t.json", answer, triage_document(answer)))
+    page = render_program_page(PageProgram("t.json", answer, triage_document(answer)))
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     assert "unsafe" not in page[: page.index("<title>")]
@@ -294,12 +294,12 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TRACES[::4])
 def test_the_page_of_a_triage_has_the_parts_of_a_page_of_launches(name: str) -> None:
     """Bar, legend, cards, table; finding, timeline and kernel lead to each other."""
-    from profkit.show.page import program_page
+    from profkit.show.page import render_program_page
     from profkit.show.step import PageProgram
 
     answer = triage_timeline(recordings.read_timeline(DATA / name))
     of = triage_document(answer)
-    page = program_page(PageProgram(name, answer, of))
+    page = render_program_page(PageProgram(name, answer, of))
     places = set(re.findall(r' id="([^"]+)"', page))
     links = re.findall(r'href="#([^"]+)"', page)
     assert set(links) <= places

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, with_lines
 from profkit.reports.reader import read_report
 from profkit.show.text.words import BRIEF
-from profkit.show.views.diagnosis import brief_diagnosis
+from profkit.show.views.diagnosis import write_brief_diagnosis
 from tests.conftest import ROOT
 from tests.found import find_files
 
@@ -62,7 +62,7 @@ def probes() -> dict[str, Judged]:
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
     run = probes[probe]
-    text = brief_diagnosis(judged_rows([run]))
+    text = write_brief_diagnosis(judged_rows([run]))
     assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
     assert len(text) <= BRIEF
     if run.diagnosis.bound != "launch":
@@ -71,15 +71,15 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
 
 def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
     table = judged_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
-    text = brief_diagnosis(table)
+    text = write_brief_diagnosis(table)
     assert len(text) <= BRIEF
     assert f"{len(table) - 3} more kernels" in text
-    assert brief_diagnosis([]) == ""
+    assert write_brief_diagnosis([]) == ""
 
 
 def test_the_second_row_is_a_line(made: Made) -> None:
     table = judged_rows([made("slow", 3e-3), made("quick", 1e-3)])
-    (line,) = [x for x in brief_diagnosis(table).splitlines() if x.startswith("2. ")]
+    (line,) = [x for x in write_brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
         "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (expect 7.70x (3.25 to 7.94), "
         "at most 7.94x"

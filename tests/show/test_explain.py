@@ -10,11 +10,11 @@ from profkit.errors import ProfkitError
 from profkit.program.rules import BY_ID, RULES
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Code, plain_words, to_markdown
-from profkit.show.text.escape import markdown
+from profkit.show.text.blocks import Code, get_plain_text, to_markdown
+from profkit.show.text.escape import escape_markdown
 from profkit.show.text.labels import NCU_LABELS
-from profkit.show.text.terminal import console, to_text
-from profkit.show.views.explain import explain, index, reference
+from profkit.show.text.terminal import make_console, to_text
+from profkit.show.views.explain import explain, show_index, show_reference
 from tests.conftest import ROOT
 
 
@@ -27,7 +27,7 @@ def test_everything_has_a_page(name: str) -> None:
     assert all(part and all(part) for part in page.parts.values())
     assert "To collect" in page.parts
     assert str(page).startswith(f"{name}\n")
-    assert page.markdown.startswith(f"## {markdown(name)}\n")
+    assert page.markdown.startswith(f"## {escape_markdown(name)}\n")
 
 
 def test_a_rule_shows_its_example_with_the_gain() -> None:
@@ -37,9 +37,11 @@ def test_a_rule_shows_its_example_with_the_gain() -> None:
     for rule in ALL:
         said = next(f for f in judge_launch(rule.fires[0]).findings if f.rule == rule.id)
         shown = explain(rule.id).parts["An example that fires"][0]
-        assert shown == f"{said.cause} ({words.worth(said)})", "what diagnose says of it"
+        assert shown == f"{said.cause} ({words.say_finding_worth(said)})", (
+            "what diagnose says of it"
+        )
     assert any(
-        plain_words(text).startswith("grid_size: (count)") for text in parts["Metrics it uses"]
+        get_plain_text(text).startswith("grid_size: (count)") for text in parts["Metrics it uses"]
     )
 
 
@@ -86,7 +88,7 @@ def test_a_name_near_nothing_gets_the_list() -> None:
 
 
 def test_index_and_reference_hold_everything() -> None:
-    listed, written = to_text(index(), console(width=80)), to_markdown(reference())
+    listed, written = to_text(show_index(), make_console(width=80)), to_markdown(show_reference())
     for name in (*(r.id for r in ALL), *CATALOGUE, *words.BOUNDS, *words.WAITS):
         assert f"- {name}:" in listed
     for name in (*(r.id for r in ALL), *CATALOGUE):
@@ -104,12 +106,12 @@ def test_index_and_reference_hold_everything() -> None:
     ],
 )
 def test_a_rule_says_which_ablation_measures_it(rule: str, says: str) -> None:
-    assert says in " ".join(to_text(explain(rule).blocks(), console(width=200)).split())
+    assert says in " ".join(to_text(explain(rule).blocks(), make_console(width=200)).split())
 
 
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
-    assert page.read_text("utf-8") == to_markdown(reference()), "make readme writes it anew"
+    assert page.read_text("utf-8") == to_markdown(show_reference()), "make readme writes it anew"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_every_category_of_triage_has_a_page(category: str) -> None:
 
 
 def test_the_index_and_the_reference_hold_the_rules_of_a_step() -> None:
-    listed, written = to_text(index(), console(width=80)), to_markdown(reference())
+    listed, written = to_text(show_index(), make_console(width=80)), to_markdown(show_reference())
     for rule in RULES:
         assert f"- {rule.id}:" in listed
         assert f"## {rule.id}\n" in written

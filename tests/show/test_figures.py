@@ -51,13 +51,13 @@ def test_the_text_is_the_value_to_three_figures(value: float, unit: str) -> None
 
 
 def test_a_gain_is_a_bound() -> None:
-    assert words.gain(1.853) == "at most 1.85x"
-    assert words.gain(None) == "gain unknown"
+    assert words.format_gain(1.853) == "at most 1.85x"
+    assert words.format_gain(None) == "gain unknown"
     assert figures.speedup(22.0) == "22.0x"
 
 
 def test_dims_leave_trailing_ones_out() -> None:
-    assert words.dims((64, 1, 1)) == "64"
-    assert words.dims((64, 1, 2)) == "64 x 1 x 2"
-    assert words.dims((1, 1, 1)) == "1"
-    assert words.dims(None) == "unknown"
+    assert words.format_dims((64, 1, 1)) == "64"
+    assert words.format_dims((64, 1, 2)) == "64 x 1 x 2"
+    assert words.format_dims((1, 1, 1)) == "1"
+    assert words.format_dims(None) == "unknown"

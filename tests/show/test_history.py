@@ -9,8 +9,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.noise import compare_consecutive_runs
 from profkit.show import plots
-from profkit.show.numbers import history_points
-from profkit.show.page import history_section
+from profkit.show.numbers import group_history_points
+from profkit.show.page import make_history_section
 from tests.evidence.test_history import row
 
 pytest.importorskip("pyarrow")
@@ -31,7 +31,7 @@ def found():
 
 
 def test_points_know_machine_interval_and_whether_it_was_real(found) -> None:
-    (points,) = history_points(found).values()
+    (points,) = group_history_points(found).values()
     assert [p.real for p in points] == [False, False, True, False, False, False]
     assert [p.machine for p in points] == ["NVIDIA H200 1"] * 4 + ["NVIDIA H200 2"] * 2
     assert all(p.low <= p.median <= p.high for p in points)
@@ -59,7 +59,7 @@ def test_the_part_of_the_page_escapes_and_names(found) -> None:
     hostile = [
         structs.replace(s, run=replace(s.run, gpu="<script>", commit="<b>x</b>")) for s in found
     ]
-    part = history_section("h", hostile, [Run()])
+    part = make_history_section("h", hostile, [Run()])
     (chart,) = part["charts"].values()
     text = str(chart)
     assert "<script>" not in text
@@ -69,4 +69,4 @@ def test_the_part_of_the_page_escapes_and_names(found) -> None:
     assert text.count("<circle") == 6
     assert text.count("<line") == 6 + 2 * 4, "no line across machines"
     Run.variant = "of another problem"
-    assert len(history_section("h", found, [Run()])["charts"]) == 1
+    assert len(make_history_section("h", found, [Run()])["charts"]) == 1

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.show.text.blocks import to_markdown
-from profkit.show.views.diagnosis import diagnosis_blocks
+from profkit.show.views.diagnosis import show_diagnosis
 
 from .conftest import HOSTILE, Made
 
@@ -35,7 +35,7 @@ OURS = {
 
 
 def _rendered(table: list[Row]) -> str:
-    return to_markdown(diagnosis_blocks(table, table, full=True))
+    return to_markdown(show_diagnosis(table, table, full=True))
 
 
 def _tags(source: str) -> dict[str, int]:

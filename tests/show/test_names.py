@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.show.text.escape import middle, short
+from profkit.show.text.escape import cut_middle, shorten_name
 
 from .conftest import HOSTILE
 
@@ -46,22 +46,22 @@ FLASH = (
     ],
 )
 def test_short(name: str, width: int, shown: str) -> None:
-    assert short(name, width) == shown
+    assert shorten_name(name, width) == shown
 
 
 def test_tile_shapes_stay() -> None:
-    assert "64x128x64" in short(CUDNN, 28)
-    assert short(CUDNN, 28).startswith("cudnn")
-    assert "64, 128, 128, 4" in short(FLASH, 60)
+    assert "64x128x64" in shorten_name(CUDNN, 28)
+    assert shorten_name(CUDNN, 28).startswith("cudnn")
+    assert "64, 128, 128, 4" in shorten_name(FLASH, 60)
 
 
 def test_kernels_that_differ_in_their_arguments_only_stay_apart() -> None:
-    assert short(FILL, 28) != short(COPY, 28)
+    assert shorten_name(FILL, 28) != shorten_name(COPY, 28)
 
 
 @given(st.text() | st.sampled_from(HOSTILE), st.integers(10, 120))
 def test_it_always_fits_and_never_acts(name: str, width: int) -> None:
-    shown = short(name, width)
+    shown = shorten_name(name, width)
     assert 0 < len(shown) <= width
     assert "\x1b" not in shown
     assert "\n" not in shown
@@ -70,10 +70,10 @@ def test_it_always_fits_and_never_acts(name: str, width: int) -> None:
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_name_takes_long(name: str) -> None:
     before = time.process_time()
-    short(name * 20, 28)
+    shorten_name(name * 20, 28)
     assert time.process_time() - before < 0.5
 
 
 def test_middle_keeps_both_ends() -> None:
-    assert middle("abcdefghij", 10) == "abcdefghij"
-    assert middle("abcdefghijk", 6) == "abc…jk"
+    assert cut_middle("abcdefghij", 10) == "abcdefghij"
+    assert cut_middle("abcdefghijk", 6) == "abc…jk"

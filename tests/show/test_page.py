@@ -23,8 +23,8 @@ from profkit.files import write_text
 from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show import page as pages
-from profkit.show.text.escape import escaped
-from profkit.show.text.words import headline
+from profkit.show.text.escape import escape_text
+from profkit.show.text.words import write_headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
@@ -86,7 +86,7 @@ def hostile(made: Made) -> Read:
         )
         for n, name in enumerate(HOSTILE)
     ]
-    return Read(pages.render(NONE, runs, title="<b>a title</b>").html)
+    return Read(pages.render_page(NONE, runs, title="<b>a title</b>").html)
 
 
 def test_no_text_becomes_markup(hostile: Read) -> None:
@@ -106,7 +106,7 @@ def test_no_text_becomes_markup(hostile: Read) -> None:
     "name", [n for n in HOSTILE if 0 < len(n) < 200], ids=lambda n: ascii(n)[:12]
 )
 def test_hostile_names_stay_readable_text(hostile: Read, name: str) -> None:
-    assert escaped(name) in "\n".join(hostile.text)
+    assert escape_text(name) in "\n".join(hostile.text)
 
 
 def test_nothing_acts_in_what_is_shown(hostile: Read) -> None:
@@ -140,7 +140,7 @@ def test_the_page_asks_the_network_for_nothing(hostile: Read) -> None:
 
 def test_the_numbers_are_those_of_the_json(made: Made) -> None:
     run = made(rule="dram-bandwidth")
-    read = Read(pages.render(NONE, [run]).html)
+    read = Read(pages.render_page(NONE, [run]).html)
     (launch,) = read.payload()["launches"]
     said = make_diagnosis_document((), [run]).to_json()["launches"][0]["metrics"]
     names = [metric["name"] for metric in read.payload()["metrics"]]
@@ -151,7 +151,7 @@ def test_the_numbers_are_those_of_the_json(made: Made) -> None:
 def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
     """A rule that is clear is a number, a key of a table stands once, no number has 17 digits."""
     run = made(rule="dram-bandwidth", time=1 / 3)
-    payload = Read(pages.render(NONE, [run]).html).payload()
+    payload = Read(pages.render_page(NONE, [run]).html).payload()
     (launch,) = payload["launches"]
     status = {f.rule: f.status for f in run.diagnosis.findings}
     assert [payload["rules"][n] for n in launch["clear"]] == [
@@ -165,28 +165,28 @@ def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
 
 def test_what_cannot_be_read_is_named(made: Made) -> None:
     bad = ReportFile("cut & <torn>.ncu-rep", None, "damaged", "ends in the middle", 0, None)
-    read = Read(pages.render(Reports((Part(file=bad),)), [made()]).html)
+    read = Read(pages.render_page(Reports((Part(file=bad),)), [made()]).html)
     assert read.text.count("cut & <torn>.ncu-rep") == 2  # above the table and in the list
     assert "ends in the middle" in read.text
 
 
 def test_a_page_without_a_launch_still_says_why() -> None:
     bad = ReportFile("a.txt", None, "unreadable", "not a report", 0, None)
-    page = pages.render(Reports((Part(file=bad),)), [])
+    page = pages.render_page(Reports((Part(file=bad),)), [])
     assert page.launches == 0
     assert "not a report" in Read(page.html).text
 
 
 def test_top_keeps_the_worst_and_says_so(made: Made) -> None:
     runs = [made(kernel=f"k{n}", index=n, time=10.0**-n) for n in range(2, 6)]
-    page = pages.render(NONE, runs, top=2)
+    page = pages.render_page(NONE, runs, top=2)
     assert (page.launches, page.left_out) == (2, 2)
     assert [x["kernel"] for x in Read(page.html).payload()["launches"]] == ["k2", "k3"]
     assert "The 2 worst rows of 4." in " ".join("".join(Read(page.html).text).split())
 
 
 def test_a_failed_launch_has_its_place(made: Made) -> None:
-    page = pages.render(NONE, [made(status="failed", values={})])
+    page = pages.render_page(NONE, [made(status="failed", values={})])
     assert "failed" in Read(page.html).text
 
 
@@ -196,7 +196,7 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
         rule="long-scoreboard",
         values={**made(rule="long-scoreboard").values, "fma_busy": 0.25, "fma_busy_active": 0.5},
     )
-    html = pages.render(NONE, [run]).html
+    html = pages.render_page(NONE, [run]).html
     named = {s: v for s, v in run.values.items() if s.startswith("stall_") and v >= 0.005}
     assert named
     for state, value in named.items():
@@ -205,7 +205,7 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
         )
     assert "<dt>FMA<dd>25" in html
     placed = made(values={**made().values, **PLACED})
-    html = pages.render(NONE, [placed]).html
+    html = pages.render_page(NONE, [placed]).html
     assert html.count('class="roofline"') == 2  # of the device, and of the launch
     assert re.findall(r'class="point"[^>]*><title>(.*?)</title>', html, re.DOTALL)[
         0
@@ -217,7 +217,7 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
         "moved: 100 GB/s",
         "roof: 10 % of DRAM",
     ]
-    assert "No point: " in pages.render(NONE, [made()]).html
+    assert "No point: " in pages.render_page(NONE, [made()]).html
 
 
 def test_every_chart_is_of_the_page_s_own_colours() -> None:
@@ -235,7 +235,7 @@ def test_bounds_of_the_charts_are_the_verdict_s() -> None:
 
 
 def test_the_thresholds_are_those_of_compare(made: Made) -> None:
-    payload = Read(pages.render(NONE, [made()]).html).payload()
+    payload = Read(pages.render_page(NONE, [made()]).html).payload()
     assert payload["thresholds"] == {
         "points": changes.POINTS,
         "relative": changes.RELATIVE,
@@ -244,7 +244,7 @@ def test_the_thresholds_are_those_of_compare(made: Made) -> None:
 
 
 def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> None:
-    page = pages.render(NONE, [made()])
+    page = pages.render_page(NONE, [made()])
     there = tmp_path / "page.html"
     there.write_text("the old one")
     write_text(there, page.html)
@@ -258,8 +258,8 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
 
 def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> None:
     runs = [made("slow", 3e-3), made("quick", 1e-3)]
-    html = pages.render(NONE, runs).html
-    for sentence in headline(judged_rows(runs)):
+    html = pages.render_page(NONE, runs).html
+    for sentence in write_headline(judged_rows(runs)):
         assert escape(sentence) in html.replace("\u00a0", " ")
     assert html.index('class="answer"') < html.index('id="overview"')
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)
@@ -273,7 +273,7 @@ def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> 
 def test_a_launch_at_its_roof_says_so(made: Made) -> None:
     run = made()
     clear = replace(run.diagnosis, findings=())
-    assert "near the hardware limit" in pages.render(NONE, [replace(run, diagnosis=clear)]).html
+    assert "near the hardware limit" in pages.render_page(NONE, [replace(run, diagnosis=clear)]).html
 
 
 def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:

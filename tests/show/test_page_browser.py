@@ -28,9 +28,9 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.reports.reader import read_report
 from profkit.show import page as pages
-from profkit.show.page import program_page
+from profkit.show.page import render_program_page
 from profkit.show.step import PageProgram
-from profkit.show.text.escape import escaped
+from profkit.show.text.escape import escape_text
 from profkit.show.views.comparison import list_finding_cells, list_move_cells
 from tests.conftest import ROOT
 from tests.program.made import EXP, GEMM, MUL, SOFTMAX, Program, ran
@@ -65,7 +65,7 @@ def runs() -> list[Judged]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = read_report([ROOT / "artifacts" / name for name in REPORTS])
     path = tmp_path_factory.mktemp("real") / "page.html"
-    write_text(path, pages.render(reports, judge_reports(reports)).html)
+    write_text(path, pages.render_page(reports, judge_reports(reports)).html)
     return path
 
 
@@ -315,14 +315,14 @@ def test_hostile_names_stay_text(tab: Open, made: Made, tmp_path: Path) -> None:
         for n, name in enumerate(HOSTILE)
     ]
     # Their files are not there, so each has a note about its source; names are what counts here.
-    write_text(tmp_path / "page.html", pages.render(Reports(()), launches).html)
+    write_text(tmp_path / "page.html", pages.render_page(Reports(()), launches).html)
     page = tab(tmp_path / "page.html")
     assert page.locator("script").count() == 2
     assert page.locator("main img, main iframe, main b b").count() == 0
     text = page.evaluate("() => document.body.textContent")
     for name in HOSTILE:
         if 0 < len(name) < 200:
-            assert escaped(name) in text
+            assert escape_text(name) in text
     assert not set(text) & set("\x1b\u202e\u2066")
     page.select_option("#before", "3")
     page.click("#swap")
@@ -450,7 +450,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("step")
     answer = triage_timeline(read_timeline(ran(run, 3).write(folder / "t.json")))
     path = folder / "page.html"
-    write_text(path, program_page(PageProgram("t.json", answer, triage_document(answer))))
+    write_text(path, render_program_page(PageProgram("t.json", answer, triage_document(answer))))
     return path
 
 

@@ -16,9 +16,9 @@ from profkit.reports.figures import quantity
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.numbers import PIPES, log_ticks, rate_tick, span
+from profkit.show.numbers import PIPES, format_range, format_rate_tick, log_ticks
 from profkit.show.plots.bars import STATE_LOOKS
-from profkit.show.plots.base import alike_groups, clip, names
+from profkit.show.plots.base import clip_text, group_alike, name_rows
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {
@@ -311,8 +311,8 @@ def test_hostile_names_are_only_letters(draw, tmp_path):
 
 
 def test_clip_leaves_nothing_that_acts():
-    assert clip("a\x1b[0m\u202e\ud800b") == "a�[0m��b"
-    assert clip("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
+    assert clip_text("a\x1b[0m\u202e\ud800b") == "a�[0m��b"
+    assert clip_text("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
 
 
 @pytest.mark.slow
@@ -400,7 +400,7 @@ def test_like_launches_are_named_once():
     rows = [
         MACHINE | {"kernel": "same(int)", "grid": (1, 1, 1), "time": t} for t in (1.0, 3.0, 2.0)
     ]
-    (group,) = alike_groups(frame(*rows).to_dict("records"))
+    (group,) = group_alike(frame(*rows).to_dict("records"))
     assert group.name == "same ×3"
     assert [row["time"] for row in group.rows] == [3.0, 2.0, 1.0]
 
@@ -420,12 +420,12 @@ def test_names_are_as_short_as_tells_them_apart(rows, expected):
         {"variant": v, "case": c, "kernel": k, "launch": i, "report": "r"}
         for i, (v, c, k) in enumerate(rows)
     ]
-    assert names(launches) == expected
+    assert name_rows(launches) == expected
 
 
 def test_launches_of_two_reports_are_told_apart():
     rows = [{"kernel": "f", "launch": 0, "report": f"/x/{r}.ncu-rep"} for r in ("before", "after")]
-    assert names(rows) == ["f #0 before", "f #0 after"]
+    assert name_rows(rows) == ["f #0 before", "f #0 after"]
 
 
 @pytest.mark.parametrize(
@@ -445,9 +445,9 @@ def test_rates_have_three_figures_and_a_prefix(value, text):
 
 def test_figures():
     assert quantity(1.07e15, "FLOP/s") == "1,070 TFLOP/s"
-    assert span(833e12, 1092e12, "FLOP/s") == "833–1,092 TFLOP/s"
-    assert span(4.80e12, 4.81e12, "byte/s") == "4.81 TB/s"
-    assert list(map(rate_tick, (1e11, 2e12, 1e15))) == ["100 G", "2 T", "1000 T"]
+    assert format_range(833e12, 1092e12, "FLOP/s") == "833–1,092 TFLOP/s"
+    assert format_range(4.80e12, 4.81e12, "byte/s") == "4.81 TB/s"
+    assert list(map(format_rate_tick, (1e11, 2e12, 1e15))) == ["100 G", "2 T", "1000 T"]
 
 
 def test_ticks_are_powers_of_ten_or_closer_on_a_short_axis():

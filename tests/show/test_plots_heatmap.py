@@ -14,7 +14,7 @@ from profkit.cli import main
 from profkit.errors import ProfkitError
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.show.plots import heatmap, roofline
-from profkit.show.plots.bars import panels
+from profkit.show.plots.bars import list_panels
 from tests.conftest import ROOT
 
 
@@ -40,7 +40,7 @@ def _texts(ax: Axes) -> list[str]:
 
 
 def test_panels_hold_what_shapes_share() -> None:
-    full, causal = panels(GRID)
+    full, causal = list_panels(GRID)
     assert (full.title, causal.title) == ("D 64, not causal", "D 64, causal")
     assert (full.rows, full.columns) == ((64, 512), (1, 8))
     assert full.leads[64, 1].ratio == pytest.approx(2)

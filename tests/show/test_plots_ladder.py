@@ -12,7 +12,7 @@ from matplotlib.text import Annotation, Text
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import build_ladder
 from profkit.show import plots
-from profkit.show.draw import chart
+from profkit.show.draw import draw_ladder
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder
 
@@ -34,7 +34,7 @@ def made():
 
 
 def test_the_page_draws_every_time_in_the_colour_of_its_verdict(made):
-    text = str(chart(made))
+    text = str(draw_ladder(made))
     found = re.findall(r'class="(\w+)"><title>([\w-]+),.*?cx="([\d.]+)%"', text)
     assert {name: kind for kind, name, _ in found} == {
         "stage0": "waiting",
@@ -47,9 +47,9 @@ def test_the_page_draws_every_time_in_the_colour_of_its_verdict(made):
         log(2) / log(8) * (places["sdpa-math"] - places["sdpa"]), rel=0.02
     )
     untimed = build_ladder(folder(run("lost", warm=())), "B")
-    assert chart(untimed) == ""
+    assert draw_ladder(untimed) == ""
     named = build_ladder(folder(run("<b>", warm=samples(2e-4))), "B")
-    assert "<b>" not in chart(named)
+    assert "<b>" not in draw_ladder(named)
 
 
 def words(ax) -> list[str]:

@@ -12,9 +12,9 @@ from profkit.diagnosis.launches import Judged, Row, judged_rows
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
 from profkit.show.text.terminal import to_text
-from profkit.show.text.words import find_larger, headline
-from profkit.show.views.screen import say_expected, screen_blocks
-from profkit.show.views.triage import kernels_table
+from profkit.show.text.words import find_larger, write_headline
+from profkit.show.views.screen import say_expected, show_screen
+from profkit.show.views.triage import make_kernels_table
 
 from .conftest import HOSTILE, Made
 
@@ -23,7 +23,7 @@ CLOCKS = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock
 
 def show(rows: list[Row]) -> str:
     on = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
-    return to_text(screen_blocks(rows, rows[0]), on)
+    return to_text(show_screen(rows, rows[0]), on)
 
 
 def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
@@ -99,7 +99,7 @@ def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
     larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
     run = add_finding(made(time=1e-3), larger)
     assert find_larger(run) == larger
-    text = headline(judged_rows([run]))[1]
+    text = write_headline(judged_rows([run]))[1]
     assert text.endswith("; largest expected gain: occupancy-shared, 2.20x (1.98 to 2.42).")
 
 
@@ -179,7 +179,7 @@ def test_a_line_of_python_is_whole_and_its_row_one_line() -> None:
     rows = [list_kernel(i, place, "transformer.h.0.mlp.c_fc") for i, place in enumerate(places, 1)]
     for width in (80, 100, 160):
         on = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
-        lines = to_text([kernels_table(rows)], on).splitlines()
+        lines = to_text([make_kernels_table(rows)], on).splitlines()
         assert len(lines) == 1 + len(places)
         assert all(place in line for place, line in zip(places, lines[1:], strict=True))
     assert "transformer.h.0.mlp.c_fc" in lines[1]

@@ -17,8 +17,8 @@ from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.resources import RESOURCES
 from profkit.show.text import words
 from profkit.show.text.terminal import to_text
-from profkit.show.text.words import headline
-from profkit.show.views.diagnosis import diagnosis_blocks, next_commands
+from profkit.show.text.words import write_headline
+from profkit.show.views.diagnosis import next_commands, show_diagnosis
 
 from .conftest import HOSTILE, Made
 
@@ -31,7 +31,7 @@ def _shown(table: list[Row], width: int = 80, details: int | None = None, **how:
     on = Console(
         file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False, **looks
     )
-    return to_text(diagnosis_blocks(table, table[:details]), on)
+    return to_text(show_diagnosis(table, table[:details]), on)
 
 
 def _table(shown: str) -> list[str]:
@@ -174,7 +174,7 @@ def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
 
 def test_the_answer_comes_first(made: Made) -> None:
     table = judged_rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
-    assert headline(table) == [
+    assert write_headline(table) == [
         "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
         "Fixing that: expect 7.90x (3.30 to 7.98), at most 7.98x; about 2.62 ms of 4.00 ms in all.",
@@ -188,7 +188,7 @@ def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
     run = made()
     top = replace(run.diagnosis.findings[0], where=(SourceLine("/s/k.cu", 18, "wait", 0.6),))
     found = replace(run.diagnosis, findings=(top, *run.diagnosis.findings[1:]))
-    assert headline(judged_rows([replace(run, diagnosis=found)]))[0].endswith(
+    assert write_headline(judged_rows([replace(run, diagnosis=found)]))[0].endswith(
         "; 60 % of it at k.cu:18."
     )
 
@@ -196,15 +196,15 @@ def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
 def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
     run = made()
     clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
-    assert headline(judged_rows([replace(run, diagnosis=clear)])) == [
+    assert write_headline(judged_rows([replace(run, diagnosis=clear)])) == [
         "f is bound by DRAM bandwidth: dram at 93 % of peak.",
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
     unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
-    told_of = headline(judged_rows([replace(run, diagnosis=unknown)]))
+    told_of = write_headline(judged_rows([replace(run, diagnosis=unknown)]))
     assert told_of[0].startswith("f waits, and what it waits for was not collected")
     assert "ncu --set full" in told_of[1]
-    assert headline([]) == []
+    assert write_headline([]) == []
 
 
 def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
@@ -213,7 +213,7 @@ def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
         rule="cache-resident", status="fires", cause="it is", advice="Look. Twice."
     )
     judged = replace(run.diagnosis, findings=(finding,))
-    assert headline(judged_rows([replace(run, diagnosis=judged)]))[1:] == [
+    assert write_headline(judged_rows([replace(run, diagnosis=judged)]))[1:] == [
         "It takes 1.00 ms; gain unknown.",
         "Next: Look.",
     ]
@@ -256,4 +256,4 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
     ],
 )
 def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
-    assert words.bound_by(Diagnosis(bound, limiter, "", (), ())) == said
+    assert words.say_bound(Diagnosis(bound, limiter, "", (), ())) == said

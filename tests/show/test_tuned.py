@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.show import plots
-from profkit.show.text.terminal import console, to_text
+from profkit.show.text.terminal import make_console, to_text
 from profkit.show.views import measured as tuned
 
 
@@ -74,7 +74,7 @@ SAID = {
 
 
 def _told(search: dict) -> str:
-    return to_text(tuned.ended(search), console(width=200))
+    return to_text(tuned.show_ended_search(search), make_console(width=200))
 
 
 def test_the_end_of_a_search_in_lines() -> None:

@@ -17,10 +17,10 @@ from profkit.judge import Estimate
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
 from profkit.reports.reader import read_report
-from profkit.show.launch import PageRow, row_summary
+from profkit.show.launch import PageRow, summarize_row
 from profkit.show.text import words
-from profkit.show.text.words import headline
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis
+from profkit.show.text.words import write_headline
+from profkit.show.views.diagnosis import fold_verdict, write_brief_diagnosis
 from tests.conftest import committed, others
 from tests.copies import replace
 
@@ -53,10 +53,10 @@ def wrong_numbers(run: Judged) -> Iterator[str]:
 
 def wrong_words(row: Row) -> Iterator[str]:
     """What the forms say of one row that disagrees with its numbers, or between them."""
-    run, text = row.shown, " ".join(headline([row]))
+    run, text = row.shown, " ".join(write_headline([row]))
     said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)[.;](?: |$)", text)
     told = f"saves {figures.seconds(row.saved)}" if row.saved > 0 else ""
-    page = row_summary(PageRow(1, row, 1.0))
+    page = summarize_row(PageRow(1, row, 1.0))
     if (page["saved"], page["saved_of"]) != (told, row.saved):
         yield f"page {page['saved']}, ranked by {page['saved_of']}, row {row.saved}"
     wide = run.top and run.top.expect and run.top.expect.is_wide and run.top.reached is None
@@ -67,7 +67,7 @@ def wrong_words(row: Row) -> Iterator[str]:
     document = make_diagnosis_document([], [run]).to_json()["launches"][0]["saves_s"]
     if len(row.launches) == 1 and (document or 0.0) != row.saved:
         yield f"JSON {document}, row {row.saved}"
-    everything = f"{brief_diagnosis([row])} {diagnosis(row, 1, row.total)}"
+    everything = f"{write_brief_diagnosis([row])} {fold_verdict(row, 1, row.total)}"
     for nonsense in (
         r"\b0 ns",
         r"takes not collected",
@@ -128,7 +128,7 @@ def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> N
     assert isnan(run.diagnosis.estimate_saved_time(run.time))
     (row,) = judged_rows([run])
     assert (row.saved, list(wrong_words(row))) == (0.0, [])
-    assert " ".join(headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1
+    assert " ".join(write_headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1
     unbounded = made(time=1e-5, diagnosis=found(finding("atomics-contention", None, 34.0)))
     assert unbounded.saved == 0  # 1x to 34x: nothing is sure
 
@@ -143,16 +143,16 @@ def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made
 
 def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
     unknown = made(status="failed", kernel="attention", time=nan, index=1)
-    first = headline(judged_rows([made(time=1e-5), unknown]))[0]
+    first = write_headline(judged_rows([made(time=1e-5), unknown]))[0]
     assert first.startswith("ncu could not profile attention; of the rest: ")
-    assert "--replay-mode application" in " ".join(headline(judged_rows([unknown])))
+    assert "--replay-mode application" in " ".join(write_headline(judged_rows([unknown])))
 
 
 def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> None:
     (row,) = judged_rows([made(time=nan)])
-    text = " ".join(headline([row]))
+    text = " ".join(write_headline([row]))
     assert not {"takes", "about"} & set(text.split())
-    assert words.worth(row.shown.top) in text  # type: ignore[arg-type]
+    assert words.say_finding_worth(row.shown.top) in text  # type: ignore[arg-type]
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
@@ -172,7 +172,7 @@ def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
     for left_out in ((), ("occupancy",), ("occupancy", "registers"), ("shared_block", "registers")):
         run = made(time=1e-5)
         values = {**run.values, "occupancy": 0.5, **of, **dict.fromkeys(left_out, nan)}
-        text = str(diagnosis(Row((replace(run, values=values),)), 1, 1e-5))
+        text = str(fold_verdict(Row((replace(run, values=values),)), 1, 1e-5))
         assert (
             ("of at most 66.7 %" in text)
             == ("occupancy 50 % of" in text)
@@ -183,25 +183,25 @@ def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
 
 @pytest.mark.parametrize("name", ["sm_active_max", "l2_hit", "occupancy"])
 def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> None:
-    assert words.metric(name, 1.024) == "100 %"
-    assert words.metric(name, 0.999) == "99.9 %"
-    assert words.metric(name, 1.08) == "108 %"  # more than rounding: replay-unsteady says it
-    assert words.metric("waves", 1.024) == "1.02"
+    assert words.format_metric(name, 1.024) == "100 %"
+    assert words.format_metric(name, 0.999) == "99.9 %"
+    assert words.format_metric(name, 1.08) == "108 %"  # more than rounding: replay-unsteady says it
+    assert words.format_metric("waves", 1.024) == "1.02"
 
 
 def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
     wide = make_finding("x", Estimate(low=2.0, expected=5.0, high=8.0, bound=9.0))
-    assert words.worth(wide) == "between 2.00x and 8.00x, at most 9.00x"
-    said = words.worth(replace(wide, rule="shared-bank-conflicts"))
+    assert words.say_finding_worth(wide) == "between 2.00x and 8.00x, at most 9.00x"
+    said = words.say_finding_worth(replace(wide, rule="shared-bank-conflicts"))
     assert said == "between 2.00x and 8.00x, at most 9.00x; `profkit ablate` can measure it"
-    assert words.top(wide) == "2.00x to 8.00x"
+    assert words.format_worth(wide) == "2.00x to 8.00x"
     narrow = make_finding("x", Estimate(low=3.0, expected=5.0, high=8.0, bound=9.0))
-    assert words.worth(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
+    assert words.say_finding_worth(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
 
 
 def test_two_findings_that_multiply_have_a_line() -> None:
     both = Together(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
     names = "grid-too-small and uncoalesced-access together"
-    assert words.together(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
+    assert words.say_worth_together(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
     unbounded = replace(both, gain=None, expect=Expectation(9.0, 2.0, 11.0))
-    assert words.together(unbounded) == f"{names}: between 2.00x and 11.0x"
+    assert words.say_worth_together(unbounded) == f"{names}: between 2.00x and 11.0x"

@@ -33,16 +33,16 @@ def try_claims(
 ) -> int:
     if not files:
         raise ProfkitError("no file of claims given", "profkit claims analyses/*.py")
-    return _try_files(files, artifacts)
+    return _verify_files(files, artifacts)
 
 
-def _try_files(files: Sequence[Path], artifacts: Path) -> int:
+def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.cli import sources
     from profkit.cli.output import print_blocks, say_each
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
     from profkit.reports.isolated import ROOM
-    from profkit.show.views.comparison import verified
+    from profkit.show.views.comparison import show_claims
 
     ROOM.close_room()  # of many reports; the library keeps six times the bytes of each that it opens
     for file in files:
@@ -52,9 +52,9 @@ def _try_files(files: Sequence[Path], artifacts: Path) -> int:
     if not options.FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.needs for claim in tried))
-        say_each(sources.stale(artifacts, needs))
+        say_each(sources.list_stale_runs(artifacts, needs))
     lost = [file for file in results if not is_there(file.path)]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
-    print_blocks(verified(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
+    print_blocks(show_claims(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
     return trying.exit_status(results)

@@ -108,22 +108,22 @@ def _compare_runs(
 
     compared = compare_sides(*sides, case, sources.open_evidence(artifacts), policy)
     if options.FORM.brief and not options.FORM.json:
-        out.print_plain(views.brief_comparison(compared))
+        out.print_plain(views.write_brief_comparison(compared))
     else:
         if every:
             shown = 10_000
         else:
             shown = views.MOVED_SHOWN
-        out.print_blocks(views.compared_runs(compared, shown), compared)
+        out.print_blocks(views.show_comparison(compared, shown), compared)
     return list(compared.problems), list(compared.changes)
 
 
 def _report_programs(comparison: TriagesDocument, fail_if: set[str]) -> int:
     """Print what became of each finding of a program; return the exit status."""
     from profkit.cli.output import print_blocks
-    from profkit.show.views.triage import compared_triages
+    from profkit.show.views.triage import show_compared_triages
 
-    print_blocks(compared_triages(comparison), comparison)
+    print_blocks(show_compared_triages(comparison), comparison)
     is_slower = "slower" in fail_if and comparison["answer"] == "slower"
     has_new_finding = "finding" in fail_if and bool(comparison["new"])
     if is_slower or has_new_finding:

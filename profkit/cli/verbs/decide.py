@@ -71,21 +71,21 @@ def decide_variant(
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import SummaryDocument, summarize_variant
     from profkit.evidence.runs import Evidence
-    from profkit.show.views.comparison import ladder_summary
+    from profkit.show.views.comparison import show_ladder_summary
 
     if "/" in variant or is_there(Path(variant)):
         raise ProfkitError(f"{variant}: decide takes a variant", "stage2 or stage2.B")
     evidence = sources.open_evidence(artifacts)
     names = evidence.find_named(variant, case)
-    gates = _try_gates(gate or (), Evidence(artifacts) if anyway else evidence)
+    gates = _verify_gates(gate or (), Evidence(artifacts) if anyway else evidence)
     policy = Policy(anyway=anyway)
     summaries = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
-    blocks = chain.from_iterable(map(ladder_summary, summaries))
+    blocks = chain.from_iterable(map(show_ladder_summary, summaries))
     print_blocks(blocks, SummaryDocument(summaries=tuple(summaries)))
     return max(_STATUS[summary.decision] for summary in summaries)
 
 
-def _try_gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
+def _verify_gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
     from profkit.evidence.claims import verify_claim_files
 
     gates: list[GateResult] = []

@@ -23,6 +23,7 @@ profkit diagnose runs/ --history history --on tcp://host:8786
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
     from profkit.cli.launches import Chosen
-    from profkit.diagnosis.launches import Judged
+    from profkit.diagnosis.launches import Judged, Row
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
@@ -85,6 +86,18 @@ GROUP = "Understand a kernel"
 SUMMARY = "Find what each kernel waits for, and what fixing it would gain."
 
 
+Csv = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write all metrics as CSV; - writes to stdout."),
+]
+Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all metrics as Parquet.")]
+Every = Annotated[bool, typer.Option("--all", help="Show every row and every finding in detail.")]
+Each = Annotated[
+    bool,
+    typer.Option("--each", help="List every launch by itself, instead of one row per kernel."),
+]
+
+
 @options.verb(
     GROUP,
     SUMMARY,
@@ -97,18 +110,14 @@ SUMMARY = "Find what each kernel waits for, and what fixing it would gain."
 )
 def diagnose_reports(
     reports: options.Paths,
-    csv: Path | None = typer.Option(
-        None, metavar="FILE", help="Write all metrics as CSV; - writes to stdout."
-    ),
-    parquet: Path | None = typer.Option(None, metavar="FILE", help="Write all metrics as Parquet."),
+    csv: Csv = None,
+    parquet: Parquet = None,
     top: Details = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     lines: Lines = None,
-    every: bool = typer.Option(False, "--all", help="Show every row and every finding in detail."),
-    each: bool = typer.Option(
-        False, "--each", help="List every launch by itself, instead of one row per kernel."
-    ),
+    every: Every = False,
+    each: Each = False,
     on: On = None,
     history: Into = None,
     form: options.Format = None,
@@ -121,32 +130,38 @@ def diagnose_reports(
     """
     from profkit.cli import output
     from profkit.cli.launches import read_launches
-    from profkit.show.text.escape import csv_pieces
 
     output.check_format(form)
-    brief = options.FORM.brief
     if history:
-        if csv or parquet or options.FORM.markdown or brief or kernel or where or form:
+        if csv or parquet or kernel or where or form or options.FORM.markdown or options.FORM.brief:
             raise ProfkitError("--history prints no answer", "remove the other options")
         return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
     ignored = check_ignored(ignore or ())
-    settings = options.find_settings() if "ignore" in options.FROM_SETTINGS else None
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
     if ignored:
-        _say_left_out(chosen, ignored, settings)
+        _say_left_out(chosen, ignored)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        for piece in csv_pieces(chosen.frame):
-            print(piece, end="")
+        _print_csv(chosen)
     elif form:
-        _annotate(chosen, form)
-    elif options.FORM.json or not files:
-        _show_launches(chosen, top, lines, every, each)
+        _print_annotations(chosen, form)
+    elif options.FORM.json:
+        _say_unread(_print_document(chosen, top, lines))
+    elif not files:
+        _show_launches(chosen, _Detail(top, lines, every, each))
     return chosen.status
+
+
+def _print_csv(chosen: Chosen) -> None:
+    """Print all metrics of the launches."""
+    from profkit.show.text.escape import iterate_csv
+
+    for piece in iterate_csv(chosen.frame):
+        print(piece, end="")
 
 
 def check_ignored(rules: Sequence[str]) -> Sequence[str]:
@@ -161,7 +176,7 @@ def check_ignored(rules: Sequence[str]) -> Sequence[str]:
     return rules
 
 
-def _say_left_out(chosen: Chosen, ignored: Sequence[str], settings: Path | None) -> None:
+def _say_left_out(chosen: Chosen, ignored: Sequence[str]) -> None:
     """Say on stderr which findings are left out, and which file or flag asked for it.
 
     --quiet silences this for the flag only: a file that came with a repository was not asked for by
@@ -170,18 +185,19 @@ def _say_left_out(chosen: Chosen, ignored: Sequence[str], settings: Path | None)
     from profkit.cli import output
     from profkit.reports.figures import counted
 
+    settings = options.find_settings() if "ignore" in options.FROM_SETTINGS else None
     asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
     found = [rule for rule in ignored if chosen.left_out.get(rule)]
     launches = counted(len(chosen.everything), "launch", "launches")
     said = [f"{rule} (fires in {chosen.left_out[rule]} of {launches})" for rule in found]
     if not said:
-        output.note(f"{asked}: no finding was left out")
+        output.print_note(f"{asked}: no finding was left out")
         return
     text = f"{asked}: left out {', '.join(said)}"
     if settings:
-        output.warn(text)
+        output.print_warning(text)
     else:
-        output.note(text)
+        output.print_note(text)
 
 
 def _open_client(address: str | None) -> Any:
@@ -198,7 +214,10 @@ def show_reports(reports: Sequence[str]) -> int:
     from profkit.cli.launches import read_launches
 
     chosen = read_launches(reports, lines_follow=True)
-    _show_launches(chosen, None, None, False, False)
+    if options.FORM.json:
+        _say_unread(_print_document(chosen, None, None))
+    else:
+        _show_launches(chosen, _Detail())
     return chosen.status
 
 
@@ -210,7 +229,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.evidence.stream import make_stream_document, stream_reports
 
     paths, complete = expand_patterns(reports)
-    with output.progress("reading") as step:
+    with output.show_progress("reading") as step:
         done = stream_reports(
             paths,
             History(history),
@@ -221,7 +240,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     output.say_each(unread, quiet=options.FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
     left = f"{done.known} already known, {len(done.not_ok)} incomplete"
-    output.note(f"{history}: {added}, {left}")
+    output.print_note(f"{history}: {added}, {left}")
     if options.FORM.json:
         output.print_json(make_stream_document(done))
     return 0 if complete and not done.not_ok else options.COULD_NOT
@@ -244,44 +263,65 @@ def _print_document(chosen: Chosen, top: int | None, lines: int | None) -> Seque
     return launches
 
 
-def _show_launches(
-    chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool
-) -> None:
-    """Print the document; or the answer, the table, and the first rows in detail."""
-    from profkit.cli import output
+@dataclass(frozen=True)
+class _Detail:
+    """How much of the answer is shown; the fields are the verb's options."""
+
+    top: int | None = None
+    lines: int | None = None
+    every: bool = False
+    each: bool = False
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether rows are shown in detail: a screen of the first one is the answer else."""
+        is_limited = self.top is not None or self.lines is not None
+        return self.every or is_limited or options.FORM.markdown
+
+    def choose_rows(self, table: list[Row]) -> list[Row]:
+        """Return the rows that are shown in detail."""
+        if self.every:
+            return table
+        if self.is_asked or options.FORM.brief:
+            return table[: self.top or DETAILS]
+        return table[:1]  # a screen shows no line of the others
+
+
+def _show_launches(chosen: Chosen, detail: _Detail) -> None:
+    """Print the answer, the table, and the first rows in detail."""
     from profkit.diagnosis.launches import judged_rows, with_lines
 
-    launches = chosen.launches
-    shown: Sequence[Judged] = launches
-    if options.FORM.json:
-        shown = _print_document(chosen, top, lines)
-    elif table := judged_rows(launches, every=each):
-        in_detail = every or options.FORM.markdown or top is not None or lines is not None
-        if every:
-            detailed = table
-        elif in_detail or options.FORM.brief:
-            detailed = table[: top or DETAILS]
-        else:
-            detailed = table[:1]  # a screen shows no line of the others
-        if lines != 0:
-            shown = with_lines([row.shown for row in detailed], lines, lines or 0)
-            pairs = zip(detailed, shown, strict=True)
-            detailed = [row.replace_launch(row.shown, run) for row, run in pairs]
-        if options.FORM.brief:
-            from profkit.show.views.diagnosis import brief_diagnosis
+    table = judged_rows(chosen.launches, every=detail.each)
+    if not table:
+        _say_unread(chosen.launches)
+        return
+    detailed = detail.choose_rows(table)
+    read: Sequence[Judged] = chosen.launches
+    if detail.lines != 0:
+        read = with_lines([row.shown for row in detailed], detail.lines, detail.lines or 0)
+        pairs = zip(detailed, read, strict=True)
+        detailed = [row.replace_launch(row.shown, run) for row, run in pairs]
+    _print_rows(table, detailed, detail)
+    _say_unread(read)
 
-            output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
-        elif in_detail:
-            from profkit.show.views.diagnosis import diagnosis_blocks
 
-            output.print_blocks(diagnosis_blocks(table, detailed, full=every))
-            if lines and not any(has_source(row.shown) for row in detailed):
-                output.note(NO_LINES)
-        else:
-            from profkit.show.views.screen import screen_blocks
+def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
+    """Print the rows of the table, the detailed ones as briefly or fully as was asked for."""
+    from profkit.cli import output
 
-            output.print_blocks(screen_blocks(table, detailed[0]))
-    _say_unread(shown)
+    if not options.FORM.brief and not detail.is_asked:
+        from profkit.show.views.screen import show_screen
+
+        output.print_blocks(show_screen(table, detailed[0]))
+        return
+    from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
+
+    if options.FORM.brief:
+        output.print_plain(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        return
+    output.print_blocks(show_diagnosis(table, detailed, full=detail.every))
+    if detail.lines and not any(has_source(row.shown) for row in detailed):
+        output.print_note(NO_LINES)
 
 
 def _say_unread(runs: Sequence[Judged]) -> None:
@@ -290,7 +330,7 @@ def _say_unread(runs: Sequence[Judged]) -> None:
     from profkit.diagnosis.launches import list_unread
 
     for why in list_unread(runs):
-        output.note(f"{why}; allow more of it, or --lines 0")
+        output.print_note(f"{why}; allow more of it, or --lines 0")
 
 
 def has_source(run: Judged) -> bool:
@@ -300,7 +340,7 @@ def has_source(run: Judged) -> bool:
     )
 
 
-def _annotate(chosen: Chosen, form: str) -> None:
+def _print_annotations(chosen: Chosen, form: str) -> None:
     """Print each finding at its source line, a line each."""
     from profkit.diagnosis.launches import judged_rows, with_lines
     from profkit.show.annotations import WRITERS, annotate_launches

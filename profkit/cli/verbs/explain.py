@@ -39,5 +39,5 @@ def explain_name(
     if name is not None:
         print_blocks(pages.explain(name).blocks())
     else:
-        print_blocks(pages.reference() if markdown else pages.index())
+        print_blocks(pages.show_reference() if markdown else pages.show_index())
     return options.DONE

@@ -16,7 +16,9 @@ profkit gate base.json head.json
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +27,9 @@ from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder, is_there
 from profkit.records.paths import HISTORY
 
+if TYPE_CHECKING:
+    from profkit.evidence.gate import GateReport
+
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
 
@@ -32,71 +37,93 @@ GROUP = "Serve agents and CI"
 SUMMARY = "Fail if HEAD is wrong or slower than BASE, in CI."
 
 
-@options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
-def run_gate(
-    base: Path = typer.Argument(
-        ..., metavar="BASE", help="Name the artifacts of the target branch."
-    ),
-    head: Path = typer.Argument(
-        Path("artifacts"),
+Base = Annotated[
+    Path, typer.Argument(metavar="BASE", help="Name the artifacts of the target branch.")
+]
+Head = Annotated[
+    Path,
+    typer.Argument(
         metavar="HEAD",
         help="Name the artifacts of the proposed change. Default: artifacts.",
     ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with 2 also if nothing can be decided.")
+]
+Bisect = Annotated[
+    bool,
+    typer.Option(
+        "--bisect", help="Exit with 125 instead of 2, so that git bisect skips the commit."
+    ),
+]
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
+def run_gate(
+    base: Base,
+    head: Head = Path("artifacts"),
     case: options.Case = None,
-    strict: bool = typer.Option(
-        False, "--strict", help="Exit with 2 also if nothing can be decided."
-    ),
+    strict: Strict = False,
     history: options.HistoryDir = HISTORY,
-    bisect: bool = typer.Option(
-        False, "--bisect", help="Exit with 125 instead of 2, so that git bisect skips the commit."
-    ),
+    bisect: Bisect = False,
 ) -> int:
     """Unchanged machine code is never judged by time.
 
     Of the rest it says the smallest change that it would have seen, and whether a difference comes
     from the code, the method, the machine or noise.
     """
+    from profkit.cli.output import print_error
+
+    try:
+        if is_file(base) and not is_folder(head):
+            return _judge_benchmarks(base, head, strict)
+        report, problems = _judge_folders(base, head, case, strict, history)
+    except ProfkitError as error:
+        if not bisect:
+            raise
+        print_error(error)
+        return _SKIP
+    status = report.status
+    if bisect and status == options.COULD_NOT:
+        status = _SKIP
+    _print_gate(report, status, problems)
+    return status
+
+
+def _judge_folders(
+    base: Path, head: Path, case: str | None, strict: bool, history: str | Path
+) -> tuple[GateReport, Sequence[ProfkitError]]:
+    """Judge the records of two folders; return what was found, and what of the history is unread."""
     from profkit.cli import sources
-    from profkit.cli.output import print_blocks, say, say_each
     from profkit.evidence.gate import judge_gate
     from profkit.evidence.noise import KnownSpreads
     from profkit.evidence.runs import Evidence
     from profkit.evidence.stats import ALPHA
-    from profkit.show.views.history import gate_blocks
 
-    try:
-        if is_file(base) and not is_folder(head):
-            return _gate_benchmarks(base, head, strict)
-        for folder in (base, head):
-            _require_folder(folder)
-        known = KnownSpreads(history, ALPHA).read_all()
-        before, after = (Evidence(x, headers=sources.find_headers(x)) for x in (base, head))
-        report = judge_gate(before, after, case, strict, known)
-    except ProfkitError as error:
-        if not bisect:
-            raise
-        say(error)
-        return _SKIP
-    print_blocks(gate_blocks(report), report)
-    if bisect and report.status == options.COULD_NOT:
-        left = _SKIP
-    else:
-        left = report.status
-    reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
-    say_each([*known.problems, *reasons], quiet=options.FORM.quiet)
-    return left
+    for folder in (base, head):
+        _require_folder(folder)
+    known = KnownSpreads(history, ALPHA).read_all()
+    before = Evidence(base, headers=sources.find_headers(base))
+    after = Evidence(head, headers=sources.find_headers(head))
+    return judge_gate(before, after, case, strict, known), known.problems
 
 
-def _gate_benchmarks(base: Path, head: Path, strict: bool) -> int:
-    """Print what two results of another benchmark tool say; return the exit status."""
+def _print_gate(report: GateReport, status: int, problems: Iterable[ProfkitError] = ()) -> None:
+    """Print the answer; on stderr what could not be read, and why the exit status is what it is."""
     from profkit.cli.output import print_blocks, say_each
+    from profkit.show.views.history import show_gate_report
+
+    print_blocks(show_gate_report(report), report)
+    reasons = (ProfkitError(f"exit status {status}: {reason}") for reason in report.reasons)
+    say_each([*problems, *reasons], quiet=options.FORM.quiet)
+
+
+def _judge_benchmarks(base: Path, head: Path, strict: bool) -> int:
+    """Print what two results of another benchmark tool say; return the exit status."""
     from profkit.evidence.benchmarks import judge_benchmarks
-    from profkit.show.views.history import gate_blocks
 
     report = judge_benchmarks(base, head, strict)
-    print_blocks(gate_blocks(report), report)
-    reasons = (ProfkitError(f"exit status {report.status}: {why}") for why in report.reasons)
-    say_each(reasons, quiet=options.FORM.quiet)
+    _print_gate(report, report.status)
     return report.status
 
 

@@ -59,7 +59,7 @@ def show_history(
     from profkit.cli.pictures import import_plots
     from profkit.evidence.history import History
     from profkit.evidence.noise import HistoryDocument
-    from profkit.show.views.history import history_blocks
+    from profkit.show.views.history import show_history_steps
 
     kept = History(history)
     problems = list(_from_log(kept, artifacts) if log else ())
@@ -72,7 +72,7 @@ def show_history(
         plots = import_plots()
 
         plots.save(plots.history_steps(steps), write_to(output))
-    print_blocks(history_blocks(steps), HistoryDocument(steps=tuple(steps)))
+    print_blocks(show_history_steps(steps), HistoryDocument(steps=tuple(steps)))
     say_each(problems, quiet=options.FORM.quiet)
     if problems or not steps:
         return options.COULD_NOT
@@ -81,19 +81,19 @@ def show_history(
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.lab import read_hashes
-    from profkit.cli.output import note
+    from profkit.cli.output import print_note
     from profkit.evidence.commits import list_committed_runs
 
     runs, problems = list_committed_runs(artifacts, read_hashes)
     new = kept.find_unknown(runs)
     kept.append_rows(new)
-    note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
+    print_note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
     return problems
 
 
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
     from profkit.cli import sources
-    from profkit.cli.output import note
+    from profkit.cli.output import print_note
     from profkit.evidence.commits import find_ci_commit, resolve_commit
     from profkit.evidence.history import add_artifacts
     from profkit.reports.isolated import ROOM
@@ -107,5 +107,5 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
         named = find_ci_commit(dict(os.environ))
         origin = "environment"
     added = add_artifacts(kept, sources.open_evidence(artifacts), named, origin)
-    note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
+    print_note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems

@@ -96,8 +96,8 @@ def _print_ladders(ladders: list[Ladder]) -> None:
     from profkit.show.views import comparison as views
 
     if options.FORM.brief:
-        show_ladder = views.ladder_table
+        show_ladder = views.show_ladder_table
     else:
-        show_ladder = views.ladder_steps
+        show_ladder = views.show_ladder_steps
     blocks = chain.from_iterable(map(show_ladder, ladders))
     print_blocks(blocks, LaddersDocument(ladders=tuple(ladders)))

@@ -61,17 +61,17 @@ from profkit.reports.isolated import ROOM
 from profkit.reports.reader import Reports, load_reports, read_some
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, TextLine
-from profkit.show.text.escape import escaped
-from profkit.show.text.terminal import console, to_text
+from profkit.show.text.escape import escape_text
+from profkit.show.text.terminal import make_console, to_text
 from profkit.show.views.agents import (
     select_comparison,
     select_launches,
     select_programs,
     select_triage,
 )
-from profkit.show.views.diagnosis import ROWS, brief_diagnosis
+from profkit.show.views.diagnosis import ROWS, write_brief_diagnosis
 from profkit.show.views.explain import explain
-from profkit.show.views.triage import compared_triages, triaged
+from profkit.show.views.triage import show_compared_triages, show_triage
 
 Answer = TypeVar("Answer")
 ABOUT = (
@@ -123,9 +123,9 @@ def serve_agents(
         raise ProfkitError(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
-    server = server_of(root)
+    server = make_server(root)
     ROOM.close_room()  # it lives for days, and the library gives nothing back
-    _own_stdout()
+    _keep_stdout()
     sys.stdin = check_questions(0, sys.stdout)
     try:
         with limit_reading_to(root):
@@ -135,7 +135,7 @@ def serve_agents(
     return options.DONE
 
 
-def _own_stdout() -> None:
+def _keep_stdout() -> None:
     """Keep stdout for the protocol: what a library or a child prints there goes to stderr."""
     protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -196,10 +196,14 @@ def _refuse_line(line: bytes) -> dict[str, Any] | None:
         else:
             return None
     number = number if isinstance(number, int | str) else None
-    return {"jsonrpc": "2.0", "id": number, "error": {"code": -32700, "message": _short(why)}}
+    return {
+        "jsonrpc": "2.0",
+        "id": number,
+        "error": {"code": -32700, "message": _shorten_text(why)},
+    }
 
 
-def server_of(root: Path) -> Any:
+def make_server(root: Path) -> Any:
     """The server with its six tools, none of which runs a command or writes a file."""
     with require_package("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
@@ -213,7 +217,9 @@ def server_of(root: Path) -> Any:
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for ask in (*tools, answers.roofline):
         summary, _ = split_docstring(ask.__doc__ or "")
-        server.tool(description=summary, annotations=reads, structured_output=False)(_tool(ask))
+        server.tool(description=summary, annotations=reads, structured_output=False)(
+            _make_tool(ask)
+        )
     _explain_wrong_arguments(server)
     return server
 
@@ -244,7 +250,7 @@ def say_wrong_arguments(
 ) -> str:
     """Return what is wrong with the arguments of a call, and which there are."""
     said = {f"{'.'.join(map(str, error['loc']))}: {error['msg'].lower()}" for error in errors}
-    return _short(f"{tool}: {'; '.join(sorted(said))}\narguments: {', '.join(known)}")
+    return _shorten_text(f"{tool}: {'; '.join(sorted(said))}\narguments: {', '.join(known)}")
 
 
 def split_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -262,7 +268,7 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     return " ".join(summary.split()), {name: " ".join(lines) for name, lines in arguments.items()}
 
 
-def _tool(ask: Callable[..., Told]) -> Callable[..., Any]:
+def _make_tool(ask: Callable[..., Told]) -> Callable[..., Any]:
     """A question as the library wants it: text with the data beside it, a picture, or a refusal."""
     from mcp.server.mcpserver import Image
     from mcp.server.mcpserver.exceptions import ToolError
@@ -274,10 +280,10 @@ def _tool(ask: Callable[..., Told]) -> Callable[..., Any]:
         try:
             told = ask(**given)
         except ProfkitError as error:
-            raise ToolError(told_error(error)) from error
+            raise ToolError(describe_error(error)) from error
         except (OSError, ValueError, RecursionError, MemoryError) as error:  # the server goes on
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ToolError(_short(f"{ask.__name__}: {why}")) from error
+            raise ToolError(_shorten_text(f"{ask.__name__}: {why}")) from error
         content: list[ContentBlock] = [TextContent(type="text", text=told.text)]
         if told.picture:
             content.append(Image(data=told.picture, format="png").to_image_content())
@@ -307,7 +313,7 @@ class Told:
     picture: bytes | None = None  # a PNG
 
 
-def _confined(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
     """A question whose answer reads nothing outside of the server's folder, whatever links lead to."""
 
     @wraps(ask)
@@ -328,7 +334,7 @@ class Answers:
 
     root: Path  # the folder, resolved
 
-    @_confined
+    @_confine_reads
     def diagnose(
         self, reports: str | list[str], kernel: str = "", where: str = "", top: int = ROWS
     ) -> Told:
@@ -341,22 +347,26 @@ class Answers:
             where: Only launches for which this holds, for example "bound == 'memory' and time > 1e-5".
             top: How many kernels, those with the largest expected saving first.
         """
-        paths = self.inside(reports)
+        paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_other(paths[0], "diagnose")
         read = read_some(paths)
-        bad = [f"{self._relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"]
-        table = judged_rows(self._choose(read, kernel, where))
+        bad = [
+            f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
+        ]
+        table = judged_rows(self._choose_launches(read, kernel, where))
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
-        text = brief_diagnosis([*first, *table[len(lined) :]], [*self._calls(lined[:1])])
-        names = [self._relative(run.report) for run in lined]
+        text = write_brief_diagnosis(
+            [*first, *table[len(lined) :]], [*self._iterate_next_calls(lined[:1])]
+        )
+        names = [self._make_relative(run.report) for run in lined]
         content = select_launches(lined, names, len(table), bad)
-        return self._told("\n".join(filter(None, [text, *bad[:5]])), content)
+        return self._make_answer("\n".join(filter(None, [text, *bad[:5]])), content)
 
-    @_confined
+    @_confine_reads
     def compare(self, before: str, after: str, case: str = "") -> Told:
         """What changed from one run to another, and whether it is real.
 
@@ -368,35 +378,35 @@ class Answers:
         """
         from profkit.evidence.compare import compare_sides
         from profkit.program.sides import compare_recordings
-        from profkit.show.views.comparison import brief_comparison
+        from profkit.show.views.comparison import write_brief_comparison
 
-        sides = self._side(before), self._side(after)
+        sides = self._resolve_side(before), self._resolve_side(after)
         if (programs := compare_recordings(*sides)) is not None:
-            text = to_text(compared_triages(programs), console(width=100))
-            return self._told(text, select_programs(programs))
-        evidence = sources.open_evidence(self._path("artifacts"))
+            text = to_text(show_compared_triages(programs), make_console(width=100))
+            return self._make_answer(text, select_programs(programs))
+        evidence = sources.open_evidence(self._resolve_inside("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
-        return self._told(brief_comparison(compared), select_comparison(compared))
+        return self._make_answer(write_brief_comparison(compared), select_comparison(compared))
 
-    @_confined
+    @_confine_reads
     def triage(self, recording: str) -> Told:
         """Where the step of a whole program goes, and what to do first about it.
 
         Args:
             recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
         """
-        path = self._there(recording)
+        path = self._find_file(recording)
         self._refuse_other(str(path), "triage")
         answer, counts = judge_recordings([path])
         content = triage_document(answer, counts)
         if counts and counts.report:
-            call = f"call diagnose(reports={self._relative(counts.report)!r})"
+            call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
-        blocks = [ask_user(block) for block in triaged(content, "profkit triage --json")]
-        return self._told(to_text(blocks, console(width=100)), select_triage(content))
+        blocks = [ask_user(block) for block in show_triage(content, "profkit triage --json")]
+        return self._make_answer(to_text(blocks, make_console(width=100)), select_triage(content))
 
-    @_confined
+    @_confine_reads
     def explain(self, name: str = "") -> Told:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
@@ -407,9 +417,9 @@ class Answers:
         if not name:
             rules = [f"{rule.id}: {rule.title}" for rule in ALL]
             rules += [f"{rule.id}: {rule.title}" for rule in STEP_RULES.values()]
-            return self._told("\n".join(rules))
+            return self._make_answer("\n".join(rules))
         try:
-            return self._told(str(explain(name)))
+            return self._make_answer(str(explain(name)))
         except ProfkitError as error:
             if _SHELL.search(error.hint):  # of everything that there is
                 raise ProfkitError(
@@ -417,7 +427,7 @@ class Answers:
                 ) from error
             raise
 
-    @_confined
+    @_confine_reads
     def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
         """The source lines where the findings of one launch happen.
 
@@ -426,9 +436,9 @@ class Answers:
             launch: Which launch in it, from 0.
             count: How many lines of each finding.
         """
-        path, *others = self.inside(report)
+        path, *others = self.expand_inside(report)
         if others:
-            hint = f"name one of them, for example {self._relative(path)}"
+            hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
         frame = frame[frame["file"].notna()]
@@ -442,9 +452,9 @@ class Answers:
             row["share"] = round(row["share"], 4)
             where = f"{row['file']}:{row['line'] or '?'}"
             text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
-        return self._told("\n".join(text), {"lines": rows})
+        return self._make_answer("\n".join(text), {"lines": rows})
 
-    @_confined
+    @_confine_reads
     def roofline(self, reports: str | list[str]) -> Told:
         """Every launch under the ceilings of its machine, as a picture (PNG) and a line for each.
 
@@ -452,43 +462,43 @@ class Answers:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
         """
         plots = import_plots()
-        frame = load_reports(list(self.inside(reports)))
+        frame = load_reports(list(self.expand_inside(reports)))
         picture: bytes = plots.png(plots.roofline(frame))
         gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
         lines = [say_roof(row) for row in frame.head(TOP).to_dict("records")]
-        return Told(_short("\n".join(lines)), picture=picture)
+        return Told(_shorten_text("\n".join(lines)), picture=picture)
 
-    def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
+    def expand_inside(self, patterns: str | list[str]) -> tuple[str, ...]:
         """The reports that paths or globs name; a ProfkitError where one is outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
         if len(named) == 1 and not has_magic(named[0]):
-            self._there(named[0])
-        paths = expand_paths([str(self._path(pattern)) for pattern in named])
-        return tuple(str(self._path(path)) for path in paths)
+            self._find_file(named[0])
+        paths = expand_paths([str(self._resolve_inside(pattern)) for pattern in named])
+        return tuple(str(self._resolve_inside(path)) for path in paths)
 
-    def _calls(self, worst: list[Judged]) -> Iterator[str]:
+    def _iterate_next_calls(self, worst: list[Judged]) -> Iterator[str]:
         for run in worst:
             if run.top:
                 yield f"Call: explain(name={run.top.rule!r})"
-            yield f"Call: lines(report={self._relative(run.report)!r}, launch={run.index})"
+            yield f"Call: lines(report={self._make_relative(run.report)!r}, launch={run.index})"
 
-    def _relative(self, path: str) -> str:
+    def _make_relative(self, path: str) -> str:
         return os.path.relpath(path, self.root)
 
     def drop_root(self, text: str) -> str:
         """Return a text in which paths are what an agent calls them: relative to the folder."""
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
 
-    def _told(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
-        return told(self.drop_root(text), content)
+    def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
+        return make_short_answer(self.drop_root(text), content)
 
     def _refuse_other(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
         if other := suggest_verb(path, tool):
-            name = self._relative(path)
+            name = self._make_relative(path)
             raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
 
-    def _choose(self, read: Reports, kernel: str, where: str) -> list[Judged]:
+    def _choose_launches(self, read: Reports, kernel: str, where: str) -> list[Judged]:
         """Judge the launches; return those that an agent asks for."""
         launches = judge_reports(read)
         kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
@@ -498,9 +508,9 @@ class Answers:
             raise explain_no_match(launches, kernel, where)
         return [launches[n] for n in kept]
 
-    def _there(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""
-        path = self._path(name)
+        path = self._resolve_inside(name)
         if not is_there(path):
             found = list_folder(path.parent) if is_folder(path.parent) else []
             names = [other.name for other in found]
@@ -509,8 +519,8 @@ class Answers:
             )
         return path
 
-    def _side(self, side: str) -> str:
-        path = self._path(side)
+    def _resolve_side(self, side: str) -> str:
+        path = self._resolve_inside(side)
         if is_there(path):
             return str(path)
         # Not a path of another folder, which it would be where the server was started: a variant.
@@ -522,7 +532,7 @@ class Answers:
             raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
         return side
 
-    def _path(self, name: str) -> Path:
+    def _resolve_inside(self, name: str) -> Path:
         try:
             path = resolve_path(self.root / name)
         except ProfkitError as error:
@@ -539,15 +549,15 @@ def say_roof(row: Mapping[Any, Any]) -> str:
     nearest = find_nearest_roof(row)
     if nearest is None:
         return f"{launch}, no position: what that takes was not collected"
-    return f"{launch}, {share(nearest[1])} of {numbers.word(nearest[0])}"
+    return f"{launch}, {share(nearest[1])} of {numbers.spell_unit(nearest[0])}"
 
 
-def told_error(error: ProfkitError) -> str:
+def describe_error(error: ProfkitError) -> str:
     """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
     hint = _COMMAND.sub(r"call \1(\2)", error.hint)
     hint = ASK + hint if _SHELL.search(hint) else hint
     text = "\n".join(filter(None, [error.message, hint]))
-    return _short(_OPTION.sub(r"\1=", text))
+    return _shorten_text(_OPTION.sub(r"\1=", text))
 
 
 def ask_user(block: Block) -> Block:
@@ -557,35 +567,37 @@ def ask_user(block: Block) -> Block:
     return block
 
 
-def told(text: str, content: Mapping[str, Any] | None = None) -> Told:
+def make_short_answer(text: str, content: Mapping[str, Any] | None = None) -> Told:
     """Return an answer that is no longer than anyone reads."""
-    return Told(_short(text.rstrip("\n")), _fitting(content) if content else None)
+    return Told(_shorten_text(text.rstrip("\n")), _shorten_content(content) if content else None)
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """An answer whose lines show what would act in them, and are no longer than anyone reads."""
-    cut = "\n".join(map(_shown, text.split("\n")))
+    cut = "\n".join(map(_shorten_line, text.split("\n")))
     return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
 
 
-def _shown(line: str) -> str:
-    line = escaped(line)
+def _shorten_line(line: str) -> str:
+    line = escape_text(line)
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
-def _fitting(content: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_content(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same data, no longer than a text: lists are cut to as many items as there is room for."""
     for most in (None, 20, 10, 5, 3, 1):
-        cut: dict[str, Any] = _cut(content, most)
+        cut: dict[str, Any] = _cut_lists(content, most)
         if len(dumps(cut)) <= MOST:
             return cut
     return {}
 
 
-def _cut(value: Any, most: int | None) -> Any:
+def _cut_lists(value: Any, most: int | None) -> Any:
     """Plain values, with lists of at most so many items and strings as a line of text shows them."""
     if isinstance(value, str):
-        return _shown(value)
+        return _shorten_line(value)
     if isinstance(value, Mapping):
-        return {key: _cut(of, most) for key, of in value.items()}
-    return [_cut(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
+        return {key: _cut_lists(of, most) for key, of in value.items()}
+    return (
+        [_cut_lists(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
+    )

@@ -106,10 +106,10 @@ def _end_fork(fork: int) -> None:
 def _print_tables() -> None:
     from profkit.cli.output import print_blocks
     from profkit.evidence.tables import SCHEMA, ColumnsDocument, list_schema_rows
-    from profkit.show.views.history import schema_blocks
+    from profkit.show.views.history import show_schema
 
     columns = list_schema_rows()
-    print_blocks(schema_blocks(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
+    print_blocks(show_schema(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
 
 
 def _print_answer(history: History, question: str) -> list[ProfkitError]:
@@ -117,7 +117,7 @@ def _print_answer(history: History, question: str) -> list[ProfkitError]:
     from profkit.cli.output import print_blocks
     from profkit.evidence.history import ROWS_MOST, query_history
     from profkit.evidence.tables import QueryDocument
-    from profkit.show.views.history import answer_blocks, rows_of
+    from profkit.show.views.history import answer_blocks, list_plain_rows
 
     frame, problems = query_history(history, question)
     if options.FORM.json:
@@ -128,5 +128,5 @@ def _print_answer(history: History, question: str) -> list[ProfkitError]:
         hint = "ask for less: WHERE, GROUP BY or LIMIT"
         problems.append(ProfkitError(f"the answer is cut: its first {most:,} rows", hint))
         frame = frame.head(most)
-    print_blocks(answer_blocks(frame), QueryDocument(rows=tuple(rows_of(frame))))
+    print_blocks(answer_blocks(frame), QueryDocument(rows=tuple(list_plain_rows(frame))))
     return problems

@@ -15,8 +15,10 @@ profkit report step.triage step.triage/counters.ncu-rep -o step.html
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +28,7 @@ from profkit.files import write_text
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
+    from profkit.show.page import Page
     from profkit.show.step import PageProgram
 
 ROWS = 50  # on a page; about 40 kB each
@@ -35,18 +38,26 @@ GROUP = "Understand a kernel"
 SUMMARY = "Write reports as one HTML page, for readers without profkit."
 
 
-@options.verb(GROUP, SUMMARY, forms="quiet")
-def write_report(
-    what: list[str] = typer.Argument(
-        ...,
+What = Annotated[
+    list[str],
+    typer.Argument(
         metavar="REPORTS...",
         help="Give reports, folders or globs; folders that triage -o kept; or a history.",
     ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="FILE", help="Write the page to this HTML file."
-    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the page to this HTML file."),
+]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Set the page's heading.")]
+
+
+@options.verb(GROUP, SUMMARY, forms="quiet")
+def write_report(
+    what: What,
+    output: Output = None,
     opens: options.Opens = False,
-    title: str | None = typer.Option(None, metavar="TEXT", help="Set the page's heading."),
+    title: Title = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     top: options.Top = None,
@@ -54,50 +65,85 @@ def write_report(
     """It needs no network; a whole program and a history can be on it too."""
     from profkit.cli import sources
     from profkit.cli.launches import read_launches
-    from profkit.cli.output import note, open_page, say_each, write_to
-    from profkit.reports.figures import counted
+    from profkit.cli.output import open_page, write_to
 
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
     from profkit.show import page as pages
 
-    # A whole program that triage kept, or a history.
-    folders = []
-    for w in what:
-        if sources.is_triage(w) or sources.is_history(w):
-            folders.append(w)
+    folders = find_kept_folders(what)
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     for pattern in patterns:
         sources.refuse_other(pattern, "report")
-    programs, histories = [], []
-    complete = True  # whether everything of the folders can be shown
-    for word in folders:
-        if sources.is_triage(word):
-            programs.append(_read_program(word))
-            continue
-        steps, whole = _read_history_and_say_problems(word)
-        complete = complete and whole
-        if steps:
-            histories.append((word, steps))
+    kept = _read_folders(folders)
     chosen = read_launches(patterns, kernel, where, lines_follow=True)
-    shown = chosen.reports, chosen.launches
-    if not chosen.launches and not programs and not histories:
+    if not chosen.launches and not kept.programs and not kept.histories:
         return options.COULD_NOT  # what could not be read was said; an empty page says nothing
-    page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
+    page = pages.render_page(
+        chosen.reports,
+        chosen.launches,
+        title or pages.TITLE,
+        top or ROWS,
+        kept.programs,
+        kept.histories,
+    )
     write_text(output, page.html)
-    say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
-    left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
-    size = len(page.html.encode()) / 1e6
-    rows = counted(page.launches, "row", "rows")
-    note(f"{output}: {rows}, {size:.1f} MB{left * bool(page.left_out)}")
+    _say_what_is_written(output, page)
     if opens:
         open_page(output)
     if not folders:
         return chosen.status
-    if chosen.complete and complete:
+    if chosen.complete and kept.complete:
         return options.DONE
     return options.COULD_NOT
+
+
+def find_kept_folders(what: Sequence[str]) -> list[str]:
+    """Return the words that name a program that triage kept, or a history."""
+    from profkit.cli import sources
+
+    return [word for word in what if sources.is_triage(word) or sources.is_history(word)]
+
+
+@dataclass(frozen=True)
+class _FromFolders:
+    """What stands on the page besides launches."""
+
+    programs: list[PageProgram]
+    histories: list[tuple[str, list[HistoryStep]]]
+    complete: bool  # whether everything of the folders can be shown
+
+
+def _read_folders(folders: Sequence[str]) -> _FromFolders:
+    """Read the programs and histories; what is wrong with a history is said."""
+    from profkit.cli import sources
+
+    programs, histories = [], []
+    complete = True
+    for folder in folders:
+        if sources.is_triage(folder):
+            programs.append(_read_program(folder))
+            continue
+        steps, whole = _read_history_and_say_problems(folder)
+        complete = complete and whole
+        if steps:
+            histories.append((folder, steps))
+    return _FromFolders(programs, histories, complete)
+
+
+def _say_what_is_written(output: Path, page: Page) -> None:
+    """Say on stderr how large the page is, which rows it lacks, and what it could not show."""
+    from profkit.cli.output import print_note, say_each
+    from profkit.reports.figures import counted
+
+    say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
+    rows = counted(page.launches, "row", "rows")
+    size = len(page.html.encode()) / 1e6
+    text = f"{output}: {rows}, {size:.1f} MB"
+    if page.left_out:
+        text += f"; {page.left_out} more with --top {page.launches + page.left_out}"
+    print_note(text)
 
 
 def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool]:

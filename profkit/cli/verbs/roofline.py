@@ -12,7 +12,7 @@ profkit roofline runs/ artifacts/attention/held.jsonl -o shapes.png
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,54 +21,55 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import detect_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pandas import DataFrame
 
     from profkit.diagnosis.launches import Judged
+    from profkit.records.grid import TimeGrid
 
 GROUP = "Understand a kernel"
 _COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
 SUMMARY = "Draw launches under the ceilings of their GPU."
 
 
-@options.verb(GROUP, SUMMARY, forms="quiet")
-def draw_roofline(
-    reports: list[str] = typer.Argument(
-        ...,
+Reports = Annotated[
+    list[str],
+    typer.Argument(
         metavar="REPORTS...",
         help="Give reports, folders or globs; or a file of times by shape (profkit.grid/1).",
     ),
-    output: Path | None = typer.Option(
-        None,
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
         "--output",
         "-o",
         metavar="FILE",
         help="Write the picture: .png, .svg or .pdf. Default: roofline.png or heatmap.png.",
     ),
+]
+
+
+@options.verb(GROUP, SUMMARY, forms="quiet")
+def draw_roofline(
+    reports: Reports,
+    output: Output = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
 ) -> int:
     """Times by shape are drawn next to launches; alone, they show what is fastest at which shape."""
     from profkit.cli.launches import read_launches
-    from profkit.cli.output import note, write_to
+    from profkit.cli.output import print_note, write_to
     from profkit.cli.pictures import import_plots
-    from profkit.records.grid import read_grid
-    from profkit.reports.figures import counted
 
     plots = import_plots()
-
-    grids = [Path(word) for word in reports if detect_kind(word) == "grid"]
-    patterns = [word for word in reports if Path(word) not in grids]
-    if len(grids) > 1:
-        raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")
+    shapes = _read_shapes(reports)
+    patterns = [word for word in reports if detect_kind(word) != "grid"]
     output = write_to(output or Path("roofline.png" if patterns else "heatmap.png"), reports)
-    shapes = None
-    if grids:
-        shapes = read_grid(grids[0])
     if shapes and not patterns:
         plots.save(plots.heatmap(shapes), output)
-        note(f"{output}: {len(shapes.cells)} shapes")
+        print_note(f"{output}: {len(shapes.cells)} shapes")
         return options.DONE
     chosen = read_launches(patterns, kernel, where)
     if not (chosen.complete or chosen.launches or shapes):
@@ -77,25 +78,45 @@ def draw_roofline(
     if not shapes:
         _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
-    beside = ""
-    if shapes:
-        beside = f" and {len(shapes.cells)} shapes"
-    note(f"{output}: {counted(len(chosen.frame), 'launch', 'launches')}{beside}")
+    _say_what_is_drawn(output, len(chosen.frame), shapes)
     if chosen.complete:
         return options.DONE
     return options.COULD_NOT
+
+
+def _read_shapes(words: Sequence[str]) -> TimeGrid | None:
+    """Return the times by shape that one of the words names; None where none does."""
+    from profkit.records.grid import read_grid
+
+    grids = [word for word in words if detect_kind(word) == "grid"]
+    if len(grids) > 1:
+        raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")
+    if grids:
+        return read_grid(Path(grids[0]))
+    return None
+
+
+def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> None:
+    """Say on stderr how many launches, and shapes beside them, are in the picture."""
+    from profkit.cli.output import print_note
+    from profkit.reports.figures import counted
+
+    text = f"{output}: {counted(launches, 'launch', 'launches')}"
+    if shapes:
+        text += f" and {len(shapes.cells)} shapes"
+    print_note(text)
 
 
 def _refuse_empty(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
     from profkit.model import roofline
     from profkit.reports.frame import list_viewed_rows
-    from profkit.show.numbers import why_no_point
+    from profkit.show.numbers import count_reasons_for_no_point
 
     rows = list_viewed_rows(frame)
     if not rows or any(roofline.list_points(row) for row in rows):
         return
-    reasons = why_no_point(rows).most_common(1)
+    reasons = count_reasons_for_no_point(rows).most_common(1)
     why = "its counters were not collected"
     if reasons:
         why = reasons[0][0]

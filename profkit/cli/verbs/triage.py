@@ -40,9 +40,9 @@ import typer
 from profkit.cli import options
 from profkit.cli.output import (
     check_format,
-    note,
     open_page,
     print_blocks,
+    print_note,
     refuse_evidence,
 )
 from profkit.cli.sources import is_timeline, is_triage, refuse_other
@@ -78,7 +78,7 @@ from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import REPORTS, judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
-from profkit.show.views.triage import ORIGINS, triaged
+from profkit.show.views.triage import ORIGINS, show_triage
 
 if TYPE_CHECKING:
     from profkit.collect.timeline import Window
@@ -215,7 +215,7 @@ def triage_program(
 
             print(WRITERS[form](annotate_step(content, what[0])), end="")
         else:
-            print_blocks(triaged(content, by=by), _choose_version(content, version))
+            print_blocks(show_triage(content, by=by), _choose_version(content, version))
         if opens and page:
             open_page(page)
         return options.DONE
@@ -227,7 +227,7 @@ def triage_program(
 
     asked = _Asked(ranks, range_, step_ms, budget, by, version)
     window = Window(after, seconds, timeout, not no_lines, not no_operators)
-    status = _triage_command(what, window, asked, kept)
+    status = _record_and_judge(what, window, asked, kept)
     if opens and page:
         open_page(page)
     return status
@@ -252,7 +252,7 @@ class _Asked:
     version: int  # of the document
 
 
-def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
+def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
     """Record, judge and say; then count, and say it again, sharper."""
     from profkit.cli import watching
 
@@ -266,14 +266,14 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if not asked.budget or not ended:
-        print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
+        print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
         return options.DONE
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
     if not one_document:
-        print_blocks(triaged(content, by=asked.by))
+        print_blocks(show_triage(content, by=asked.by))
         sys.stdout.flush()
-        note(
+        print_note(
             "now collecting counters of the important kernels; press Ctrl-C to stop and keep this "
             "answer"
         )
@@ -285,14 +285,14 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
         counted = True
     finally:
         if one_document and not counted:  # whatever ends it, what is known is said
-            print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
+            print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
     if kept.output is None:  # the report went with its folder
         counts = replace(counts, report="")
     answer = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if one_document or counts.groups:
-        print_blocks(triaged(content, by=asked.by), _choose_version(content, asked.version))
+        print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
     else:
         print_blocks([TextLine(text, "note") for text in counts.notes])
     return options.DONE
@@ -365,11 +365,11 @@ class _Kept:
                 write_speedscope(self.speedscope, answer)
         if self.page is None:
             return
-        from profkit.show.page import program_page
+        from profkit.show.page import render_program_page
         from profkit.show.step import PageProgram
 
         name = self.name or content["program"]["command"] or content["program"]["how"]
-        write_text(self.page, program_page(PageProgram(name, answer, content)))
+        write_text(self.page, render_program_page(PageProgram(name, answer, content)))
 
 
 def _write_documents(folder: Path, content: TriageDocument) -> None:
@@ -391,7 +391,7 @@ def _open_output(output: Path) -> Iterator[Path]:
         folder.mkdir()
         yield folder
         move_folder(folder, output)
-        note(f"{output}: kept")
+        print_note(f"{output}: kept")
 
 
 def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) -> None:

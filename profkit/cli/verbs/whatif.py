@@ -58,26 +58,28 @@ def estimate_change(
     kernel: options.Kernel = None,
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
-    from profkit.cli.output import print_blocks, refuse
+    from profkit.cli.output import print_blocks, refuse_flags
     from profkit.model.whatif import WhatifDocument, parse_changes
-    from profkit.show.views.comparison import answers
+    from profkit.show.views.comparison import show_expected
 
     if _is_report(subject):
-        refuse({"--case": case}, "does not apply to a report", "--kernel REGEX chooses launches")
+        refuse_flags(
+            {"--case": case}, "does not apply to a report", "--kernel REGEX chooses launches"
+        )
         if changes == HEADER:
             hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
             raise ProfkitError(f"{subject}: give the changes to estimate", hint)
         name, counts = subject, parse_changes(changes)
         expected = list(_estimate_report(subject, counts, kernel))
     else:
-        refuse(
+        refuse_flags(
             {"--kernel": kernel},
             "does not apply to a variant",
             "--case CASE chooses its launches",
         )
         name, counts, expected = _estimate_variant(subject, changes, case, artifacts)
     document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
-    print_blocks(answers(name, counts, expected), document)
+    print_blocks(show_expected(name, counts, expected), document)
     return options.DONE
 
 

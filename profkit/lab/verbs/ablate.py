@@ -103,7 +103,7 @@ def _choose_source(
 
 def ablate_chosen(target: Target, folder: Path) -> int:
     """Ablate what was chosen, keep it with the runs of a folder, and show it."""
-    from profkit.cli.output import note, say, spinner
+    from profkit.cli.output import print_error, print_note, show_spinner
     from profkit.lab.ablation.run import ablate_target, keep_ablation
 
     records, refused = [], 0
@@ -112,12 +112,12 @@ def ablate_chosen(target: Target, folder: Path) -> int:
         nonlocal refused
         refused += 1
         progress("")
-        say(error)
+        print_error(error)
 
-    with spinner() as progress:
+    with show_spinner() as progress:
         for record in ablate_target(target, progress, report_error):
             file = keep_ablation(record, folder)
-            note(f"{record.variant}.{record.case}: {file}")
+            print_note(f"{record.variant}.{record.case}: {file}")
             records.append(record)
     status = _show_records(records)
     return options.COULD_NOT if refused else status
@@ -126,7 +126,7 @@ def ablate_chosen(target: Target, folder: Path) -> int:
 def _show_records(records: Sequence[Record]) -> int:
     from profkit.cli.output import print_blocks
     from profkit.records.ablation import AblateDocument, AblatedRun, AblationRecord
-    from profkit.show.views.ablation import ablation_blocks
+    from profkit.show.views.ablation import show_ablations
 
     rows = []
     for record in records:
@@ -137,7 +137,7 @@ def _show_records(records: Sequence[Record]) -> int:
             ablation=AblationRecord.of_record(record.ablation),
         )
         rows.append(row)
-    print_blocks(ablation_blocks(records), AblateDocument(runs=tuple(rows)))
+    print_blocks(show_ablations(records), AblateDocument(runs=tuple(rows)))
     return options.DONE
 
 

@@ -52,7 +52,7 @@ def time_variants(
         HISTORY, "--history", metavar="DIR", help="Keep the results of --aa in this history."
     ),
 ) -> int:
-    from profkit.cli.output import print_blocks, print_json, spinner
+    from profkit.cli.output import print_blocks, print_json, show_spinner
     from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
     from profkit.lab.measure.targets import BenchDocument, list_timed_rows
@@ -66,7 +66,7 @@ def time_variants(
         _time_twins(target, aa, rounds, history)
         return options.DONE
     target = on_gpus(target, gpus)
-    with spinner() as progress:
+    with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
     say_gpus(run.measured)
     by_case = {c: list_timed_rows(run, c) for c in target.cases}
@@ -84,25 +84,25 @@ def time_variants(
             if name in used:
                 gpu = asdict(used[name])
             plain = [row.to_json() for row in rows]
-            print_blocks(measured.timed_case(name, gpu, plain, target.references))
+            print_blocks(measured.show_timed_case(name, gpu, plain, target.references))
     return say_faults(run, run.measured.describe_checks())
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
-    from profkit.cli.output import note, print_blocks, spinner
+    from profkit.cli.output import print_blocks, print_note, show_spinner
     from profkit.evidence.history import History
     from profkit.evidence.noise import NoiseDocument, measure_noise
     from profkit.evidence.tables import HistoryTwin
     from profkit.lab.measure.pipeline import run_twins
-    from profkit.show.views.history import noise_blocks
+    from profkit.show.views.history import show_noise
 
     comparisons: list[HistoryTwin] = []
     try:
-        with spinner() as progress:
+        with show_spinner() as progress:
             for twins in run_twins(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append_rows(comparisons)
-    note(f"{folder}: {len(comparisons)} A/A comparisons added")
+    print_note(f"{folder}: {len(comparisons)} A/A comparisons added")
     noise = measure_noise(comparisons)
-    print_blocks(noise_blocks(noise), NoiseDocument(machines=tuple(noise)))
+    print_blocks(show_noise(noise), NoiseDocument(machines=tuple(noise)))

@@ -69,7 +69,7 @@ def capture_kernels(
     ),
     build_dir: options.BuildDir = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, spinner
+    from profkit.cli.output import print_blocks, show_spinner
     from profkit.lab.measure import capture
     from profkit.lab.measure.variants import build
     from profkit.show.views import measured
@@ -83,18 +83,20 @@ def capture_kernels(
         echo = sys.stderr.buffer
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
-        with spinner() as progress:
+        with show_spinner() as progress:
             kernels = capture.try_kernels(
                 kernels, build.build_dir(resolve_path(output), build_dir), progress
             )
     rows = [kernel.to_json() for kernel in kernels]
-    print_blocks(measured.captured(rows), capture.CaptureDocument(kernels=tuple(kernels)))
+    print_blocks(
+        measured.show_captured_kernels(rows), capture.CaptureDocument(kernels=tuple(kernels))
+    )
     return _say_next(kernels, output)
 
 
 def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
-    from profkit.cli.output import note, say
+    from profkit.cli.output import print_error, print_note
 
     captured = [k for k in kernels if k.file]
     if not captured:
@@ -102,12 +104,12 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
         why = next(reasons, "no kernel has a matching name")
         raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
     first = f"{Path(captured[0].file or '').parent.name}/captured"
-    note(f"{output}: profkit bench --kernels {output} --variant {first}")
+    print_note(f"{output}: profkit bench --kernels {output} --variant {first}")
     if any(k.equal in ("wrong", "failed") for k in captured):
         return options.BAD
     untried = [k for k in captured if k.notes and not k.equal]
     for kernel in untried:
-        say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
+        print_error(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
     if untried:
         return options.COULD_NOT
     return options.DONE

@@ -66,7 +66,7 @@ def check_variants(
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, refuse, spinner
+    from profkit.cli.output import print_blocks, refuse_flags, show_spinner
     from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
     from profkit.lab.measure.check import CheckDocument
@@ -77,32 +77,32 @@ def check_variants(
     names = choose_names(variant, every)
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
-        refuse(running, "--build-only runs nothing", "leave it out")
+        refuse_flags(running, "--build-only runs nothing", "leave it out")
         return _build_only(at, names, _read_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
-    refuse(built, "of --build-only", "profkit check --build-only")
+    refuse_flags(built, "of --build-only", "profkit check --build-only")
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
     target = on_gpus(target, gpus)
-    with spinner() as progress:
+    with show_spinner() as progress:
         run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
             run_sanitizer(run, progress)
     say_gpus(run.measured)
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
-    print_blocks(measured.checks(checks), document)
+    print_blocks(measured.show_checks(checks), document)
     return say_faults(run, checks)
 
 
 def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
-    from profkit.cli.output import note, print_blocks, say_all, say_each, spinner
+    from profkit.cli.output import print_blocks, print_note, say_all, say_each, show_spinner
     from profkit.lab.measure import ladder
     from profkit.show.views import measured
 
-    with spinner() as progress:
+    with show_spinner() as progress:
         progress("build")
         builds = ladder.compile_named(at, names, archs)
     if not builds:
@@ -113,13 +113,13 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
     if refresh:
         records = ladder.refresh_records(at, builds)
         for path in records.written:
-            note(f"{path}: the current source still compiles to this machine code")
+            print_note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:
             why = "the kernels are unchanged, but the launcher changed or is unknown"
-            note(f"{path}: {why}: profkit profile")
+            print_note(f"{path}: {why}: profkit profile")
     document = ladder.BuildDocument(builds=tuple(compiled.describe_build() for compiled in builds))
     rows = list(chain.from_iterable(b.list_kernel_rows() for b in builds))
-    print_blocks(measured.builds_table(rows), document)
+    print_blocks(measured.show_builds(rows), document)
     for compiled in builds:
         say_each(map(ProfkitError, compiled.over_budget))
         if failure := compiled.build.failure:

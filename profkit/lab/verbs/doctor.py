@@ -24,7 +24,9 @@ def examine_machine() -> int:
 
     findings = examiner.examine_machine()
     document = examiner.DoctorDocument(findings=tuple(findings))
-    print_blocks(measured.examined([asdict(finding) for finding in findings]), document)
+    print_blocks(
+        measured.show_examined_machine([asdict(finding) for finding in findings]), document
+    )
     missing = any(finding.status == "missing" for finding in findings)
     if missing:
         return options.BAD

@@ -34,7 +34,7 @@ def list_variants(
 
     listed, problems = ladder.list_variants(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
-    print_blocks(measured.variants_table(rows), ladder.ListDocument(variants=tuple(listed)))
+    print_blocks(measured.show_variants(rows), ladder.ListDocument(variants=tuple(listed)))
     say_each(problems)
     if problems:
         return options.COULD_NOT

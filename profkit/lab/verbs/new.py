@@ -31,17 +31,17 @@ def new_folder(
     ),
     kernels: options.Kernels = None,
 ) -> int:
-    from profkit.cli.output import note, print_blocks
+    from profkit.cli.output import print_blocks, print_note
     from profkit.lab.measure.variants import problem as problems
     from profkit.show.views import measured
 
     written = problems.create_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = problems.NewDocument(folder=folder, files=tuple(written))
-    print_blocks(measured.written(folder, written), document)
+    print_blocks(measured.show_written_files(folder, written), document)
     place = ""
     if kernels:
         place = f" --kernels {kernels}"
     if not options.FORM.json:
-        note(f"next: profkit check --variant {problem}/first{place}")
+        print_note(f"next: profkit check --variant {problem}/first{place}")
     return options.DONE

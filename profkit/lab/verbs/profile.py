@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profkit.cli import options
-from profkit.cli.options import one_of
+from profkit.cli.options import make_completion
 from profkit.errors import ProfkitError
 from profkit.files import is_there, resolve_path
 
@@ -42,7 +42,7 @@ Set = Annotated[
         "--set",
         metavar="SET",
         help="Collect this set of sections: basic, detailed, full or roofline.",
-        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+        autocompletion=make_completion("full", "detailed", "basic", "roofline"),
     ),
 ]
 CacheControl = Annotated[
@@ -51,7 +51,7 @@ CacheControl = Annotated[
         "--cache-control",
         metavar="WHEN",
         help="Flush caches before each pass (all) or never (none).",
-        autocompletion=one_of("all", "none"),
+        autocompletion=make_completion("all", "none"),
     ),
 ]
 On = Annotated[
@@ -132,7 +132,7 @@ def profile_variants(
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
-    with out.spinner() as progress:
+    with out.show_spinner() as progress:
 
         def say_problem(result: Profiled) -> None:  # what could not be done, as soon as it is known
             progress("")
@@ -228,6 +228,8 @@ def _profile_command(
     with show_ncu_words(out.write_to(report.with_suffix(LOG))) as words:
         done = profiler.wrap(command, report, ncu, settings, words)
     if done.note:
-        out.say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
-    out.note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
+        out.print_error(
+            ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}")
+        )
+    out.print_note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
     return show_reports([str(report)])

@@ -106,7 +106,7 @@ def tune_variant(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, say, say_each, spinner
+    from profkit.cli.output import print_blocks, print_error, say_each, show_spinner
     from profkit.lab.measure import targets
     from profkit.lab.measure.worker import list_visible_devices
     from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
@@ -120,14 +120,14 @@ def tune_variant(
     choose_subject(target)  # said also where there is no GPU
     visible = list_visible_devices(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
-    with spinner() as progress:
+    with show_spinner() as progress:
         progress("build")
         task = prepare_task(target, search)
         try:
             url = storage or run.choose_storage(task)
             result = run.tune_task(task, url, resume, visible, progress)
         except KeyboardInterrupt:
-            say(
+            print_error(
                 ProfkitError(
                     "stopped; no trial is lost", "to continue: the same command with --resume"
                 )
@@ -137,7 +137,7 @@ def tune_variant(
             task.stop_builds()
         progress("writing")
         written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
-    print_blocks(views.ended(written.to_json()), written)
+    print_blocks(views.show_ended_search(written.to_json()), written)
     if not options.FORM.json:
         lost = (ProfkitError(line, "the others continued") for line in result.outcome.lost)
         say_each(lost, quiet=options.FORM.quiet)
@@ -179,11 +179,13 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
 
 def _write_history(frame: Any, folder: Path) -> Path:
     """Write the history as Parquet; as CSV where pyarrow is not installed."""
-    from profkit.cli.output import save_frame, say
+    from profkit.cli.output import print_error, save_frame
 
     as_csv = find_spec("pyarrow") is None
     if as_csv:
-        say(ProfkitError("pyarrow is missing: the history is a CSV file", install_extra("pyarrow")))
+        print_error(
+            ProfkitError("pyarrow is missing: the history is a CSV file", install_extra("pyarrow"))
+        )
     file = folder / ("history.csv" if as_csv else "history.parquet")
     save_frame(frame, file, as_csv=as_csv)
     return file

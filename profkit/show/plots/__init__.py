@@ -12,14 +12,14 @@ with require_package("matplotlib", "a picture"):
     from profkit.show.plots.base import png, save
     from profkit.show.plots.roofline import roofline
     from profkit.show.plots.times import (
+        draw_ladder_plot as ladder,
+    )
+    from profkit.show.plots.times import (
         history_steps,
         search_history,
         search_importance,
         search_parallel,
         search_resources,
-    )
-    from profkit.show.plots.times import (
-        ladder_plot as ladder,
     )
 
 __all__ = [

@@ -18,9 +18,9 @@ from profkit.model.launch import collected_metrics
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
-from profkit.show.numbers import LIMITS, PIPES, block_limits, shares, word
+from profkit.show.numbers import LIMITS, PIPES, find_block_limits, get_pipe_shares, spell_unit
 from profkit.show.plots import base
-from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip
+from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip_text
 
 if TYPE_CHECKING:
     from profkit.show.plots.base import Launches
@@ -57,14 +57,14 @@ _HEADS = ("data", "axes fraction")
 _BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23
 
 
-def percent(*values: float) -> str:
+def format_percents(*values: float) -> str:
     """Return shares as figures without a unit: "15 | 19", "?" where not collected."""
     return " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in values)
 
 
-def chosen(runs: Launches) -> tuple[list[AlikeLaunches], str]:
+def choose_kernels(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
-    every = base.alike_groups(base.records(runs))
+    every = base.group_alike(base.list_launch_rows(runs))
     longest = sorted(every, key=lambda g: base.time_of(g.rows[0]), reverse=True)[:_MOST_ROWS]
     kept = [g for g in every if g in longest]
     sentences = []
@@ -75,13 +75,13 @@ def chosen(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     return kept, " ".join(sentences)
 
 
-def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
+def make_rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
     """Return an Axes with a line of `row` inches per name; all else takes `around` inches."""
-    ax = base.canvas(ax, around + row * max(len(names), 1))
+    ax = base.make_axes(ax, around + row * max(len(names), 1))
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
     ax.set_yticks(range(len(names)), folded)
-    base.bare(ax, "x")
+    base.draw_grid_only(ax, "x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0, labelsize=9.5 if folded != list(names) else 11)
     return ax
@@ -89,7 +89,7 @@ def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) 
 
 def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
-    kept, small_print = chosen(runs)
+    kept, small_print = choose_kernels(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     # The waiting states with a share worth naming, largest over all launches first.
     top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
@@ -99,10 +99,10 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     above = 12
     if shown:
         above = 8 + 19 * ceil((len(shown) + 2) / 5)
-    ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
+    ax = make_rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
         if "stall_selected" not in row:
-            lacking(ax, y, kept[y], "stall_selected")
+            write_not_collected(ax, y, kept[y], "stall_selected")
             continue
         draw_segment(ax, y, -row["stall_selected"], row["stall_selected"], (ISSUING, ""))
         left = 0.0
@@ -115,7 +115,7 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
-    base.scales(ax, "Share of a resident warp's time")
+    base.set_log_scales(ax, "Share of a resident warp's time")
     if shown:
         states = {state.replace("_", " "): STATE_LOOKS[state] for state in shown}
         looks = {"issuing": (ISSUING, ""), **states, "other": _OTHER}
@@ -124,8 +124,8 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
             for name, (colour, hatch) in looks.items()
         ]
         at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
-        base.legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
-    return base.finished(ax, "What the warps waited for", small_print, above)
+        base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
+    return base.finish_picture(ax, "What the warps waited for", small_print, above)
 
 
 def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
@@ -145,7 +145,7 @@ def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, s
     if width >= 0.045:
         dark = colour in {"#0072B2", "#D55E00", "#009E73", ISSUING} and not hatch
         middle: base.Looks = {"ha": "center", "va": "center", "color": "white" if dark else INK}
-        text = ax.text(left + width / 2, y, percent(width), fontsize=10, **middle)
+        text = ax.text(left + width / 2, y, format_percents(width), fontsize=10, **middle)
         if hatch:
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
 
@@ -156,7 +156,7 @@ def choose_edge(colour: str) -> str:
     return "white"
 
 
-def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
+def write_not_collected(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
     """Write in a kernel's line that its figures are not there, and what collects them."""
     text = f"not collected: ncu --section {CATALOGUE[metric].section}"
     if group.rows[0].get("status") == "failed":
@@ -169,26 +169,28 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
 
     Active far above elapsed means that the SMs were idle for a part of the launch.
     """
-    kept, small_print = chosen(runs)
+    kept, small_print = choose_kernels(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
-    top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
+    top = {
+        p: max((0.0, *chain.from_iterable(get_pipe_shares(row, p) for row in rows))) for p in PIPES
+    }
     busiest = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])
     shown = [p for p in PIPES if p in busiest[: 12 if single else 8]]
-    words = [word(pipe) for pipe in shown]
+    words = [spell_unit(pipe) for pipe in shown]
     names = [group.name for group in kept]
-    ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
+    ax = make_rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
-        busy = {p: e for p in shown if p != "issue" and not isnan(e := shares(row, p)[0])}
+        busy = {p: e for p in shown if p != "issue" and not isnan(e := get_pipe_shares(row, p)[0])}
         first = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             if single:
                 at = (0, j)
             else:
                 at = (j, i)
-            draw_cell(ax, at, shares(row, pipe), pipe == first, 0.9 if single else 0.64)
+            draw_cell(ax, at, get_pipe_shares(row, pipe), pipe == first, 0.9 if single else 0.64)
         if not any(is_collected(row, pipe) for pipe in PIPES):
-            lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
+            write_not_collected(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     # Column heads over the Axes, a line before each, in place of a scale.
     ax.grid(visible=False)
@@ -196,15 +198,17 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.spines["bottom"].set_visible(False)
     for i, name in enumerate(names if single else words):
         ax.axvline(i, color="#9a9a9a", lw=0.8)
-        base.note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
+        base.write_note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
-    return base.finished(ax, title, f"{_legend_words(rows, shown)} {small_print}", 26, 14)
+    return base.finish_picture(
+        ax, title, f"{_write_pipes_legend(rows, shown)} {small_print}", 26, 14
+    )
 
 
-def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
+def _write_pipes_legend(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     rest = [p for p in PIPES if p not in shown]
-    idle = [word(p) for p in rest if any(is_collected(row, p) for row in rows)]
-    unknown = [word(p) for p in rest if not any(is_collected(row, p) for row in rows)]
+    idle = [spell_unit(p) for p in rest if any(is_collected(row, p) for row in rows)]
+    unknown = [spell_unit(p) for p in rest if not any(is_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
     if idle:
         text += f" Lightly used or idle: {', '.join(idle)}."
@@ -223,10 +227,10 @@ def draw_cell(
     ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    if percent(*both) == "0 | 0":
+    if format_percents(*both) == "0 | 0":
         text = "0"
     else:
-        text = percent(*both)
+        text = format_percents(*both)
     inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
     x = column + (0.02 if inside else max(elapsed, active) + 0.012)
     ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
@@ -237,36 +241,40 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
 
     A limiter's figure is the blocks per SM that it allows; the smallest decides.
     """
-    kept, small_print = chosen(runs)
-    ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
+    kept, small_print = choose_kernels(runs)
+    ax = make_rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
     end = _FIRST + _WIDE * len(LIMITS)
     for y, group in enumerate(kept):
-        _occupancy_row(ax, y, group, end)
+        _draw_occupancy_row(ax, y, group, end)
     ax.set_xlim(0, end + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
-    base.scales(ax, "Warps per SM, as a share of the maximum", loc="left")
+    base.set_log_scales(ax, "Warps per SM, as a share of the maximum", loc="left")
     heads = [(name.removeprefix("limit_"), _FIRST + _WIDE * i) for i, name in enumerate(LIMITS)]
     for head, x in heads:
-        base.note(ax, head, (x, 1), (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
+        base.write_note(ax, head, (x, 1), (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
     needs, by = (end - 0.35 * _WIDE, 1), (_FIRST - 0.5 * _WIDE, 1)
-    base.note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
-    base.note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
+    base.write_note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
+    base.write_note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
     below = f"Registers are per thread, shared memory is per block. {small_print}"
-    return base.finished(ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40)
+    return base.finish_picture(
+        ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40
+    )
 
 
-def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
+def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
     row = collected_metrics(group.rows[0])
     if "occupancy_limit" not in row and "occupancy" not in row:
-        lacking(ax, y, group, "occupancy_limit")
+        write_not_collected(ax, y, group, "occupancy_limit")
         return
     both = row.get("occupancy", nan), row.get("occupancy_limit", nan)
     for value, high, colour in zip(both[::-1], (0.62, 0.36), _BLUES[::-1], strict=True):
         ax.barh(y, 0 if isnan(value) else value, high, color=colour, edgecolor="none")
     widest = max(v for v in both if not isnan(v))
-    ax.text(min(widest, _BAR) + 0.012, y, percent(*both), fontsize=9.5, color=INK, va="center")
-    blocks, deciding, needs = block_limits(row)
+    ax.text(
+        min(widest, _BAR) + 0.012, y, format_percents(*both), fontsize=9.5, color=INK, va="center"
+    )
+    blocks, deciding, needs = find_block_limits(row)
     for i, name in enumerate(LIMITS):
         weight, colour = ("bold", _ORANGES[0]) if name in deciding else ("normal", FAINT)
         look: base.Looks = {"fontweight": weight, "color": colour, "ha": "center", "va": "center"}
@@ -278,7 +286,7 @@ def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
 
 
 def is_collected(row: dict[str, float], pipe: str) -> bool:
-    return not all(isnan(v) for v in shares(row, pipe))
+    return not all(isnan(v) for v in get_pipe_shares(row, pipe))
 
 
 _MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
@@ -316,7 +324,7 @@ class Panel:
         return sort_values({column for _, column in self.leads})
 
 
-def panels(grid: TimeGrid) -> list[Panel]:
+def list_panels(grid: TimeGrid) -> list[Panel]:
     """Return a grid's cells by what they share beyond rows and columns, in the order of the file.
 
     Cells in which only one side was timed have no lead, and are left out.
@@ -327,11 +335,11 @@ def panels(grid: TimeGrid) -> list[Panel]:
         rival, rival_seconds = cell.find_fastest(grid.against)
         if isfinite(seconds) and isfinite(rival_seconds):
             ahead = Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
-            groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = ahead
+            groups.setdefault(name_panel(cell), {})[cell.row, cell.column] = ahead
     return [Panel(title, leads) for title, leads in groups.items()]
 
 
-def shared_part(cell: GridCell) -> str:
+def name_panel(cell: GridCell) -> str:
     """Return what tells a cell's picture apart from others, in words."""
     words = []
     for name, value in list(cell.at.items())[2:]:
@@ -348,7 +356,7 @@ def sort_values(values: set[float | str]) -> tuple[float | str, ...]:
 
 def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     """Draw who is fastest at each shape, and how many times faster than what it is compared with."""
-    drawn = panels(grid)
+    drawn = list_panels(grid)
     if not drawn:
         raise ProfkitError(
             "no shape of this grid has times for both sides",
@@ -356,7 +364,7 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         )
     lines = ceil(len(drawn) / _PER_ROW)
     tallest = max(len(p.rows) for p in drawn)
-    ax = base.canvas(ax, 1.6 + lines * (0.9 + _CELL * tallest))
+    ax = base.make_axes(ax, 1.6 + lines * (0.9 + _CELL * tallest))
     ax.set_axis_off()
     wide, gap = (1 - 0.06 * (_PER_ROW - 1)) / _PER_ROW, 0.06
     high = 1 / lines
@@ -365,9 +373,9 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
         draw_panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
     shapes = sum(len(p.leads) for p in drawn)
-    title = f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
-    base.finished(ax, title, explain_below(drawn), above=4, under=40)
-    base.figure_of(ax).draw_without_rendering()
+    title = f"The fastest at {shapes} shapes" + (f" on {clip_text(grid.gpu)}" if grid.gpu else "")
+    base.finish_picture(ax, title, explain_below(drawn), above=4, under=40)
+    base.get_figure(ax).draw_without_rendering()
     return ax
 
 
@@ -397,25 +405,25 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
     for side in ax.spines.values():
         side.set_visible(False)
-    ax.set_title(clip(panel.title), loc="left", fontsize=11, color=INK, pad=4)
-    ax.set_ylabel(clip(names[0]), fontsize=10, color=INK)
+    ax.set_title(clip_text(panel.title), loc="left", fontsize=11, color=INK, pad=4)
+    ax.set_ylabel(clip_text(names[0]), fontsize=10, color=INK)
     if last:
-        ax.set_xlabel(clip(names[1]), fontsize=10, color=INK)
+        ax.set_xlabel(clip_text(names[1]), fontsize=10, color=INK)
 
 
 def join_words(lead: Lead) -> str:
-    return f"{lead.ratio:.2f}x\n{clip(lead.name, _CELL_LETTERS)}"
+    return f"{lead.ratio:.2f}x\n{clip_text(lead.name, _CELL_LETTERS)}"
 
 
 def format_value(value: float | str) -> str:
     if isinstance(value, str):
-        return clip(value)
+        return clip_text(value)
     return f"{value:g}"
 
 
 def explain_below(drawn: list[Panel]) -> str:
     leads = list(chain.from_iterable(p.leads.values() for p in drawn))
-    names = ", ".join(sorted({clip(lead.against) for lead in leads}))
+    names = ", ".join(sorted({clip_text(lead.against) for lead in leads}))
     behind = sum(lead.ratio < _LEVEL for lead in leads)
     return (
         f"Against the fastest of {names}, by medians of replayed graphs; blue: ahead, twice or more at "

@@ -27,7 +27,7 @@ from profkit.model.launch import collected_metrics
 from profkit.reports.frame import list_viewed_rows
 from profkit.show import numbers
 from profkit.show.numbers import Row
-from profkit.show.text.escape import middle, short
+from profkit.show.text.escape import cut_middle, shorten_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,18 +57,18 @@ class ShownAxes(Axes):
 
 def png(ax: Axes) -> bytes:
     buffer = BytesIO()
-    figure_of(ax).savefig(buffer, format="png", dpi=100)
+    get_figure(ax).savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()
 
 
-def figure_of(ax: Axes) -> Figure:
+def get_figure(ax: Axes) -> Figure:
     figure = ax.figure
     if isinstance(figure, Figure):
         return figure
     return figure.figure
 
 
-def canvas(ax: Axes | None, height: float) -> Axes:
+def make_axes(ax: Axes | None, height: float) -> Axes:
     """Return the Axes to draw on: the caller's, or one in a figure of its own (12 x height inches)."""
     if ax is not None:
         return ax
@@ -77,16 +77,16 @@ def canvas(ax: Axes | None, height: float) -> Axes:
     return figure.add_subplot(axes_class=ShownAxes)
 
 
-def clip(name: str, longest: int = LONGEST) -> str:
+def clip_text(name: str, longest: int = LONGEST) -> str:
     """Return plain text of so many characters: the middle left out, what has no glyph replaced."""
-    name = middle(_CONTROL.sub(_NO_GLYPH, name), longest)
+    name = cut_middle(_CONTROL.sub(_NO_GLYPH, name), longest)
     if name.isascii():
         return name
     drawn = get_font(findfont(FontProperties())).get_charmap()
     return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
-def records(runs: Launches) -> list[Row]:
+def list_launch_rows(runs: Launches) -> list[Row]:
     """Return the rows of a frame, the one of a Series, or those of reports that paths name.
 
     Raises:
@@ -110,7 +110,7 @@ def records(runs: Launches) -> list[Row]:
     return [*rows]
 
 
-def one_device(rows: Sequence[Row]) -> str:
+def find_only_device(rows: Sequence[Row]) -> str:
     """Return the device of all launches; several are an error: their ceilings differ."""
     devices = sorted({str(row["device"]) for row in rows if isinstance(row.get("device"), str)})
     if len(devices) > 1:
@@ -131,16 +131,16 @@ class AlikeLaunches:
     rows: tuple[Row, ...]  # the launches, longest-running first
 
 
-def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
+def group_alike(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """Return the launches by variant, case, kernel and shape, in the order of their first ones."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
     ordered = [sorted(group, key=time_of, reverse=True) for group in groups.values()]
-    named = zip(names([group[0] for group in ordered]), ordered, strict=True)
+    named = zip(name_rows([group[0] for group in ordered]), ordered, strict=True)
     counted = ((f"{name} ×{len(g)}" if len(g) > 1 else name, g) for name, g in named)
-    return [AlikeLaunches(clip(name, 3 * LONGEST), tuple(group)) for name, group in counted]
+    return [AlikeLaunches(clip_text(name, 3 * LONGEST), tuple(group)) for name, group in counted]
 
 
 def time_of(row: Row) -> float:
@@ -148,7 +148,7 @@ def time_of(row: Row) -> float:
     return collected_metrics(row).get("time", 0.0)
 
 
-def names(rows: Sequence[Row]) -> list[str]:
+def name_rows(rows: Sequence[Row]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
     pairs = set()
     for r in rows:
@@ -157,9 +157,9 @@ def names(rows: Sequence[Row]) -> list[str]:
     often = Counter(variant for variant, _ in pairs)
     full = [name_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
     more = (
-        _kernel_of,
+        _get_kernel,
         lambda row: f"#{row.get('launch', '?')}",
-        lambda row: middle(Path(str(row.get("report", ""))).stem, LONGEST),
+        lambda row: cut_middle(Path(str(row.get("report", ""))).stem, LONGEST),
     )
     for told_by in more:
         alike = Counter(full)
@@ -174,15 +174,19 @@ def names(rows: Sequence[Row]) -> list[str]:
 def name_base(row: Row, with_case: bool) -> str:
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
-        return _kernel_of(row)
-    return middle(f"{variant} {case}" if with_case and isinstance(case, str) else variant, LONGEST)
+        return _get_kernel(row)
+    return cut_middle(
+        f"{variant} {case}" if with_case and isinstance(case, str) else variant, LONGEST
+    )
 
 
-def _kernel_of(row: Row) -> str:
-    return short(str(row.get("kernel", "kernel")), LONGEST)
+def _get_kernel(row: Row) -> str:
+    return shorten_name(str(row.get("kernel", "kernel")), LONGEST)
 
 
-def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
+def finish_picture(
+    ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
+) -> Axes:
     """Return a picture with its title `above` points over it, and small print so many under it.
 
     Every text that is there is taken literally.
@@ -193,12 +197,12 @@ def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: fl
     if below:
         text = fill(" ".join(below.split()), letters)
         looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "parse_math": False}
-        note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
-    plain_text(ax)
+        write_note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
+    take_text_literally(ax)
     return ax
 
 
-def note(
+def write_note(
     ax: Axes,
     text: str,
     at: tuple[float, float],
@@ -211,7 +215,7 @@ def note(
     return ax.annotate(text, at, by, xycoords=within, **looks)
 
 
-def scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
+def set_log_scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
     ax.set_xlabel(x, **{"fontsize": 12, "color": INK, **looks})
     ax.set_ylabel(y, fontsize=12, color=INK)
 
@@ -223,15 +227,15 @@ def log_axis(axis: Axis, text: Callable[[float], str]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def sample(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
+def make_legend_handle(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
     return Line2D([], [], marker=marker, color=colour, linestyle="", label=label, **looks)
 
 
-def legend(ax: Axes, handles: Sequence[Any], **looks: Any) -> Legend:
+def add_legend(ax: Axes, handles: Sequence[Any], **looks: Any) -> Legend:
     return ax.legend(handles=handles, **{"fontsize": 10.5, "frameon": False, **looks})
 
 
-def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
+def draw_grid_only(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
     """Draw the common look: no box, a faint grid across one axis or both."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -242,7 +246,7 @@ def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
     ax.tick_params(labelsize=11, colors=INK, length=3)
 
 
-def plain_text(ax: Axes) -> None:
+def take_text_literally(ax: Axes) -> None:
     """Take every text literally, whatever a style sheet wants: a dollar sign is no formula.
 
     What is measured before this is made without formulas from the start: measuring parses.
@@ -259,5 +263,5 @@ def save(ax: Axes, path: str | Path) -> Path:
         what = f"{path}: cannot draw a {path.suffix or 'nameless'} file"
         raise ProfkitError(what, "end the name in .png, .svg or .pdf")
     with replace_when_done(path) as part:
-        figure_of(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
+        get_figure(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
     return path

@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
-from profkit.show.plots.base import Looks, note
+from profkit.show.plots.base import Looks, write_note
 
 Boxes = NDArray[np.float64]  # n x 4 (or more): left, bottom, right, top in pixels
 _ANGLES = np.deg2rad([0, 180, 90, 270, 30, 150, 210, 330, 60, 120, 240, 300])
@@ -87,11 +87,11 @@ def build_tries(
     boxes = np.vstack([list_candidates(a, size, point) for a in anchors])
     ends = np.repeat(anchors, len(boxes) // len(anchors), axis=0)
     leaders = np.hstack([find_nearest(boxes, ends), ends])
-    cost = np.hypot(*(leaders[:, :2] - ends).T) + overlaps(boxes, soft) @ soft[:, 4]
-    cost += _ON_TEXT * through(leaders, hard)
+    cost = np.hypot(*(leaders[:, :2] - ends).T) + find_overlaps(boxes, soft) @ soft[:, 4]
+    cost += _ON_TEXT * count_crossed_boxes(leaders, hard)
     cost += np.repeat(np.arange(len(anchors)) * 8.0, len(boxes) // len(anchors))  # best spot first
     out = (boxes[:, :2] < inside[:2]).any(axis=1) | (boxes[:, 2:] > inside[2:]).any(axis=1)
-    cost[out | overlaps(boxes, hard).any(axis=1)] = np.inf
+    cost[out | find_overlaps(boxes, hard).any(axis=1)] = np.inf
     keep = np.isfinite(cost)
     if not keep.any():
         keep[:1] = True  # one place that costs too much, so that the label is left out
@@ -137,10 +137,10 @@ def settle_labels(tries: list[Tries], order: Sequence[int]) -> tuple[float, list
                 boxes = np.array([t.boxes[c] for t, c in others])
                 leaders = np.array([t.leaders[c] for t, c in others])
                 crossed = 45.0 * find_crossings(tries[i].leaders, leaders).sum(axis=1)
-                covered = through(leaders, tries[i].boxes, back=True)
-                covered += through(tries[i].leaders, boxes)
+                covered = count_crossed_boxes(leaders, tries[i].boxes, back=True)
+                covered += count_crossed_boxes(tries[i].leaders, boxes)
                 total = total + crossed + _ON_TEXT * covered
-                total[overlaps(tries[i].boxes, boxes).any(axis=1)] = np.inf
+                total[find_overlaps(tries[i].boxes, boxes).any(axis=1)] = np.inf
             best = int(np.argmin(total))
             placed = np.isfinite(total[best])
             chosen[i], paid[i] = (best, float(total[best])) if placed else (None, _LEFT_OUT)
@@ -153,7 +153,7 @@ def find_nearest(boxes: Boxes, points: Boxes) -> Boxes:
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
-def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
+def find_overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     """Return which boxes of a touch which of b (len(a) x len(b))."""
     a, b = a[:, None], b[None, :]
     across = (a[..., 0] < b[..., 2]) & (a[..., 2] > b[..., 0])
@@ -164,16 +164,18 @@ def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
 def find_crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     """Return which segments of a cross which of b (rows are x0, y0, x1, y1)."""
 
-    def side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
+    def compute_side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
         u, v = q - p, r - p
         return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
     p, q = a[:, None, :2], a[:, None, 2:]
     r, s = b[None, :, :2], b[None, :, 2:]
-    return (side(p, q, r) * side(p, q, s) < 0) & (side(r, s, p) * side(r, s, q) < 0)
+    return (compute_side(p, q, r) * compute_side(p, q, s) < 0) & (
+        compute_side(r, s, p) * compute_side(r, s, q) < 0
+    )
 
 
-def through(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int_]:
+def count_crossed_boxes(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int_]:
     """Return how many boxes each segment runs through; `back`: how many segments a box lies on."""
     steps = np.linspace(0, 1, 15)[None, :, None]
     points = segments[:, None, :2] + steps * (segments[:, None, 2:] - segments[:, None, :2])
@@ -193,9 +195,9 @@ def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) 
     if np.hypot(*(end - anchor)) > 11 * point:
         line = {"arrowstyle": "-", "color": label.colour, "lw": 0.8, "shrinkA": 0, "shrinkB": 4}
         leader = tuple((end - anchor) / point)
-        note(ax, "", tuple(at), leader, zorder=3.5, arrowprops=line).set_in_layout(False)
+        write_note(ax, "", tuple(at), leader, zorder=3.5, arrowprops=line).set_in_layout(False)
     looks: Looks = {"va": "bottom", "ha": "left", "linespacing": 1.15, "parse_math": False}
-    text = note(ax, label.text, tuple(at), tuple(corner), fontsize=size, zorder=6, **looks)
+    text = write_note(ax, label.text, tuple(at), tuple(corner), fontsize=size, zorder=6, **looks)
     text.set_in_layout(False)
     text.set_path_effects([withStroke(linewidth=2.5, foreground="white", alpha=0.85)])
     return text

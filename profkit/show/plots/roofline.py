@@ -17,10 +17,10 @@ from profkit.model.launch import collected_metrics
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import quantity, share
 from profkit.show import numbers
-from profkit.show.numbers import Roof, Row, word
+from profkit.show.numbers import Roof, Row, spell_unit
 from profkit.show.plots import base
-from profkit.show.plots.bars import shared_part
-from profkit.show.plots.base import COLOURS, FAINT, INK, clip
+from profkit.show.plots.bars import name_panel
+from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
 from profkit.show.plots.labels import Boxes, Label, place_labels
 
 if TYPE_CHECKING:
@@ -60,23 +60,23 @@ def roofline(
         ProfkitError: No launches, launches of several devices or of another than the grid's, or a
             ceiling that is none.
     """
-    rows = _with_ceilings(base.records(runs), ceilings or {})
-    device = base.one_device(rows)
+    rows = _with_ceilings(base.list_launch_rows(runs), ceilings or {})
+    device = base.find_only_device(rows)
     shapes = {}
     if grid:
-        shapes = _grid_points(grid, device)
-    groups = base.alike_groups(rows)
+        shapes = _list_grid_points(grid, device)
+    groups = base.group_alike(rows)
     launches = [list(map(model.list_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
-    roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
+    roofs, ax = numbers.choose_ceilings(rows, points), base.make_axes(ax, 7.5)
     _set_frame(ax, roofs, [*every, *shapes.values()])
-    base.finished(ax, write_title(device, rows), _small_print(rows, points, roofs))
+    base.finish_picture(ax, write_title(device, rows), _write_small_print(rows, points, roofs))
     _draw_shapes(ax, shapes.values())
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
             draw_launch(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
-    base.figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
+    base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
     draw_legend(ax, points, shapes)
     if not points:
@@ -86,7 +86,7 @@ def roofline(
     if written < len(named):
         text = f"{written} of {len(named)} named"
         ax.set_title(text, loc="right", fontsize=9.5, color=FAINT)
-    base.plain_text(ax)
+    base.take_text_literally(ax)
     return ax
 
 
@@ -103,7 +103,7 @@ def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[R
     return [{**row, **peaks} for row in rows]
 
 
-def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
+def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     """Return a grid's shapes as points, by what tells its pictures apart: the fastest that was timed.
 
     Operations and bytes are those that the work needs, as of a declared workload.
@@ -117,7 +117,7 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
             rate, moved = cell.operations / seconds, cell.moved / seconds
             point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
-            by_picture.setdefault(shared_part(cell), []).append(point)
+            by_picture.setdefault(name_panel(cell), []).append(point)
     if not by_picture:
         raise ProfkitError(
             "no shape of this grid gives its operations and bytes",
@@ -127,7 +127,7 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
 
 
 def write_title(device: str, rows: Sequence[Row]) -> str:
-    parts = [f"Roofline of {clip(device)}"]
+    parts = [f"Roofline of {clip_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
         for row in numbers.list_longest(rows):
@@ -135,17 +135,17 @@ def write_title(device: str, rows: Sequence[Row]) -> str:
             if clock > 0:
                 clocks.append(clock)
         if clocks:
-            parts.append(f"{what} {numbers.span(min(clocks), max(clocks), 'Hz')}")
+            parts.append(f"{what} {numbers.format_range(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
     if len(cases) == 1 and isinstance(case := cases.pop(), str):
-        parts.append(f"case {clip(case)}")
+        parts.append(f"case {clip_text(case)}")
     return "  ·  ".join(parts)
 
 
-def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
+def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
     sentences = []
     if device := [r for r in roofs if r.device]:
-        listed = ", ".join(f"{word(r.name)} at {quantity(r.clock, 'Hz')}" for r in device)
+        listed = ", ".join(f"{spell_unit(r.name)} at {quantity(r.clock, 'Hz')}" for r in device)
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
         measured = "at the measured clocks"
@@ -156,7 +156,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         )
     without = [row for row in rows if not model.list_points(row)]
     if points and without:
-        lack = numbers.why_no_point(without)
+        lack = numbers.count_reasons_for_no_point(without)
         why = ""
         if lack:
             why = f", {lack.most_common(1)[0][0]}"
@@ -167,7 +167,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
 
 
 def show_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
-    return numbers.placed_points(points, *ax.get_xlim())
+    return numbers.place_points(points, *ax.get_xlim())
 
 
 def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
@@ -205,24 +205,24 @@ def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
     there = {point.level for point in every}
     sizes = {level: 11 if level == "workload" else 8 for level in _MARKERS if level in there}
     marks = [
-        base.sample(numbers.WORDS[level], _MARKERS[level], INK, markersize=size)
+        base.make_legend_handle(numbers.WORDS[level], _MARKERS[level], INK, markersize=size)
         for level, size in sizes.items()
     ]
     if any(p.note for p in every):
         hollow = {"markerfacecolor": "white", "markersize": 8}
-        marks.append(base.sample("no position: caches or a bypass", "o", INK, **hollow))
+        marks.append(base.make_legend_handle("no position: caches or a bypass", "o", INK, **hollow))
     for name, *look in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
-        label = clip(f"shapes, {name}" if name else "shapes")
-        marks.append(base.sample(label, *look, markersize=5))
+        label = clip_text(f"shapes, {name}" if name else "shapes")
+        marks.append(base.make_legend_handle(label, *look, markersize=5))
     if marks:
         gaps = {"handletextpad": 0.2, "columnspacing": 1.2, "borderaxespad": 0.2}
-        base.legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)
+        base.add_legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)
 
 
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
-    text = "\n".join(["No point:", *numbers.why_no_point(rows)][:5])
+    text = "\n".join(["No point:", *numbers.count_reasons_for_no_point(rows)][:5])
     looks: base.Looks = {"ha": "right", "va": "bottom", "linespacing": 1.6, "zorder": 6}
-    base.note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
+    base.write_note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
 
 
 def name_points(
@@ -250,10 +250,10 @@ def format_figures(point: model.Point, short: bool) -> str:
         return ""
     if short:
         return f"  {share(point.share)}"
-    of = numbers.of_roof(point)
+    of = numbers.say_share_of_roof(point)
     if point.intensity <= 0:
         return f"\n{quantity(point.moved, 'byte/s')}, {of}; no arithmetic"
-    return f"\n{quantity(point.rate, numbers.unit(point.family))}, {of}"
+    return f"\n{quantity(point.rate, numbers.find_rate_unit(point.family))}, {of}"
 
 
 def write_labels(
@@ -283,12 +283,12 @@ def find_taken_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
 
 
 def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
-    left, right, bottom, top = numbers.axis_limits(roofs, launches)
+    left, right, bottom, top = numbers.compute_axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    base.scales(ax, *numbers.AXES)
+    base.set_log_scales(ax, *numbers.AXES)
     base.log_axis(ax.xaxis, "{:,g}".format)
-    base.log_axis(ax.yaxis, numbers.rate_tick)
-    base.bare(ax, "both")
+    base.log_axis(ax.yaxis, numbers.format_rate_tick)
+    base.draw_grid_only(ax, "both")
 
 
 def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
@@ -298,7 +298,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
     """
     texts: list[Text] = []
     flats = [r.high for r in roofs if not r.is_slope]
-    for roof, *ends in numbers.roof_lines(roofs, *ax.get_xlim()):
+    for roof, *ends in numbers.iterate_roof_lines(roofs, *ax.get_xlim()):
         xs = np.array(ends)
         if roof.is_slope:
             shape = xs
@@ -326,7 +326,7 @@ def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
     angle = degrees(atan2(*(ends[1] - ends[0])[::-1]))
     along = {"rotation": angle, "rotation_mode": "anchor", "ha": "left", "va": "bottom"}
     at = (begin, begin * roof.high)
-    text = base.note(ax, roof.text, at, (-4, 5), color=FAINT, zorder=5, **along)
+    text = base.write_note(ax, roof.text, at, (-4, 5), color=FAINT, zorder=5, **along)
     lines = ax.transData.transform([(left, flat) for flat in flats] or [(left, -1.0)])[:, 1]
     for start in begin * np.geomspace(1, min(1e3, right / begin), 40):
         text.xy = (start, start * roof.high)

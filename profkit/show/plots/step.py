@@ -9,10 +9,16 @@ from matplotlib.axes import Axes
 
 from profkit.reports.figures import figures
 from profkit.show.plots import base
-from profkit.show.plots.bars import rows_axes
+from profkit.show.plots.bars import make_rows_axes
 from profkit.show.plots.base import FAINT, INK
-from profkit.show.text.escape import short
-from profkit.show.views.triage import CAUSES, COMPUTING, ms, step_parts, step_title
+from profkit.show.text.escape import shorten_name
+from profkit.show.views.triage import (
+    CAUSES,
+    COMPUTING,
+    format_ms,
+    iterate_step_parts,
+    write_step_title,
+)
 
 KERNELS = 12  # that take longest
 NAME = 40  # characters of a kernel's name
@@ -30,35 +36,35 @@ COLOURS = {
 def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     """Draw a step of a "profkit.triage/1" document: its parts, then the kernels that take longest."""
     kernels = document["kernels"][:KERNELS]
-    names = ["step", *(f"{row['id']} {short(row['name'], NAME)}" for row in kernels)]
-    ax = rows_axes(ax, names, 0.4, 1.9)
+    names = ["step", *(f"{row['id']} {shorten_name(row['name'], NAME)}" for row in kernels)]
+    ax = make_rows_axes(ax, names, 0.4, 1.9)
     ax.set_yticks(range(len(names)), names)
     draw_parts(ax, document["step"])
     for y, row in enumerate(kernels, 1):
         ax.barh(y, row["ms"], 0.66, color=COLOURS[COMPUTING])
-        text = f"{ms(row['ms'])}, {row['category']}"
-        base.note(ax, text, (row["ms"], y), (5, 0), va="center")
+        text = f"{format_ms(row['ms'])}, {row['category']}"
+        base.write_note(ax, text, (row["ms"], y), (5, 0), va="center")
     longest = 0.0
     if kernels:
         longest = max(row["ms"] for row in kernels)
     ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
-    base.scales(ax, "ms per step")
+    base.set_log_scales(ax, "ms per step")
     left_out = len(document["kernels"]) - len(kernels)
     small_print = ""
     if left_out:
         small_print = f"{left_out} kernels that take less are not shown."
-    return base.finished(ax, step_title(document), small_print, above=48)
+    return base.finish_picture(ax, write_step_title(document), small_print, above=48)
 
 
 def draw_parts(ax: Axes, step: Mapping[str, Any]) -> None:
     """Draw computing and the causes of idle time behind one another, with a legend."""
     whole = step["ms"]
     handles = []
-    for cause, begin, end, _ in step_parts(step):
+    for cause, begin, end, _ in iterate_step_parts(step):
         label = f"{CAUSES[cause][1]} {figures(100 * (end - begin))} %"
         bar = ax.barh(0, (end - begin) * whole, 0.66, begin * whole, color=COLOURS[cause])
         bar.set_label(label)
         handles.append(bar)
     ax.axhline(0.5, color=FAINT, lw=0.6)
     at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
-    base.legend(ax, handles, ncols=3, handlelength=1.0, columnspacing=1.2, labelcolor=INK, **at)
+    base.add_legend(ax, handles, ncols=3, handlelength=1.0, columnspacing=1.2, labelcolor=INK, **at)

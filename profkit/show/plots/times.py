@@ -13,11 +13,11 @@ from profkit.errors import ProfkitError
 from profkit.evidence.ladder import Ladder, Rung
 from profkit.evidence.noise import HistoryStep
 from profkit.reports import figures
-from profkit.show.numbers import HistoryPoint, history_points, references_of
+from profkit.show.numbers import HistoryPoint, find_reference_medians, group_history_points
 from profkit.show.plots import base
-from profkit.show.plots.bars import rows_axes
-from profkit.show.plots.base import COLOURS, FAINT, INK, clip
-from profkit.show.text.words import factor
+from profkit.show.plots.bars import make_rows_axes
+from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
+from profkit.show.text.words import format_measured_speedup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ _MOST = 8  # subjects of one history
 _ROW, _TOP = ("axes fraction", "data"), ("data", "axes fraction")
 
 
-def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
+def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     """Draw one case of the ladder, a row per variant; an error where no variant was timed.
 
     The dot is the median with its 95 % interval, the line comes from the parent's median, coloured
@@ -39,31 +39,33 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     timed = [s for s in ladder.steps if s.time]
     if not timed:
         raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
-    names = ["   " * s.depth + clip(s.variant) for s in ladder.steps]
-    ax = rows_axes(ax, names, 0.3, 1.9)
+    names = ["   " * s.depth + clip_text(s.variant) for s in ladder.steps]
+    ax = make_rows_axes(ax, names, 0.3, 1.9)
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
     ax.set_xscale("log")
     at = {s.variant: s.time.median for s in timed if s.time}
     for y, step in enumerate(ladder.steps):
         draw_rung(ax, y, step, at)
-    references = references_of(timed)
+    references = find_reference_medians(timed)
     every = [*at.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
     for i, (name, time) in enumerate(references.items()):
         ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
         up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
-        text = f"{clip(name, 60)} {figures.seconds(time)}"
-        base.note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
+        text = f"{clip_text(name, 60)} {figures.seconds(time)}"
+        base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
     base.log_axis(ax.xaxis, figures.seconds)
     for head, x in _COLUMNS:
-        base.note(ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom")
+        base.write_note(
+            ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom"
+        )
     below = (
         "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is "
         "faster; ~ marks differences within the noise."
     )
     title = f"Ladder at case {ladder.case}: time per call"
-    return base.finished(ax, title, below, above=16 + 13 * _LEVELS)
+    return base.finish_picture(ax, title, below, above=16 + 13 * _LEVELS)
 
 
 def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
@@ -72,19 +74,21 @@ def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
         compared = step.change.time
     if step.time is None:
         faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
-        base.note(ax, "not timed", (0.5, y), within=_ROW, **faint)
+        base.write_note(ax, "not timed", (0.5, y), within=_ROW, **faint)
         return
     if compared and step.parent in at:
         colour, ends = _LOOKS.get(compared.answer, _OTHER), [at[step.parent], step.time.median]
         ax.plot(ends, [y, y], color=colour, linewidth=2.2, alpha=0.55)
     arms = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
     ax.errorbar(step.time.median, y, xerr=arms, fmt="o", color=COLOURS[0], markersize=5, capsize=3)
-    for time, (_, x) in zip((compared, step.best), _COLUMNS, strict=True):
+    for time, (_, x) in zip((compared, step.compare_with_fastest_reference), _COLUMNS, strict=True):
         if time:
             colour = _LOOKS.get(time.answer, INK)
         else:
             colour = INK
-        base.note(ax, factor(time), (x, y), within=_ROW, va="center", color=colour)
+        base.write_note(
+            ax, format_measured_speedup(time), (x, y), within=_ROW, va="center", color=colour
+        )
 
 
 def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
@@ -93,27 +97,32 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     A filled point is a change that is real. A line ends where the machine changes. An error where
     nothing was timed, or where there are too many subjects for one picture.
     """
-    subjects = history_points(steps)
+    subjects = group_history_points(steps)
     if not subjects:
         raise ProfkitError("no run in this history has a time", "profkit history --add, or --log")
     if len(subjects) > _MOST:
         named = "choose one: profkit history champion --case B -o history.png"
         raise ProfkitError(f"a picture of {len(subjects)} subjects: at most {_MOST}", named)
-    ax = base.canvas(ax, 6.5)
+    ax = base.make_axes(ax, 6.5)
     machines = dict.fromkeys(p.machine for p in chain.from_iterable(subjects.values()))
     colours = {machine: COLOURS[i % len(COLOURS)] for i, machine in enumerate(machines)}
     for points in subjects.values():
         draw_subject(ax, points, colours)
     for subject, points in subjects.items():
-        base.note(ax, clip(subject), (points[-1].order, points[-1].median), (9, 0), va="center")
-    _history_frame(ax, subjects)
-    handles = [base.sample(clip(machine), "o", colour) for machine, colour in colours.items()]
-    base.legend(ax, handles, fontsize=10, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        base.write_note(
+            ax, clip_text(subject), (points[-1].order, points[-1].median), (9, 0), va="center"
+        )
+    _draw_history_frame(ax, subjects)
+    handles = [
+        base.make_legend_handle(clip_text(machine), "o", colour)
+        for machine, colour in colours.items()
+    ]
+    base.add_legend(ax, handles, fontsize=10, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     below = (
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
         "its commit and speed-up. Lines end where the machine changes."
     )
-    return base.finished(ax, "Time of every run, oldest first", below, under=78)
+    return base.finish_picture(ax, "Time of every run, oldest first", below, under=78)
 
 
 def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
@@ -128,10 +137,10 @@ def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, st
             face = colour
         ax.plot(x, point.median, "o", markersize=7, color=colour, markerfacecolor=face)
         if point.real:
-            base.note(ax, point.change, (x, point.median), (7, 6), fontsize=9)
+            base.write_note(ax, point.change, (x, point.median), (7, 6), fontsize=9)
 
 
-def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
+def _draw_history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     ax.set_yscale("log")
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
@@ -140,8 +149,8 @@ def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
         ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
-    base.scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
-    base.bare(ax, "y")
+    base.set_log_scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
+    base.draw_grid_only(ax, "y")
 
 
 _FEW = "draw it after a few more trials: profkit tune --resume"
@@ -166,7 +175,7 @@ def select_timed(history: pd.DataFrame) -> pd.DataFrame:
 def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw the time of every trial and the best so far."""
     timed = select_timed(history)
-    ax = base.canvas(ax, 5.5)
+    ax = base.make_axes(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
         full, cut = (rows[rows["outcome"] == o] for o in ("measured", "pruned"))
@@ -180,11 +189,11 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     draw_best(ax, timed, INK, "best so far")
     lost = len(history) - len(timed)
     _log_scale(ax)
-    base.scales(ax, "Trial", "Time per call, µs")
+    base.set_log_scales(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
-    base.bare(ax, "both")
+    base.draw_grid_only(ax, "both")
     below = f"Hollow: pruned after a first look. {lost} more trials were rejected or failed."
-    return base.finished(ax, "Time of every trial", below)
+    return base.finish_picture(ax, "Time of every trial", below)
 
 
 def draw_best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
@@ -199,7 +208,7 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
     if not importances:
         raise ProfkitError("too few trials to say which tunable matters", _FEW)
     ranked = sorted(importances.items(), key=lambda item: item[1])
-    ax = base.canvas(ax, 1.6 + 0.5 * len(ranked))
+    ax = base.make_axes(ax, 1.6 + 0.5 * len(ranked))
     ax.barh([m for m, _ in ranked], [v for _, v in ranked], 0.6, color=COLOURS[0])
     for y, (_, value) in enumerate(ranked):
         ax.text(
@@ -211,16 +220,16 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
             color=INK,
         )
     ax.set_xlim(0, 1.08)
-    base.scales(ax, "Share of importance")
-    base.bare(ax, "x")
+    base.set_log_scales(ax, "Share of importance")
+    base.draw_grid_only(ax, "x")
     below = "PED-ANOVA: for being among the fastest quarter of trials."
-    return base.finished(ax, "Which tunable matters", below)
+    return base.finish_picture(ax, "Which tunable matters", below)
 
 
 def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
     """Draw every timed trial as a line through its tunables (columns `macros`) to its time."""
     timed = select_timed(history).sort_values("us", ascending=False)
-    ax = base.canvas(ax, 5.5)
+    ax = base.make_axes(ax, 5.5)
     places = {m: sorted(timed[m].unique()) for m in macros}
     low, high = timed["us"].min(), timed["us"].max()
     fast = timed["us"] <= timed["us"].quantile(0.1)
@@ -238,11 +247,11 @@ def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | Non
         ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", **beside)
     ax.set_xticks(range(len(macros) + 1), [*macros, "time"])
     ax.set_xlim(-0.4, len(macros) + 0.6)
-    base.bare(ax, "x")
+    base.draw_grid_only(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     below = "Orange: the fastest tenth of the timed trials."
-    return base.finished(ax, "Tunables of the fastest trials", below)
+    return base.finish_picture(ax, "Tunables of the fastest trials", below)
 
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -251,17 +260,17 @@ def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:
         raise ProfkitError("no trial of this search has a time and its resources", _FEW)
-    ax = base.canvas(ax, 5.5)
+    ax = base.make_axes(ax, 5.5)
     sizes = 30 + 400 * timed["occupancy"].fillna(0.1)
     look: base.Looks = {"cmap": "viridis", "edgecolors": "white", "linewidths": 0.6, "zorder": 3}
     dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], **look)
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers per thread", fontsize=11, color=INK)
     _log_scale(ax)
-    base.scales(ax, "Shared memory per block, KiB", "Time per call, µs")
-    base.bare(ax, "both")
+    base.set_log_scales(ax, "Shared memory per block, KiB", "Time per call, µs")
+    base.draw_grid_only(ax, "both")
     below = "Larger dots: more warps fit on an SM."
-    return base.finished(ax, "Time against resources per block", below)
+    return base.finish_picture(ax, "Time against resources per block", below)
 
 
 def _log_scale(ax: Axes) -> None:

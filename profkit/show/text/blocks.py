@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from profkit.show.text.escape import code, escaped, html, markdown, short
+from profkit.show.text.escape import (
+    escape_html,
+    escape_markdown,
+    escape_text,
+    shorten_name,
+    write_code_span,
+)
 
 LONGEST = 44  # characters of a kernel's name where there is room
 T = TypeVar("T")
@@ -36,7 +42,7 @@ Words = str | TextSpan | tuple[str | TextSpan, ...]
 Columns = Mapping[str, Callable[[T], Words]]  # title -> what a row has in this column
 
 
-def spans(words: Words) -> tuple[TextSpan, ...]:
+def split_spans(words: Words) -> tuple[TextSpan, ...]:
     """Return words as pieces, the names of kernels as long as they are where there is room."""
     if isinstance(words, tuple):
         pieces = words
@@ -44,7 +50,7 @@ def spans(words: Words) -> tuple[TextSpan, ...]:
         pieces = (words,)
     texts = (TextSpan(piece) if isinstance(piece, str) else piece for piece in pieces)
     return tuple(
-        replace(span, text=short(span.text, LONGEST)) if span.role == "name" else span
+        replace(span, text=shorten_name(span.text, LONGEST)) if span.role == "name" else span
         for span in texts
     )
 
@@ -54,9 +60,9 @@ def on_lines(pieces: Iterable[TextSpan]) -> Words:
     return tuple(chain.from_iterable((BREAK, piece) for piece in pieces))[1:]
 
 
-def plain_words(words: Words) -> str:
+def get_plain_text(words: Words) -> str:
     """Return words without how they are set."""
-    return "".join(span.text for span in spans(words))
+    return "".join(span.text for span in split_spans(words))
 
 
 @dataclass(frozen=True)
@@ -137,18 +143,18 @@ class Grid:
     # titles of the columns that a terminal leaves out, the first one first, where a row has no room
     spare: tuple[str, ...] = ()
 
-    def telling(self) -> list[int]:
+    def list_telling_columns(self) -> list[int]:
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
         told = []
         for i in columns:
-            if any(plain_words(r[i]) not in _NOTHING for r in self.rows):
+            if any(get_plain_text(r[i]) not in _NOTHING for r in self.rows):
                 told.append(i)
         return told or columns
 
 
-def grid(rows: Iterable[T], columns: Columns[T], **layout: Any) -> Grid:
+def make_grid(rows: Iterable[T], columns: Columns[T], **layout: Any) -> Grid:
     """Return the table of `rows`: of each column the title, and what it says of a row."""
     cells = (tuple(cell(row) for cell in columns.values()) for row in rows)
     return Grid(tuple(columns), tuple(cells), **layout)
@@ -170,7 +176,7 @@ class Fold:
 Block = Heading | TextLine | Paragraph | ListItem | Command | Strip | Code | Image | Grid | Fold
 
 
-def colour(text: str) -> str:
+def choose_colour(text: str) -> str:
     """Return the colour of a word that judges, "" for any other: "faster", "memory: shared"."""
     return _COLOUR.get(text) or _COLOUR.get(text.partition(":")[0].partition("\n")[0], "")
 
@@ -207,7 +213,7 @@ def write_markdown(block: Block) -> Iterator[str]:
             yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
         case TextLine():
             if block.mark:
-                mark = f"**{markdown(block.mark)}**: "
+                mark = f"**{escape_markdown(block.mark)}**: "
             else:
                 mark = ""
             yield f"{'  ' * block.indent}- {mark}{write_words(block.text)}"
@@ -218,18 +224,20 @@ def write_markdown(block: Block) -> Iterator[str]:
             for under in block.under:
                 yield f"  <br>{write_words(under)}"
         case Command():
-            yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
+            yield f"- {write_code_span(block.line)}" + (
+                f" ({escape_markdown(block.about)})" if block.about else ""
+            )
         case Strip():
-            yield f"- {code(block.text)}"
+            yield f"- {write_code_span(block.text)}"
         case Code():
             longest = max(map(len, re.findall("`+", block.text)), default=0)
             fence = "`" * max(3, longest + 1)
-            lines = map(escaped, block.text.splitlines())
+            lines = map(escape_text, block.text.splitlines())
             yield from ("", f"{fence}{block.language}", *lines, fence, "")
         case Image():
-            yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
+            yield f"![{escape_markdown(block.path.rpartition('.')[0])}]({block.path})"
         case Fold():
-            opened, title = " open" if block.shown else "", _NOTEBOOK.words(block.title)
+            opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
             yield from ("", f"<details{opened}><summary>{title}</summary>", "")
             for inner in block.blocks:
                 yield from write_markdown(inner)
@@ -240,19 +248,19 @@ def write_markdown(block: Block) -> Iterator[str]:
 
 def write_words(words: Words, *, in_table: bool = False) -> str:
     out = ""
-    for text, role in ((span.text, span.role) for span in spans(words) if span.text):
+    for text, role in ((span.text, span.role) for span in split_spans(words) if span.text):
         if text == "\n":
             out += "<br>"
         elif role in ("code", "name"):
-            out += code(text, in_table=in_table)
+            out += write_code_span(text, in_table=in_table)
         elif role == "link":
             if _is_address(text):
                 out += f"<{text}>"
             else:
-                out += f"[{markdown(text)}](#{text})"
+                out += f"[{escape_markdown(text)}](#{text})"
         else:
             mark = _MARKS.get(role, "")
-            out += f"{mark}{markdown(text)}{mark}"
+            out += f"{mark}{escape_markdown(text)}{mark}"
     return out
 
 
@@ -270,14 +278,14 @@ def write_table(grid: Grid) -> Sequence[str]:
 
 def write_cell(cell: Words) -> str:
     """Return a cell; a ladder's blanks before a name stay to be seen."""
-    raw = plain_words(cell)
+    raw = get_plain_text(cell)
     depth = len(raw) - len(raw.lstrip(" "))
     return _INDENT * (depth // 2) + write_words(cell, in_table=True).lstrip(" ")
 
 
 def to_html(blocks: Iterable[Block]) -> str:
     """Return blocks as one HTML element for a notebook, in the colours of its theme."""
-    return f'<div style="overflow-x:auto">{_NOTEBOOK.render(blocks)}</div>'
+    return f'<div style="overflow-x:auto">{_NOTEBOOK.render_blocks(blocks)}</div>'
 
 
 @dataclass(frozen=True)
@@ -286,13 +294,13 @@ class _Html:
 
     page: bool
 
-    def _look(self, classes: str, rules: str = "", judged: str = "") -> str:
+    def _write_look(self, classes: str, rules: str = "", judged: str = "") -> str:
         """Return an element's attributes; `judged` is a word that has a colour."""
         if self.page:
             if classes:
                 return f' class="{classes}"'
             return ""
-        named = colour(judged).removeprefix("bold ")
+        named = choose_colour(judged).removeprefix("bold ")
         if named:
             named = f"color:{_READABLE.get(named, named)}"
         else:
@@ -302,64 +310,65 @@ class _Html:
             return f' style="{rules}"'
         return ""
 
-    def render(self, blocks: Iterable[Block]) -> str:
-        return "".join(chain.from_iterable(map(self._block, blocks)))
+    def render_blocks(self, blocks: Iterable[Block]) -> str:
+        return "".join(chain.from_iterable(map(self._render_block, blocks)))
 
-    def _block(self, block: Block) -> Iterator[str]:
+    def _render_block(self, block: Block) -> Iterator[str]:
         match block:
             case Heading():
                 if self.page:
                     level = max(block.level + 1, 3)
                 else:
                     level = min(block.level + 3, 6)
-                yield f"<h{level}>{self.words(block.text)}</h{level}>"
+                yield f"<h{level}>{self.render_words(block.text)}</h{level}>"
             case TextLine():
-                yield f"<p{self._look(f'said indent-{block.indent}', f'margin:0 {2 * block.indent}em')}>"
+                margin = f"margin:0 {2 * block.indent}em"
+                yield f"<p{self._write_look(f'said indent-{block.indent}', margin)}>"
                 if block.mark:
-                    mark = html(block.mark) + ("" if self.page else ":")
-                    yield f"<b{self._look('mark', judged=block.mark)}>{mark}</b> "
-                yield f"{self.words(block.text)}</p>"
+                    mark = escape_html(block.mark) + ("" if self.page else ":")
+                    yield f"<b{self._write_look('mark', judged=block.mark)}>{mark}</b> "
+                yield f"{self.render_words(block.text)}</p>"
             case Paragraph():
-                yield f"<p>{self.words(block.text)}</p>"
+                yield f"<p>{self.render_words(block.text)}</p>"
             case ListItem() if block.bullet == "?":
-                yield f"<p{self._look('note')}>{self.words(block.text)}</p>"
+                yield f"<p{self._write_look('note')}>{self.render_words(block.text)}</p>"
             case ListItem():
-                yield f"<article{self._look('found')}><p>{self.words(block.text)}</p>"
+                yield f"<article{self._write_look('found')}><p>{self.render_words(block.text)}</p>"
                 for under in block.under:
-                    yield f"<p{self._look('under', 'margin:0 1em')}>{self.words(under)}</p>"
+                    yield f"<p{self._write_look('under', 'margin:0 1em')}>{self.render_words(under)}</p>"
                 yield "</article>"
             case Command():
-                yield f"<div><code>{html(block.line)}</code> {html(block.about)}</div>"
+                yield f"<div><code>{escape_html(block.line)}</code> {escape_html(block.about)}</div>"
             case Strip():
-                yield f"<div><code>{html(block.text)}</code></div>"
+                yield f"<div><code>{escape_html(block.text)}</code></div>"
             case Code():
-                lines = "\n".join(map(html, block.text.splitlines()))
+                lines = "\n".join(map(escape_html, block.text.splitlines()))
                 yield f"<pre><code>{lines}</code></pre>"
             case Image():
-                yield f"<div>{html(block.path)}</div>"
+                yield f"<div>{escape_html(block.path)}</div>"
             case Fold():
                 if block.shown:
                     opened = " open"
                 else:
                     opened = ""
-                summary = f"<summary>{self.words(block.title)}</summary>"
-                inside = self.render(block.blocks)
-                yield f"<details{self._look('more')}{opened}>{summary}{inside}</details>"
+                summary = f"<summary>{self.render_words(block.title)}</summary>"
+                inside = self.render_blocks(block.blocks)
+                yield f"<details{self._write_look('more')}{opened}>{summary}{inside}</details>"
             case Grid():
                 yield self.write_table(block)
 
     def write_table(self, grid: Grid) -> str:
-        columns = grid.telling()
-        top = "".join(self._head(grid.head[i]) for i in columns)
+        columns = grid.list_telling_columns()
+        top = "".join(self._render_head(grid.head[i]) for i in columns)
         rows = (
             "".join(self.write_cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows
         )
         body = "".join(f"<tr>{cells}</tr>" for cells in rows)
         table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
-        return f"<div{self._look('wide')}><table{self._look('plain')}>{table}</table></div>"
+        return f"<div{self._write_look('wide')}><table{self._write_look('plain')}>{table}</table></div>"
 
-    def _head(self, title: str) -> str:
-        text = self.words(title.removeprefix(">"))
+    def _render_head(self, title: str) -> str:
+        text = self.render_words(title.removeprefix(">"))
         if not text:  # a corner without words is no heading
             return "<td></td>"
         if self.page:
@@ -367,11 +376,11 @@ class _Html:
         else:
             scope = ""
         right = is_right(title)
-        look = self._look("n" * right, f"text-align:{'right' if right else 'left'}")
+        look = self._write_look("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
     def write_cell(self, cell: Words, title: str, column: int) -> str:
-        raw, right = plain_words(cell), is_right(title)
+        raw, right = get_plain_text(cell), is_right(title)
         inner = raw.lstrip(" ")
         depth = ""
         if column == 0:
@@ -385,16 +394,17 @@ class _Html:
             rules = "right;white-space:nowrap"
         else:
             rules = "left;white-space:pre-wrap"
-        return f"<td{self._look(classes, f'text-align:{rules}', raw)}>{self.words(cell)}</td>"
+        look = self._write_look(classes, f"text-align:{rules}", raw)
+        return f"<td{look}>{self.render_words(cell)}</td>"
 
-    def words(self, words: Words) -> str:
+    def render_words(self, words: Words) -> str:
         """Return words inside of an element; on a page a rule leads to its words."""
         out = ""
-        for span in spans(words):
+        for span in split_spans(words):
             if span.text == "\n":
                 text = "<br>"
             else:
-                text = html(span.text)
+                text = escape_html(span.text)
             if span.role == "link":
                 text = f'<a href="{"" if _is_address(span.text) else "#"}{text}">{text}</a>'
             elif self.page and span.role == "rule":
@@ -410,4 +420,6 @@ class _Html:
 
 
 _NOTEBOOK = _Html(page=False)
-page_html = _Html(page=True).render  # in the classes of a page, whose policy allows no inline style
+page_html = _Html(
+    page=True
+).render_blocks  # in the classes of a page, whose policy allows no inline style

@@ -27,7 +27,7 @@ _AUTOLINK = re.compile(r"(?i)(?<=http):(?=//)|(?<=https):(?=//)|(?<=ftp):(?=//)|
 _REFERENCE = re.compile(r"(?<!&)[@#](?=\w)")  # a mention or an issue, in the rendered text
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return the text with every character that acts instead of being seen written as an escape."""
     if text.isascii() and text.isprintable():
         return text
@@ -36,18 +36,18 @@ def escaped(text: str) -> str:
     )
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return the text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
     from html import escape  # with its table of entities, which few verbs need
 
-    text = escape(escaped(text), quote=False)
+    text = escape(escape_text(text), quote=False)
     text = _AUTOLINK.sub(lambda m: f"&#{ord(m.group())};", _MARKDOWN.sub(r"\\\1", text))
     return _REFERENCE.sub(lambda m: f"{m.group()}&#8203;", text)
 
 
-def code(text: str, *, in_table: bool = False) -> str:
+def write_code_span(text: str, *, in_table: bool = False) -> str:
     """Return the text as a Markdown code span, fenced with more backticks than it has in a row."""
-    text = escaped(text) or " "
+    text = escape_text(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     if text.startswith("`") or text.endswith("`"):
         pad = " "
@@ -57,11 +57,11 @@ def code(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{pad}{text.replace('|', chr(92) + '|') if in_table else text}{pad}{fence}"
 
 
-def html(text: str) -> str:
+def escape_html(text: str) -> str:
     """Return the text for HTML, inside of elements and of quoted attributes."""
     from html import escape
 
-    return escape(escaped(text), quote=True)
+    return escape(escape_text(text), quote=True)
 
 
 # A spreadsheet takes a cell that begins with one of these for a formula, and a kernel may be called
@@ -77,17 +77,17 @@ _MUST_BE_QUOTED = "".join(dict.fromkeys(_ENDS_ROW + _CONTROLS))
 _ROWS_AT_A_TIME = 500  # of a frame that are written
 
 
-def csv_text(frame: DataFrame) -> str:
+def write_csv(frame: DataFrame) -> str:
     """Return a frame as CSV, without its index, in which no text acts; numbers are left alone.
 
     A cell with a line break or a control in it is quoted: it ends no row, whoever reads it.
     """
-    return "".join(csv_pieces(frame))
+    return "".join(iterate_csv(frame))
 
 
-def csv_pieces(frame: DataFrame) -> Iterator[str]:
+def iterate_csv(frame: DataFrame) -> Iterator[str]:
     """Yield the same, some rows at a time: as numbers of Python, a frame is several times as large."""
-    yield _write_rows([[quoted_cell(name) for name in frame.columns]])
+    yield _write_rows([[quote_cell(name) for name in frame.columns]])
     for first in range(0, len(frame), _ROWS_AT_A_TIME):
         some = frame.iloc[first : first + _ROWS_AT_A_TIME]
         columns = [_list_cells(some.iloc[:, at]) for at in range(some.shape[1])]
@@ -115,11 +115,11 @@ def _list_cells(column: Series[Any]) -> list[object]:
         if missing:
             cells[at] = ""
         else:
-            cells[at] = quoted_cell(cells[at])
+            cells[at] = quote_cell(cells[at])
     return cells
 
 
-def quoted_cell(value: object) -> object:
+def quote_cell(value: object) -> object:
     """Return a text that no spreadsheet takes for a formula; anything else as it is."""
     if isinstance(value, str) and value.startswith(_BEGINS):
         return f"'{value}"
@@ -139,10 +139,10 @@ _LITERAL = re.compile(r"-?\d.*|float|double|int|long|char|bool|(__)?half|half_t|
 _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 
-def short(name: str, width: int) -> str:
+def shorten_name(name: str, width: int) -> str:
     """Return a kernel name in at most `width` characters, safe to show."""
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
-    function = escaped(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
+    function = escape_text(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
     # `ns::f<int, 4>` is `ns::f` and `int, 4`.
     opens = (i for i, c, depth in walk_depths(function) if c == "<" and depth == 0)
     opening = 0
@@ -170,10 +170,10 @@ def short(name: str, width: int) -> str:
         return f"{base}<{bare[:room]}…>"
     types = ", ".join([w for w in words if not _LITERAL.fullmatch(w)] or dict.fromkeys(words))
     if not types or width < 20:
-        return squeeze_words(base, width)
+        return shorten_words(base, width)
     # PyTorch's elementwise kernels differ in their arguments only: half of the room is theirs.
-    head = squeeze_words(base, max(width // 2 - 1, width - 2 - len(types)))
-    return f"{head}<{squeeze_words(types, width - 2 - len(head))}>"
+    head = shorten_words(base, max(width // 2 - 1, width - 2 - len(types)))
+    return f"{head}<{shorten_words(types, width - 2 - len(head))}>"
 
 
 def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:
@@ -224,14 +224,14 @@ def read_argument(argument: str) -> str:
     return outer
 
 
-def squeeze_words(text: str, width: int) -> str:
+def shorten_words(text: str, width: int) -> str:
     """Leave words out of the middle until it fits: first, last and tile words stay longest."""
     if len(text) <= width:
         return text
     words = re.findall(r"[^_]+_*|_+", text[:2000])
     if len(text) > 2000 or len(words) < 2:
-        return middle(text, width)
-    worth = {i: rate_word(words, i) for i in range(len(words))}
+        return cut_middle(text, width)
+    worth = {i: rank_word(words, i) for i in range(len(words))}
     kept: set[int] = set()
     for i in sorted(worth, key=lambda i: (-worth[i], i)):
         if len(join_kept(words, kept | {i})) <= width:
@@ -241,7 +241,7 @@ def squeeze_words(text: str, width: int) -> str:
     return f"{text[: width - 1]}…"  # without its start it could be anything
 
 
-def rate_word(words: list[str], i: int) -> float:
+def rank_word(words: list[str], i: int) -> float:
     word = words[i].strip("_")
     if i == 0:
         return 5
@@ -262,7 +262,7 @@ def join_kept(words: list[str], kept: set[int]) -> str:
     return out + ("" if last == len(words) - 1 else "…")
 
 
-def middle(text: str, width: int) -> str:
+def cut_middle(text: str, width: int) -> str:
     """Return start and end of a text, an ellipsis where the middle was."""
     if len(text) <= width:
         return text

@@ -124,7 +124,7 @@ def name_nvidia_rules(name: str) -> tuple[str, ...]:
     return NVIDIA_RULES.get("".join(name.lower().split()), ())
 
 
-def plain_name(name: str) -> str:
+def find_catalogue_name(name: str) -> str:
     """Return the catalogue's name of what ncu calls so; other names with - between their words."""
     words = " ".join(name.lower().split())
     return NCU_LABELS.get(words, words.replace(" ", "-"))

@@ -16,8 +16,16 @@ from rich.text import Text
 
 from profkit.reports.figures import bind_units
 from profkit.show.text import blocks
-from profkit.show.text.blocks import Block, TextSpan, Words, colour, is_right, plain_words, spans
-from profkit.show.text.escape import escaped, short
+from profkit.show.text.blocks import (
+    Block,
+    TextSpan,
+    Words,
+    choose_colour,
+    get_plain_text,
+    is_right,
+    split_spans,
+)
+from profkit.show.text.escape import escape_text, shorten_name
 
 _WIDEST = 1000  # columns of a table, in a pipe or in whatever COLUMNS says
 # Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
@@ -35,7 +43,7 @@ _STYLE = {
 }
 
 
-def console(*, width: int | None = None, stderr: bool = False) -> Console:
+def make_console(*, width: int | None = None, stderr: bool = False) -> Console:
     """Return a console that obeys NO_COLOR and takes nothing in a text for markup."""
     on = Console(
         width=width,
@@ -66,7 +74,7 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
         case blocks.Grid():
             shown = render_grid(block, on, indent + block.indent)
         case blocks.Fold():
-            head = Text("" if first else "\n").append(terminal_text(block.title))
+            head = Text("" if first else "\n").append(make_terminal_text(block.title))
             inside = (render_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
             shown = print_narrow(on, head, indent) + "".join(inside)
         case blocks.Heading():
@@ -75,30 +83,32 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
                 style = "bold"
             else:
                 style = "italic"
-            shown = print_narrow(on, gap.append(terminal_text(block.text, style)), indent)
+            shown = print_narrow(on, gap.append(make_terminal_text(block.text, style)), indent)
         case blocks.Command():
             shown = render_command(block, on, indent + 2)
         case blocks.Strip():
-            shown = print_narrow(on, colour_strip(block), indent or 2)
+            shown = print_narrow(on, render_strip(block), indent or 2)
         case blocks.Code():
             shown = "".join(render_whole(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
-            line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
-            line.append(terminal_text(block.text, "not bold default"))
+            line = Text(
+                f"{block.mark}: " if block.mark else "", choose_colour(block.mark) or "bold"
+            )
+            line.append(make_terminal_text(block.text, "not bold default"))
             shown = print_narrow(on, line, (indent or 2) + 2 * block.indent, readable)
         case blocks.ListItem():
             item = Table.grid(padding=(0, 1, 0, 0))
-            item.add_row(block.bullet, terminal_text(block.text))
+            item.add_row(block.bullet, make_terminal_text(block.text))
             for under in block.under:
-                item.add_row("", terminal_text(under))
+                item.add_row("", make_terminal_text(under))
             shown = print_narrow(on, item, indent, readable)
         case blocks.Image():
-            shown = print_narrow(on, Text(f"see {escaped(block.path)}"), indent, readable)
-        case blocks.Paragraph() if all(span.role == "link" for span in spans(block.text)):
+            shown = print_narrow(on, Text(f"see {escape_text(block.path)}"), indent, readable)
+        case blocks.Paragraph() if all(span.role == "link" for span in split_spans(block.text)):
             # Nothing but an address, which stays on one line, however long.
-            shown = render_whole(plain_words(block.text), indent + 2 * block.indent)
+            shown = render_whole(get_plain_text(block.text), indent + 2 * block.indent)
         case blocks.Paragraph():
-            text = terminal_text(block.text)
+            text = make_terminal_text(block.text)
             shown = print_narrow(on, text, indent + 2 * block.indent, readable)
     return shown
 
@@ -109,17 +119,19 @@ def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     if fits:
         room = on
     else:
-        room = console(width=_WIDEST)
+        room = make_console(width=_WIDEST)
     columns = choose_columns(grid, room.width - indent)
-    lines = _table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
+    lines = _render_table(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
     return "".join(print_narrow(room, line, indent) for line in lines)
 
 
 def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
     """Return the columns of a table; spare ones are left out until a row fits on one line."""
-    columns = {grid.head[i]: build_column(grid, i) for i in grid.telling()}
+    columns = {grid.head[i]: build_column(grid, i) for i in grid.list_telling_columns()}
     for title in grid.spare:
-        needed = sum(column.min_width(1, width) + _GAP for column in columns.values()) - _GAP
+        needed = (
+            sum(column.compute_min_width(1, width) + _GAP for column in columns.values()) - _GAP
+        )
         if needed <= width:
             break
         columns.pop(title, None)
@@ -133,8 +145,8 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
         if isinstance(x, TextSpan) and x.role == "name":
             names.append(x.text)
     return TableColumn(
-        terminal_text(title.removeprefix(">")),
-        [terminal_text(cell, colour(plain_words(cell))) for cell in cells],
+        make_terminal_text(title.removeprefix(">")),
+        [make_terminal_text(cell, choose_colour(get_plain_text(cell))) for cell in cells],
         right=is_right(title),
         names=names if names and len(names) == len(cells) else None,
         prose=i == grid.wraps,
@@ -143,12 +155,15 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
 
 
 def render_whole(line: str, indent: int) -> str:
-    return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
+    return f"{' ' * indent}{escape_text(line)}".rstrip() + "\n"
 
 
 def render_command(command: blocks.Command, on: Console, indent: int) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
-    line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
+    line, about = (
+        Text(" " * indent + escape_text(command.line), "bold"),
+        f"# {escape_text(command.about)}",
+    )
     if command.about and len(line) + len(about) + 2 <= on.width:
         line.append(f"  {about}", "not bold dim")
     with on.capture() as captured:
@@ -156,25 +171,25 @@ def render_command(command: blocks.Command, on: Console, indent: int) -> str:
     return captured.get()
 
 
-def terminal_text(words: Words, style: str = "") -> Text:
+def make_terminal_text(words: Words, style: str = "") -> Text:
     """Return words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
-    for span in spans(words):
+    for span in split_spans(words):
         if span.text == "\n":
             text = "\n"
         else:
-            text = bind_units(escaped(span.text), _KEPT)
+            text = bind_units(escape_text(span.text), _KEPT)
         if span.role == "whole":
             text = text.replace(" ", _KEPT)
         out.append(text, _STYLE.get(span.role))
     return out
 
 
-def colour_strip(bar: blocks.Strip) -> Text:
+def render_strip(bar: blocks.Strip) -> Text:
     """Return a strip in the colours of its parts."""
     line = Text("[")
     for part, word in bar.parts:
-        line.append(part, colour(word))
+        line.append(part, choose_colour(word))
     return line.append("]")
 
 
@@ -204,9 +219,9 @@ class TableColumn:
 
     @cached_property
     def full_width(self) -> int:
-        return max(map(_widest_line, (self.title, *self.cells)))
+        return max(map(_measure_widest_line, (self.title, *self.cells)))
 
-    def min_width(self, lines: int, most: int) -> int:
+    def compute_min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
         if self.names:
             cells = []
@@ -214,21 +229,23 @@ class TableColumn:
             cells = self.cells
         need = find_narrowest(self.title, lines)
         for cell in cells:
-            if _widest_line(cell) > need:
-                need = max(need, _widest_line(cell) if self.right else find_narrowest(cell, lines))
+            if _measure_widest_line(cell) > need:
+                need = max(
+                    need, _measure_widest_line(cell) if self.right else find_narrowest(cell, lines)
+                )
         if self.names:
             need = max(need, min(self.full_width, self.shortest // lines))
         if self.right:
             return need
         return min(need, most)
 
-    def cell_lines(self, width: int) -> Iterator[list[Text]]:
+    def iterate_cell_lines(self, width: int) -> Iterator[list[Text]]:
         for number, cell in enumerate(self.cells):
             name = ""
             if self.names:
                 name = self.names[number]
-            fits = not name or _widest_line(cell) <= width
-            yield split_lines(cell if fits else Text(short(name, width), cell.style), width)
+            fits = not name or _measure_widest_line(cell) <= width
+            yield split_lines(cell if fits else Text(shorten_name(name, width), cell.style), width)
 
 
 @dataclass
@@ -244,7 +261,7 @@ class _ColumnGroup:
     def free(self) -> int:
         return self.room - sum(self.widths) - _GAP * (len(self.widths) - 1)
 
-    def widen(self) -> None:
+    def widen_columns(self) -> None:
         """Give out the room that is left: to words, to names, then to sentences."""
         ranked = sorted(enumerate(self.columns), key=lambda x: 2 * x[1].prose + bool(x[1].names))
         for at, column in ranked:
@@ -252,21 +269,23 @@ class _ColumnGroup:
 
     @cached_property
     def cells(self) -> list[list[list[Text]]]:
-        return [list(c.cell_lines(w)) for c, w in zip(self.columns, self.widths, strict=True)]
+        return [
+            list(c.iterate_cell_lines(w)) for c, w in zip(self.columns, self.widths, strict=True)
+        ]
 
     @cached_property
     def height(self) -> int:
         return max(map(len, chain.from_iterable(self.cells)), default=1)
 
-    def titles(self) -> Iterator[Text]:
+    def iterate_titles(self) -> Iterator[Text]:
         """Yield the titles, each standing on the first row."""
         titles = [split_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
         deep = max(map(len, titles))
-        for line in self.joined([[Text()] * (deep - len(head)) + head for head in titles]):
+        for line in self.join_cells([[Text()] * (deep - len(head)) + head for head in titles]):
             line.stylize("bold")
             yield line
 
-    def joined(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
+    def join_cells(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
         for parts in zip_longest(*cells, fillvalue=Text()):
             line = Text(" " * self.indent)
             for part, column, width in zip(parts, self.columns, self.widths, strict=True):
@@ -277,7 +296,7 @@ class _ColumnGroup:
             yield line
 
 
-def _table_lines(
+def _render_table(
     columns: Sequence[TableColumn], width: int, *, banded: bool = False, trims: bool = True
 ) -> list[Text]:
     """Return the lines of a table in a terminal of this width.
@@ -287,47 +306,48 @@ def _table_lines(
     """
     indents = min(columns[0].full_width + _GAP, width * 2 // 5), _UNDER
     groups = min(
-        (_groups_of(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
+        (_group_columns(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
         key=lambda s: (sum(max(-x.free, 0) for x in s), sum(x.height for x in s), len(s)),
     )
     if len(groups) > 1 and (banded or len(groups) > TALLEST):
         key, *others = columns
-        joined = width - key.min_width(1, width) - _GAP
+        joined = width - key.compute_min_width(1, width) - _GAP
         bands = [
-            _groups_of([key, *s.columns], width, 1, 0) for s in _groups_of(others, joined, 1, 0)
+            _group_columns([key, *s.columns], width, 1, 0)
+            for s in _group_columns(others, joined, 1, 0)
         ]
     else:
         bands = [groups]
     return list(chain.from_iterable(draw_groups(band, trims=trims) for band in bands))
 
 
-def _groups_of(
+def _group_columns(
     columns: Sequence[TableColumn], width: int, lines: int, indent: int
 ) -> list[_ColumnGroup]:
     """Return columns on as many lines as they need, as words are."""
     out = [_ColumnGroup(0, width)]
     for column in columns:
-        need = column.min_width(lines, out[-1].room)
+        need = column.compute_min_width(lines, out[-1].room)
         if out[-1].columns and need > out[-1].free - _GAP:
             out.append(_ColumnGroup(indent, width - indent))
-            need = column.min_width(lines, out[-1].room)
+            need = column.compute_min_width(lines, out[-1].room)
         out[-1].columns.append(column)
         out[-1].widths.append(need)
     for group in out:
-        group.widen()
+        group.widen_columns()
     return out
 
 
 def draw_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
     for group in groups:
-        yield from group.titles()
+        yield from group.iterate_titles()
     for row in range(len(groups[0].columns[0].cells)):
         cells = [[of[row] for of in group.cells] for group in groups]
         if trims:
             trim_cells(groups, cells)
         for group, parts in zip(groups, cells, strict=True):
             # A further line of which nothing is to be said is none.
-            for x in group.joined(parts):
+            for x in group.join_cells(parts):
                 if not group.indent or x.plain.strip():
                     yield x
 
@@ -352,7 +372,7 @@ def take_first_lines(lines: list[Text], most: int, width: int) -> list[Text]:
     return [*lines[: most - 1], last.append(" …")]
 
 
-def _widest_line(text: Text) -> int:
+def _measure_widest_line(text: Text) -> int:
     return max((line.cell_len for line in text.split("\n")), default=0)
 
 
@@ -364,7 +384,7 @@ def split_lines(text: Text, width: int) -> list[Text]:
 
 def find_narrowest(text: Text, lines: int) -> int:
     """Return the width in which a text takes no more than so many lines, no word cut."""
-    widest = _widest_line(text)
+    widest = _measure_widest_line(text)
     if lines == 1 or not text.plain.strip():
         return widest
     longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
@@ -381,7 +401,7 @@ class ShowsItself:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return to_text(self.blocks(), console(width=self.WIDTH)).rstrip("\n")
+        return to_text(self.blocks(), make_console(width=self.WIDTH)).rstrip("\n")
 
     def _repr_html_(self) -> str:
         return blocks.to_html(self.blocks())

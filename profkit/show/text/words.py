@@ -16,7 +16,7 @@ from profkit.records.paths import FULL
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
 from profkit.reports.metrics import CATALOGUE, warps
 from profkit.show.text.blocks import Role, TextSpan, Words
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
@@ -70,7 +70,7 @@ BOUNDS = {
 }
 
 
-def bound_by(diagnosis: Diagnosis) -> str:
+def say_bound(diagnosis: Diagnosis) -> str:
     """Return the verdict as the rest of a sentence that begins with the kernel's name.
 
     The limiter's own name follows, unless the finding that leads is called so, too.
@@ -100,7 +100,7 @@ def bound_by(diagnosis: Diagnosis) -> str:
     return f"{verb} {units}{named}"
 
 
-def label(run: Judged) -> str:
+def label_verdict(run: Judged) -> str:
     """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
     if run.status == "ok":
         return plain_limiter(run.diagnosis.label)
@@ -112,20 +112,20 @@ def plain_limiter(name: str) -> str:
     return name.replace("_", " ")
 
 
-def named(run: Judged) -> str:
+def name_launch(run: Judged) -> str:
     return " ".join(filter(None, (run.variant, run.case)))
 
 
-def in_report(run: Judged) -> str:
+def name_by_report(run: Judged) -> str:
     """Return a launch by the file that it is in: "my.ncu-rep #0"."""
     return f"{basename(run.report)} #{run.index}"
 
 
-def device_of(run: Judged) -> str:
+def name_device(run: Judged) -> str:
     return run.device or "device unknown"
 
 
-def dims(of: tuple[int, int, int] | None) -> str:
+def format_dims(of: tuple[int, int, int] | None) -> str:
     """Return a grid or block without trailing ones: 16 x 4 x 16."""
     if of is None:
         return "unknown"
@@ -148,7 +148,7 @@ _IN_KIB = frozenset(
 )
 
 
-def metric(name: str, value: float | None) -> str:
+def format_metric(name: str, value: float | None) -> str:
     """Return a metric's value with the unit that the catalogue gives it.
 
     A share a little above 1, of one thing over another counted in two passes, is all of it.
@@ -163,11 +163,11 @@ def metric(name: str, value: float | None) -> str:
     return quantity(1.0 if whole else value, unit)
 
 
-def metric_values(values: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {metric(name, value)}" for name, value in values.items())
+def format_metric_values(values: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {format_metric(name, value)}" for name, value in values.items())
 
 
-def gain(factor: float | None) -> str:
+def format_gain(factor: float | None) -> str:
     """Return a finding's gain, which is a bound and no promise: "at most 1.85x"."""
     known = factor is not None and isfinite(factor)
     if known:
@@ -175,13 +175,13 @@ def gain(factor: float | None) -> str:
     return "gain unknown"
 
 
-def expect(expectation: Expectation) -> str:
+def format_expectation(expectation: Expectation) -> str:
     """Return what to expect of a fix, with the 80 % interval: 1.85x (1.4 to 2.2)."""
     low, high = figures(expectation.low), figures(expectation.high)
     return f"{speedup(expectation.gain)} ({low} to {high})"
 
 
-def worth(finding: LaunchFinding) -> str:
+def say_finding_worth(finding: LaunchFinding) -> str:
     """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "near the hardware limit".
 
     What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
@@ -201,13 +201,13 @@ def say_expectation(finding: LaunchFinding) -> str:
     if finding.at_roof:
         return "near the hardware limit"
     if finding.expect is None:
-        return gain(finding.gain)
+        return format_gain(finding.gain)
     bound = "no bound known"
     if finding.gain is not None:
-        bound = gain(finding.gain)
+        bound = format_gain(finding.gain)
     if finding.expect.is_wide:
         return f"{say_range(finding.expect)}, {bound}{_say_ablation(finding)}"
-    return f"expect {expect(finding.expect)}, {bound}"
+    return f"expect {format_expectation(finding.expect)}, {bound}"
 
 
 # Behind an interval that is too wide for a number.
@@ -229,20 +229,20 @@ def say_range(expectation: Expectation) -> str:
     return f"between {low}x and {high}x"
 
 
-def together(both: Together) -> str:
+def say_worth_together(both: Together) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
     bound = ""
     if both.gain is not None:
-        bound = f", {gain(both.gain)}"
+        bound = f", {format_gain(both.gain)}"
     hope = both.expect
     if hope.is_wide:
         what = say_range(hope)
     else:
-        what = f"expect {expect(hope)}"
+        what = f"expect {format_expectation(hope)}"
     return f"{' and '.join(both.rules)} together: {what}{bound}"
 
 
-def top(finding: LaunchFinding | None) -> str:
+def format_worth(finding: LaunchFinding | None) -> str:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
@@ -250,22 +250,22 @@ def top(finding: LaunchFinding | None) -> str:
         return f"{speedup(finding.reached)} measured"
     hope = finding.expect
     if hope is None:
-        return worth(finding)
+        return say_finding_worth(finding)
     if hope.is_wide:
         return f"{speedup(hope.low)} to {speedup(hope.high)}"
-    return expect(hope)
+    return format_expectation(hope)
 
 
-def finding_words(finding: LaunchFinding) -> str:
+def say_worth_and_cause(finding: LaunchFinding) -> str:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     if finding.note:
         expected = ""
     else:
-        expected = f" ({worth(finding)})"
+        expected = f" ({say_finding_worth(finding)})"
     return f"{expected}: {finding.cause}"
 
 
-def half_width(time: Interval) -> str:
+def format_half_width(time: Interval) -> str:
     """Return how well a median is known: "± 0.25 %"; "" where its interval is not.
 
     Below 0.1 % no figure: nobody measures the same median again as well as that.
@@ -278,14 +278,14 @@ def half_width(time: Interval) -> str:
     return f"± {100 * half:.2g} %"
 
 
-def timed(time: Interval | None) -> str:
+def format_median(time: Interval | None) -> str:
     """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
     if time:
-        return f"{seconds(time.median)} {half_width(time)}".rstrip()
+        return f"{seconds(time.median)} {format_half_width(time)}".rstrip()
     return ""
 
 
-def factor(time: TimeComparison | None) -> str:
+def format_measured_speedup(time: TimeComparison | None) -> str:
     """Return a speed-up: 1.84x, with ~ before it where nothing can be told."""
     if time is None:
         return ""
@@ -301,7 +301,7 @@ def say_chance(p_value: float | None) -> str:
     return f"p = {p_value:.2g}"
 
 
-def place(line: SourceShare) -> str:
+def format_place(line: SourceShare) -> str:
     """Return a line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
     source, why = line.waits_for, ""
     if source is not None:
@@ -325,9 +325,9 @@ def say_call(line: SourceShare | HotLine) -> str:
     return f"mostly called from {place}"
 
 
-def places(finding: LaunchFinding) -> str:
+def format_places(finding: LaunchFinding) -> str:
     """Return the first few lines where a finding happens, in one line."""
-    return ", ".join(map(place, finding.where[:LINES]))
+    return ", ".join(map(format_place, finding.where[:LINES]))
 
 
 def cut_lines(lines: Sequence[str]) -> str:
@@ -360,11 +360,11 @@ def cut_at_word(line: str, most: int) -> str:
 def mark_answer(row: Row, text: str) -> Words:
     """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
     run, top = row.shown, row.shown.top
-    marks: list[tuple[str, Role]] = [(short(run.kernel, NAME), "strong")]
+    marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
-        marks.append((bound_by(run.diagnosis), "strong"))
+        marks.append((say_bound(run.diagnosis), "strong"))
     if top and top.expect and not top.expect.is_wide and not top.at_roof:
-        marks.append((f"expect {expect(top.expect)}", "gain"))
+        marks.append((f"expect {format_expectation(top.expect)}", "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
         before, found, after = text.partition(said)
@@ -386,20 +386,20 @@ FEWER_PASSES = (
 
 def retry_command(run: Judged) -> str:
     """Return the command that profiles a launch which failed, by itself and with few counters."""
-    name = re.search(r"\w+", short(run.kernel, NAME).split("::")[-1])
+    name = re.search(r"\w+", shorten_name(run.kernel, NAME).split("::")[-1])
     chosen = ""
     if name:
         chosen = f" -k regex:{name.group()}"
     return f"ncu --set basic{chosen} -c 1 -o basic COMMAND"
 
 
-def headline(rows: Sequence[Row]) -> list[str]:
+def write_headline(rows: Sequence[Row]) -> list[str]:
     """Return what it is, where, what it is worth and what is next: at most three sentences."""
     if not rows:
         return []
     row = rows[0]
     run, top = row.shown, row.shown.top
-    name = short(run.kernel, NAME)
+    name = shorten_name(run.kernel, NAME)
     if run.status != "ok":
         return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FEWER_PASSES}"]
     where = ""
@@ -418,7 +418,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
         cause = run.diagnosis.because
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
-    what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
+    what = f"{name} {say_bound(run.diagnosis)}: {cause}{where}."
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
@@ -437,7 +437,7 @@ def say_not_profiled(rows: Sequence[Row]) -> str:
     """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
     names = []
     for row in rows[1:]:
-        name = short(row.shown.kernel, NAME)
+        name = shorten_name(row.shown.kernel, NAME)
         if row.shown.status != "ok" and name not in names:
             names.append(name)
     if not names or rows[0].shown.status != "ok":
@@ -450,10 +450,14 @@ def say_not_profiled(rows: Sequence[Row]) -> str:
 
 def _say_without_lead(run: Judged, where: str) -> list[str]:
     """Return the verdict apart from the first finding that is left: that is not the verdict's cause."""
-    verdict = f"{short(run.kernel, NAME)} {bound_by(run.diagnosis)}: {run.diagnosis.because}."
+    verdict = (
+        f"{shorten_name(run.kernel, NAME)} {say_bound(run.diagnosis)}: {run.diagnosis.because}."
+    )
     said = [verdict, "The finding that explains this was left out."]
     if run.top:
-        said.append(f"Next finding: {run.top.rule}: {run.top.cause}{where}; {worth(run.top)}.")
+        said.append(
+            f"Next finding: {run.top.rule}: {run.top.cause}{where}; {say_finding_worth(run.top)}."
+        )
     return said
 
 
@@ -477,15 +481,15 @@ def find_larger(run: Judged) -> LaunchFinding | None:
         return None
     if run.top.expect is None and run.top.reached is None:
         return None
-    best = max(firing, key=_known_gain)
-    is_larger = _known_gain(best) > CLEARLY_MORE * _known_gain(run.top)
+    best = max(firing, key=_get_known_gain)
+    is_larger = _get_known_gain(best) > CLEARLY_MORE * _get_known_gain(run.top)
     may_be_nothing = best.reached is None and best.expect is not None and best.expect.low < 1
     if is_larger and not may_be_nothing:
         return best
     return None
 
 
-def _known_gain(finding: LaunchFinding) -> float:
+def _get_known_gain(finding: LaunchFinding) -> float:
     """Return what a fix gained, or is expected to; 1 where neither has a number of its own."""
     if finding.reached is not None:
         return finding.reached
@@ -500,33 +504,35 @@ def _is_unsure(finding: LaunchFinding) -> bool:
 
 
 def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
-    said = _worth_of_top(row, rows, leading)
+    said = _say_worth_of_top(row, rows, leading)
     larger = find_larger(row.shown)
     if larger is None:
         return said
-    return f"{said.removesuffix('.')}; largest expected gain: {larger.rule}, {top(larger)}."
+    return (
+        f"{said.removesuffix('.')}; largest expected gain: {larger.rule}, {format_worth(larger)}."
+    )
 
 
-def _worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     if not row.times:
-        return f"Fixing that: {worth(leading)}."
+        return f"Fixing that: {say_finding_worth(leading)}."
     time = seconds(row.total)
     of_all = ""
     if len(rows) > 1:
         of_all = f" of {seconds(sum(r.total for r in rows))} in all"
     if row.saved <= 0:
-        return f"It takes {time}{of_all}; {worth(leading)}."
+        return f"It takes {time}{of_all}; {say_finding_worth(leading)}."
     if leading.expect and leading.expect.is_wide and leading.reached is None:
-        return f"Fixing that: {worth(leading)}. It takes {time}{of_all}."
+        return f"Fixing that: {say_finding_worth(leading)}. It takes {time}{of_all}."
     saved = seconds(row.saved)
-    return f"Fixing that: {worth(leading)}; about {saved}{of_all or f' of {time}'}."
+    return f"Fixing that: {say_finding_worth(leading)}; about {saved}{of_all or f' of {time}'}."
 
 
 def is_lacking(run: Judged) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 
-def spread(row: Row) -> str:
+def format_count_and_times(row: Row) -> str:
     """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
     if not row.times:
         return f"{len(row.launches)}x"

@@ -15,7 +15,7 @@ _COSTS = 1.05  # of a control over the original, from here on it is shown as a r
 _ALONE = 1.1  # of a bound, from here on it says something
 
 
-def ablation_blocks(records: Sequence[Record]) -> Iterator[Block]:
+def show_ablations(records: Sequence[Record]) -> Iterator[Block]:
     for record in records:
         found = AblationRecord.of_record(record.ablation)
         if found:

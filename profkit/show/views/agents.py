@@ -16,7 +16,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.steps.places import shorten_line
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
 from profkit.show.views.diagnosis import FINDINGS
 from profkit.show.views.triage import FIRST, GROUPS
@@ -50,7 +50,7 @@ def select_launch(run: Judged, report: str, findings: int) -> Entry:
     entry = {
         "report": report,
         "index": run.index,
-        "kernel": short(run.kernel, NAME),
+        "kernel": shorten_name(run.kernel, NAME),
         "time_s": run.time,
         "bound": diagnosis.bound,
         "limiter": diagnosis.limiter,
@@ -118,7 +118,7 @@ def select_launch_change(launch: LaunchChange) -> Entry:
         if finding.what in ("hidden", "uncovered"):
             still_there.setdefault(finding.what, {})[finding.rule] = finding.why
     entry = {
-        "kernel": short(launch.kernel.after, NAME),
+        "kernel": shorten_name(launch.kernel.after, NAME),
         "bound": {"before": launch.bound.before, "after": launch.bound.after},
         "profiled_time_s": select_sides(launch.profiled_time, ("before", "after")),
         "gone": gone,
@@ -177,7 +177,7 @@ def select_kernel(row: Mapping[str, Any]) -> Entry:
     """Return one kernel of a step."""
     names = ("id", "category", "calls", "ms", "limiter")
     entry = {name: row[name] for name in names}
-    entry["name"] = short(row["name"], NAME)
+    entry["name"] = shorten_name(row["name"], NAME)
     entry["line"] = shorten_line(row["line"] or "")
     return drop_unknown(entry)
 

@@ -24,10 +24,10 @@ from profkit.show.text.blocks import (
     Heading,
     TextLine,
     TextSpan,
-    grid,
-    plain_words,
+    get_plain_text,
+    make_grid,
 )
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all
@@ -35,7 +35,7 @@ BRIEF_METRICS = 3
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def compared_runs(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
+def show_comparison(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
     """Yield every pair of runs; `shown` metrics at most for each launch."""
     for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
@@ -75,9 +75,9 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
             ">after": lambda r: _say_amount(r, r.after),
             "": _say_direction,
         }
-        yield grid(change.resources, columns)
+        yield make_grid(change.resources, columns)
     if change.unmatched:
-        names = ", ".join(short(name, NAME) for name in change.unmatched)
+        names = ", ".join(shorten_name(name, NAME) for name in change.unmatched)
         yield TextLine(f"unmatched launches: {names}")
     for note in change.notes:
         yield TextLine(note, "note")
@@ -157,7 +157,7 @@ def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
     elif not before:
         yield TextLine("no finding before", "cause")
     if after in found:
-        worth = words.gain(found[after].after.gain)
+        worth = words.format_gain(found[after].after.gain)
         if after == before:
             lead = f"{after} still leads"
         else:
@@ -167,7 +167,7 @@ def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
         yield TextLine("no finding is left: less work is what would make it faster", "next")
 
 
-def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
+def show_prediction(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
     kept, said, because = list_prediction_cells(prediction)
     return TextLine(f"{said}: {because}", kept, indent)
 
@@ -194,7 +194,7 @@ def say_prediction(prediction: HeaderPrediction) -> str:
     return rule
 
 
-def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
+def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
     """Yield the rules that fire no more and those that fire anew, a line each kind of change."""
     findings = list(chain.from_iterable(launch.findings for launch in launches))
     for what in ("gone", "new"):
@@ -233,7 +233,9 @@ def join_sides(before: str, after: str) -> str:
 def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterator[Block]:
     """Yield one launch; its time under ncu only if that was not said above."""
     kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
-    yield TextLine(join_sides(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
+    yield TextLine(
+        join_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)), "kernel"
+    )
     yield TextLine(join_sides(bound.before, bound.after), "bound")
     if timed:
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
@@ -295,21 +297,23 @@ def list_move_cells(metric: Moved) -> tuple[str, ...]:
             change = f"{metric.factor:,.0f}x"
     else:
         change = "from 0"
-    sides = (words.metric(metric.metric, value) for value in (metric.before, metric.after))
+    sides = (words.format_metric(metric.metric, value) for value in (metric.before, metric.after))
     return metric.metric, *sides, change
 
 
-def ladder_table(ladder: Ladder) -> Iterator[Block]:
+def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
     yield Heading(f"Case {ladder.case}: each step against its parent")
     columns: Columns[Rung] = {
         "variant": indent_name,
         ">time": lambda step: figures.seconds(step.time.median) if step.time else "not timed",
-        ">95 %": lambda step: words.half_width(step.time) if step.time else "",
-        ">vs parent": lambda step: words.factor(step.change.time if step.change else None),
+        ">95 %": lambda step: words.format_half_width(step.time) if step.time else "",
+        ">vs parent": lambda step: words.format_measured_speedup(
+            step.change.time if step.change else None
+        ),
         "": say_answer,
         "bound": lambda step: step.bound or "",
     }
-    yield grid(ladder.steps, columns)
+    yield make_grid(ladder.steps, columns)
 
 
 def indent_name(step: Rung) -> str:
@@ -326,14 +330,17 @@ def say_answer(step: Rung) -> str:
     return "not compared"
 
 
-def ladder_steps(ladder: Ladder) -> Iterator[Block]:
+def show_ladder_steps(ladder: Ladder) -> Iterator[Block]:
     """Yield the ablation table: each step against its parent, then against every reference."""
-    yield from ladder_table(ladder)
+    yield from show_ladder_table(ladder)
     names = list(dict.fromkeys(chain.from_iterable(step.references for step in ladder.steps)))
     if names:
         yield Heading(f"Case {ladder.case}: against the references")
         rows = [
-            (indent_name(step), *(words.factor(step.references.get(name)) for name in names))
+            (
+                indent_name(step),
+                *(words.format_measured_speedup(step.references.get(name)) for name in names),
+            )
             for step in ladder.steps
         ]
         yield Grid(("variant", *(f">{name}" for name in names)), tuple(rows))
@@ -352,12 +359,12 @@ def show_step(step: Rung) -> Iterator[Block]:
         return
     for refusal in () if change.compared else change.refusals:
         yield TextLine(refusal.sentence, "not compared", indent=1)
-    yield from changed_rules(change.launches, indent=1)
+    yield from show_changed_rules(change.launches, indent=1)
     for prediction in change.promises:
-        yield prediction_line(prediction, indent=1)
+        yield show_prediction(prediction, indent=1)
 
 
-def brief_comparison(compared: Compared) -> str:
+def write_brief_comparison(compared: Compared) -> str:
     """Return what became of the time, the findings and the counters that say why."""
     lines = []
     for change in compared.changes:
@@ -373,10 +380,10 @@ def brief_comparison(compared: Compared) -> str:
         for launch in change.launches:
             name = ""
             if len(change.launches) > 1:
-                name = f"{short(launch.kernel.after, NAME)}, "
+                name = f"{shorten_name(launch.kernel.after, NAME)}, "
             lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
-            lines += [f"{x.mark}: {plain_words(x.text)}" for x in say_cause(launch)]
-            lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
+            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in say_cause(launch)]
+            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in show_changed_rules([launch])]
             for metric, before, after, _ in map(
                 list_move_cells, choose_metrics(launch, BRIEF_METRICS)
             ):
@@ -384,7 +391,7 @@ def brief_comparison(compared: Compared) -> str:
     return words.cut_lines(lines)
 
 
-def verified(files: Iterable[Verified]) -> Iterator[Block]:
+def show_claims(files: Iterable[Verified]) -> Iterator[Block]:
     """Yield every file with its claims, what decides them, and its gates."""
     counted: Counter[str] = Counter()
     collect: dict[str, None] = {}
@@ -402,7 +409,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
             for line in judged.computed:
                 yield TextLine(line, "computed", indent=2)
             collect |= dict.fromkeys(judged.collect)
-        yield from map(gate_line, file.gates)
+        yield from map(show_gate, file.gates)
     yield Heading("Summary")
     outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
     yield TextLine(", ".join(outcomes) or "no claims")
@@ -410,7 +417,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
         yield TextLine(command, "to decide more claims")
 
 
-def gate_line(result: GateResult | SummaryGate) -> TextLine:
+def show_gate(result: GateResult | SummaryGate) -> TextLine:
     if result.binding:
         binding = ""
     else:
@@ -422,7 +429,7 @@ def gate_line(result: GateResult | SummaryGate) -> TextLine:
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 
 
-def answers(
+def show_expected(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
 ) -> Iterator[Block]:
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
@@ -430,10 +437,10 @@ def answers(
     columns: Columns[Expected] = {
         "case": lambda row: TextSpan(str(row.case), "name"),
         ">time now": lambda row: figures.seconds(row.time_s),
-        ">expected": lambda row: words.expect(row.expect),
+        ">expected": lambda row: words.format_expectation(row.expect),
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
-    yield grid(expected, columns, narrow=True)
+    yield make_grid(expected, columns, narrow=True)
     yield TextLine(
         "times are under ncu; the interval reflects the error on programs not used for calibration"
     )
@@ -449,7 +456,7 @@ _NAMES = {
 }
 
 
-def ladder_summary(summary: Summary) -> Iterator[Block]:
+def show_ladder_summary(summary: Summary) -> Iterator[Block]:
     """Yield a variant for a pull request: decision, figures, what changed, gates."""
     sides, variant = summary.sides, summary.sides[0]
     yield Heading(f"{variant.name} at case {summary.case}")
@@ -457,9 +464,15 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
     yield Grid(
         ("", *(f">{s.name} ({s.role})" for s in sides)),
         (
-            ("time per call", *(words.timed(s.time) or "not timed" for s in sides)),
-            (f"{variant.name} is faster by", *(words.factor(s.against) for s in sides)),
-            *((_NAMES[m], *(words.metric(m, s.metrics.get(m)) for s in sides)) for m in _NAMES),
+            ("time per call", *(words.format_median(s.time) or "not timed" for s in sides)),
+            (
+                f"{variant.name} is faster by",
+                *(words.format_measured_speedup(s.against) for s in sides),
+            ),
+            *(
+                (_NAMES[m], *(words.format_metric(m, s.metrics.get(m)) for s in sides))
+                for m in _NAMES
+            ),
             ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
         ),
         bands=True,
@@ -467,8 +480,8 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
     if variant.because:
         yield TextLine(variant.because, "verdict")
     if change := summary.change:
-        yield from changed_rules(change.launches)
-        yield from map(prediction_line, change.promises)
+        yield from show_changed_rules(change.launches)
+        yield from map(show_prediction, change.promises)
         for note in change.notes:
             yield TextLine(note, "note")
-    yield from map(gate_line, summary.gates)
+    yield from map(show_gate, summary.gates)

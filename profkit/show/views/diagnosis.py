@@ -20,7 +20,7 @@ from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, TextSpan, Words, on_lines
-from profkit.show.text.escape import escaped, middle, short
+from profkit.show.text.escape import cut_middle, escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
@@ -37,7 +37,7 @@ def _has_lines(run: Judged) -> bool:
     return bool(run.lines) or any(finding.where for finding in run.diagnosis.findings)
 
 
-def diagnosis_blocks(
+def show_diagnosis(
     rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False
 ) -> Iterator[Block]:
     """Yield everything that `profkit diagnose` says of these rows, worst first.
@@ -46,7 +46,7 @@ def diagnosis_blocks(
     `full` lists every row in the table.
     """
     total = sum(row.total for row in rows)
-    yield blocks.Paragraph(" ".join(words.headline([*detailed, *rows[len(detailed) :]])))
+    yield blocks.Paragraph(" ".join(words.write_headline([*detailed, *rows[len(detailed) :]])))
     if full:
         listed = rows
     else:
@@ -57,7 +57,7 @@ def diagnosis_blocks(
     yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
-        yield diagnosis(row, number, total, before)
+        yield fold_verdict(row, number, total, before)
         before = row.shown
     lined = any(_has_lines(row.shown) for row in detailed)
     if commands := list(next_commands(rows, lined)):
@@ -77,18 +77,18 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = shlex.quote(escaped(str(run.report)))
+    report = shlex.quote(escape_text(str(run.report)))
     if lines:
         yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
         return
-    kernel = re.match(r"\w+", short(run.kernel, words.NAME))
+    kernel = re.match(r"\w+", shorten_name(run.kernel, words.NAME))
     only = ""
     if kernel and len(rows) > 1:
         only = f" --kernel {kernel.group()}"
     yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the hottest source lines")
 
 
-def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
+def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
     """Return the first row's answer, its further findings, and the rows behind it in a line each.
 
     The first rows have their source lines; `onward` is what to go on with, a line each (None takes
@@ -96,20 +96,22 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
     """
     if not rows:
         return ""
-    out = words.headline(rows)
+    out = words.write_headline(rows)
     further = []
     for f in rows[0].shown.diagnosis.findings[1:]:
         if f.status == "fires" and not f.note:
             further.append(f)
-    out += [f"Also: {_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
+    out += [f"Also: {_say_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
     if both := rows[0].shown.diagnosis.together:
-        out.append(words.together(both))
+        out.append(words.say_worth_together(both))
     for number, row in enumerate(rows[1:ROWS], 2):
-        run, name = row.shown, short(row.shown.kernel, 40)
+        run, name = row.shown, shorten_name(row.shown.kernel, 40)
         what = ""
         if run.top:
-            what = f"; {_in_brief(run.top)}"
-        out.append(f"{number}. {name}, {figures.seconds(row.total)}, {words.label(run)}{what}")
+            what = f"; {_say_in_brief(run.top)}"
+        out.append(
+            f"{number}. {name}, {figures.seconds(row.total)}, {words.label_verdict(run)}{what}"
+        )
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         out.append(f"{len(rows) - ROWS} more kernels: {rest}")
@@ -118,12 +120,12 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
     return words.cut_lines([*out, *onward])
 
 
-def _in_brief(finding: LaunchFinding) -> str:
+def _say_in_brief(finding: LaunchFinding) -> str:
     if finding.where:
-        where = f"; at {words.places(finding)}"
+        where = f"; at {words.format_places(finding)}"
     else:
         where = ""
-    return f"{finding.rule}{words.finding_words(finding)}{where}"
+    return f"{finding.rule}{words.say_worth_and_cause(finding)}{where}"
 
 
 # The table.
@@ -150,22 +152,22 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
 def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     run = row.shown
     if len(row.launches) > 1:
-        launch = words.spread(row)
+        launch = words.format_count_and_times(row)
     else:
-        launch = words.named(run) or words.in_report(run)
+        launch = words.name_launch(run) or words.name_by_report(run)
     return (
         str(number),
         TextSpan(run.kernel, "name"),
-        TextSpan(middle(escaped(launch), NAMED), "dim"),
+        TextSpan(cut_middle(escape_text(launch), NAMED), "dim"),
         figures.seconds(row.total) if row.times else "?",
-        part_of(row, total),
-        words.label(run),
+        format_part_of_time(row, total),
+        words.label_verdict(run),
         run.top.rule if run.top else "-",
-        words.top(run.top),
+        words.format_worth(run.top),
     )
 
 
-def part_of(row: Row, total: float) -> str:
+def format_part_of_time(row: Row, total: float) -> str:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = 0.0
     if total:
@@ -182,11 +184,11 @@ def part_of(row: Row, total: float) -> str:
 # One launch.
 
 
-def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> blocks.Fold:
+def fold_verdict(row: Row, number: int, total: float, before: Judged | None = None) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.shown
     if run.status == "ok":
-        judged = words.bound_by(run.diagnosis)
+        judged = words.say_bound(run.diagnosis)
     else:
         judged = run.status
     title = (
@@ -195,7 +197,7 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
         TextSpan(f" {judged}", "strong"),
     )
     inside = (
-        *launch_blocks(row, total),
+        *show_launch_identity(row, total),
         *show_findings(run, before, listing=bool(run.lines)),
         *show_nvidia_rules(run.nvidia),
         *show_doubts(run),
@@ -204,26 +206,29 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
     return blocks.Fold(title, inside, shown=number == 1)
 
 
-def launch_blocks(row: Row, total: float) -> Iterator[Block]:
+def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     yield blocks.Paragraph(on_lines(TextSpan(line, "dim") for line in list_identity(row, total)))
-    yield blocks.TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
+    yield blocks.TextLine(
+        f"{words.label_verdict(row.shown)}, {row.shown.diagnosis.because}", "verdict"
+    )
 
 
 def list_identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
     part = "duration not collected"
     if row.times:
-        part = f"{part_of(row, total)} of all"
+        part = f"{format_part_of_time(row, total)} of all"
     if len(row.launches) > 1:
-        yield f"{words.spread(row)} (shortest, median, longest), {part}; median launch shown"
+        times = words.format_count_and_times(row)
+        yield f"{times} (shortest, median, longest), {part}; median launch shown"
     elif row.times:
         yield f"{figures.seconds(run.time)}, {part}"
     else:
         yield part
-    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
-    sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
-    yield f"{sizes}, {words.device_of(run)}, compute capability {run.cc or 'unknown'}"
+    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.name_launch(run))))
+    sizes = f"grid {words.format_dims(run.grid)}, block {words.format_dims(run.block)}"
+    yield f"{sizes}, {words.name_device(run)}, compute capability {run.cc or 'unknown'}"
     if resources := say_resources(run):
         yield resources
 
@@ -238,11 +243,11 @@ def say_resources(run: Judged) -> str:
         "occupancy_limit": " of at most {}" if counted else ", occupancy at most {}",
     }
     known = {name: v for name in forms if isfinite(v := run.values.get(name, nan))}
-    texts = (forms[name].format(words.metric(name, value)) for name, value in known.items())
+    texts = (forms[name].format(words.format_metric(name, value)) for name, value in known.items())
     return "".join(texts).removeprefix(", ")
 
 
-def finding_blocks(run: Judged) -> Iterator[Block]:
+def show_page_findings(run: Judged) -> Iterator[Block]:
     """Yield what fires, what is not known, and what to doubt of the measurement."""
     yield from show_findings(run, None, listing=False)
     yield from show_doubts(run)
@@ -256,15 +261,15 @@ def show_findings(
         if finding.status == "fires" and not finding.note:
             yield show_firing(finding, listing=listing)
     if both := run.diagnosis.together:
-        yield blocks.ListItem(words.together(both), bullet="+")
+        yield blocks.ListItem(words.say_worth_together(both), bullet="+")
     for missing in run.diagnosis.missing:
         if missing.section:
             section = f"collect {missing.section}: "
         else:
             section = ""
         yield blocks.ListItem(f"{section}{missing.why}", bullet="?")
-    unknown = _unknown_rules(run)
-    if before and len(unknown) > 1 and _unknown_rules(before) == unknown:
+    unknown = _group_unknown_rules(run)
+    if before and len(unknown) > 1 and _group_unknown_rules(before) == unknown:
         count = sum(map(len, unknown.values()))
         yield blocks.ListItem(f"not checked, as in the launch before: {count} rules", bullet="?")
         return
@@ -274,7 +279,7 @@ def show_findings(
         )
 
 
-def _unknown_rules(run: Judged) -> dict[str, list[str]]:
+def _group_unknown_rules(run: Judged) -> dict[str, list[str]]:
     """Return the rules that could not be asked, by a clause that says why: "without --section X".
 
     Where many sections are missing the set was small, and one clause says so of all of them.
@@ -308,7 +313,7 @@ def show_firing(finding: LaunchFinding, *, listing: bool = False) -> blocks.List
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
     if known := {name: value for name, value in finding.evidence.items() if value is not None}:
-        metrics = [f"{name} {words.metric(name, value)}, " for name, value in known.items()]
+        metrics = [f"{name} {words.format_metric(name, value)}, " for name, value in known.items()]
         metrics[-1] = metrics[-1].removesuffix(", ")
         under.append(tuple(TextSpan(text, "metric") for text in metrics))
     if finding.advice:
@@ -316,11 +321,13 @@ def show_firing(finding: LaunchFinding, *, listing: bool = False) -> blocks.List
     where = TextSpan("where:", "note")
     if finding.where and listing:
         for line in finding.where:
-            under.append((where, f" {words.place(line)}  ", TextSpan(line.source or "", "code")))
+            under.append(
+                (where, f" {words.format_place(line)}  ", TextSpan(line.source or "", "code"))
+            )
     elif finding.where:
-        under.append((where, f" {words.places(finding)}"))
+        under.append((where, f" {words.format_places(finding)}"))
     return blocks.ListItem(
-        (TextSpan(finding.rule, "rule"), words.finding_words(finding)), tuple(under)
+        (TextSpan(finding.rule, "rule"), words.say_worth_and_cause(finding)), tuple(under)
     )
 
 

@@ -27,8 +27,8 @@ from profkit.records.paths import FULL
 from profkit.reports.figures import counted, figures, speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
-from profkit.show.text.labels import NCU_LABELS, name_nvidia_rules, plain_name
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
+from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, name_nvidia_rules
 from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
@@ -86,12 +86,12 @@ def explain(name: str) -> Explanation:
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
-    word = _complete_name(_drop_bound(name.strip()))
+    word = _find_full_name(_drop_bound(name.strip()))
     answered = name_nvidia_rules(name)
     if len(answered) == 1:
         word = answered[0]
     if " " in word or word.lower() in NCU_LABELS:
-        word = plain_name(word)
+        word = find_catalogue_name(word)
     rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
     metric = CATALOGUE.get(word) or CATALOGUE.get(word.lower().replace("-", "_"))
     limiter = word.replace("-", "_")
@@ -196,7 +196,7 @@ def _drop_bound(word: str) -> str:
     return word
 
 
-def _complete_name(word: str) -> str:
+def _find_full_name(word: str) -> str:
     """Return the rule that a word is a part of, where it is of one only and no name itself: bank."""
     asked = word.lower().replace("_", "-").replace(" ", "-")
     known = {*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.LIMITERS}
@@ -251,10 +251,10 @@ def explain_rule(rule: LaunchRule) -> Parts:
         "Thresholds": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
-            f"{finding.cause} ({words.worth(finding)})",
-            words.metric_values(rule.fires[0]),
+            f"{finding.cause} ({words.say_finding_worth(finding)})",
+            words.format_metric_values(rule.fires[0]),
         ),
-        "An example that does not fire": (words.metric_values(rule.clear[0]),),
+        "An example that does not fire": (words.format_metric_values(rule.clear[0]),),
         "Metrics it uses": tuple(map(describe_metric, metrics)),
         "To collect": (suggest_command(metric.section for metric in metrics),),
         "Limiters it can explain": (", ".join(rule.explains),) * bool(rule.explains),
@@ -342,7 +342,7 @@ def explain_metric(metric: Metric) -> Parts:
     texts = []
     if seen:
         for probe, value in (seen.low, seen.high):
-            texts.append(f"{words.metric(metric.name, value)} ({probe})")
+            texts.append(f"{words.format_metric(metric.name, value)} ({probe})")
     sources = tuple(source.text for source in metric.sources)
     return {
         "What happens in the hardware": (page.hardware,),
@@ -439,7 +439,7 @@ def suggest_command(sections: Iterable[str]) -> str:
     return ", and ".join(ways) or "every report contains it"
 
 
-def index() -> Iterator[Block]:
+def show_index() -> Iterator[Block]:
     """Yield every rule, every metric and every word of the verdict, one entry each."""
     yield blocks.Heading("Rules")
     yield from (blocks.ListItem(name_and_text(rule.id, rule.title)) for rule in ALL)
@@ -453,20 +453,20 @@ def index() -> Iterator[Block]:
         yield blocks.ListItem(describe_metric(metric))
 
 
-def _link_rule(rule: StepRule) -> Words:
+def _write_rule_link(rule: StepRule) -> Words:
     return (TextSpan(rule.id, "link"),)
 
 
-def _title_rule(rule: StepRule) -> Words:
+def _get_rule_title(rule: StepRule) -> Words:
     return rule.title
 
 
-def _page_of_step(rule: StepRule) -> Explanation:
+def _make_page_of_step(rule: StepRule) -> Explanation:
     parts = {heading: texts for heading, texts in _explain_step_rule(rule).items() if texts}
     return Explanation(rule.id, OF_A_STEP, rule.title, parts)
 
 
-def reference() -> Iterator[Block]:
+def show_reference() -> Iterator[Block]:
     """Yield every rule's page and a table of every metric: one Markdown document."""
     yield blocks.Heading("Rules and metrics", 0)
     yield blocks.Paragraph(_HEAD)
@@ -475,13 +475,13 @@ def reference() -> Iterator[Block]:
         "rule": lambda rule: (TextSpan(rule.id, "link"),),
         "fires when": lambda rule: rule.title,
     }
-    yield grid(ALL, columns)
+    yield make_grid(ALL, columns)
     for rule in ALL:
         yield from explain(rule.id).blocks()
     yield blocks.Heading("Rules of a program's step")
-    yield grid(OF_STEPS, {"rule": _link_rule, "said when": _title_rule})
+    yield make_grid(OF_STEPS, {"rule": _write_rule_link, "said when": _get_rule_title})
     for of_step in OF_STEPS:
-        yield from _page_of_step(of_step).blocks()
+        yield from _make_page_of_step(of_step).blocks()
     yield blocks.Heading("Metrics")
     of_metrics: Columns[Metric] = {
         "metric": lambda metric: TextSpan(metric.name, "code"),
@@ -490,7 +490,7 @@ def reference() -> Iterator[Block]:
         "section": lambda metric: metric.section,
         "sources": lambda metric: blocks.on_lines(TextSpan(x.text, "code") for x in metric.sources),
     }
-    yield grid(CATALOGUE.values(), of_metrics)
+    yield make_grid(CATALOGUE.values(), of_metrics)
 
 
 _HEAD = (

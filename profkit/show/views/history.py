@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from profkit.evidence.gate import GateReport, GateSubject
 from profkit.evidence.noise import HistoryStep, MachineNoise
 from profkit.reports import figures
-from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, make_grid
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
+def show_history_steps(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     """Yield every subject's runs, oldest first, each against the one before it."""
     if not steps:
         yield TextLine("the history is empty: profkit history --add, or --log")
@@ -30,7 +30,7 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     }
     for subject in dict.fromkeys(step.run.subject for step in steps):
         yield Heading(subject)
-        yield grid((step for step in steps if step.run.subject == subject), columns, wraps=5)
+        yield make_grid((step for step in steps if step.run.subject == subject), columns, wraps=5)
     if any(step.run.dirty for step in steps):
         yield TextLine("*: files differed from the commit when it was measured")
 
@@ -41,7 +41,7 @@ def say_difference(share: float | None, unknown: str = "") -> str:
     return figures.format_percent(share, 2)
 
 
-def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
+def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
     if not machines:
         yield TextLine("no A/A comparison: no variant was timed against itself")
         return
@@ -55,14 +55,14 @@ def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">compare": lambda machine: str(machine.compare_alarms),
         ">gate": lambda machine: str(machine.gate_alarms),
     }
-    yield grid(machines, columns)
+    yield make_grid(machines, columns)
     yield TextLine(
         "within, between: relative standard deviation of the ratio of two medians in a process, "
         "and of a median from process to process; compare, gate: false alarms"
     )
 
 
-def schema_blocks(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
+def show_schema(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
     yield Heading(f"{version}: times in seconds, clocks in Hz; null where not known")
     head = ("table", "column", "type", "key")
     yield Grid(head, tuple(tuple(row[name] for name in head) for row in columns))
@@ -75,7 +75,7 @@ def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
     yield Grid(head, tuple(rows), asked=True)
 
 
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def list_plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values; null where not known."""
     return [{str(k): make_plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
 
@@ -106,7 +106,7 @@ def format_table_cell(value: Any) -> str:
     return str(plain)
 
 
-def gate_blocks(report: GateReport) -> Iterator[Block]:
+def show_gate_report(report: GateReport) -> Iterator[Block]:
     """Yield the summary; then why it is closed, what moved, and what would have been seen."""
     state = {0: "open", 1: "closed", 2: "could not tell"}[report.status]
     yield Heading(f"Gate {state}: {report.summary}")
@@ -125,7 +125,7 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
             "cause": lambda s: s.cause or "",
             "because": lambda s: s.because,
         }
-        yield grid(listed, columns, wraps=6)
+        yield make_grid(listed, columns, wraps=6)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
         smallest, largest = (figures.format_percent(f(judged), 2) for f in (min, max))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.records.record import Record
 from profkit.reports import figures
 from profkit.show.text import blocks
-from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, make_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Entry = Mapping[str, Any]
 
 
-def variants_table(rows: Iterable[Entry]) -> Iterator[Block]:
+def show_variants(rows: Iterable[Entry]) -> Iterator[Block]:
     """Yield variants in ladder order, problem by problem: what is built, what is recorded."""
     problems: dict[str, list[Entry]] = {}
     for row in rows:
@@ -36,7 +36,7 @@ def variants_table(rows: Iterable[Entry]) -> Iterator[Block]:
     }
     for problem, variants in problems.items():
         yield Heading(problem)
-        yield grid(variants, columns, wraps=4)
+        yield make_grid(variants, columns, wraps=4)
         lacking: dict[str, list[str]] = {}
         for row in variants:
             if why := row.get("missing"):
@@ -50,7 +50,7 @@ def list_recorded(row: Entry) -> str:
     return ", ".join(case if state == "ok" else f"{case} ({state})" for case, state in cases)
 
 
-def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
+def show_written_files(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
     yield TextLine(TextSpan(str(folder), "strong"))
     for path in files:
         yield TextLine(TextSpan(str(path), "code"), indent=2)
@@ -66,11 +66,11 @@ _CAPTURED: Columns[Entry] = {
 }
 
 
-def captured(rows: Sequence[Entry]) -> Iterator[Block]:
+def show_captured_kernels(rows: Sequence[Entry]) -> Iterator[Block]:
     """Yield the kernels captured of a program: whether each is the same here, and as fast."""
     with_file = [row for row in rows if row["file"]]
     if with_file:
-        yield grid(with_file, _CAPTURED)
+        yield make_grid(with_file, _CAPTURED)
     for row in rows:
         if not row["file"] and row["why_not"]:
             why = f"skipped: {row['why_not']}"
@@ -92,13 +92,13 @@ def format_duration(seconds: float | None) -> str:
     return figures.seconds(seconds)
 
 
-def examined(rows: Sequence[Entry]) -> Iterator[Block]:
+def show_examined_machine(rows: Sequence[Entry]) -> Iterator[Block]:
     cells = tuple((row["name"], row["status"], row["detail"]) for row in rows)
     yield Grid(("what", "status", "found"), cells, wraps=2)
     yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
 
 
-def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
+def show_builds(rows: Iterable[Entry]) -> Iterator[Block]:
     counts = ("regs", "smem", "dynamic", "blocks_per_sm", "spills", "stack")
     titles = (">regs", ">static", ">dynamic", ">per SM", ">spills", ">stack")
     cells = []
@@ -115,7 +115,7 @@ def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
     yield Grid(("variant", "sm", "kernel", *titles, ">took"), tuple(cells))
 
 
-def checks(rows: Iterable[Entry]) -> Iterator[Block]:
+def show_checks(rows: Iterable[Entry]) -> Iterator[Block]:
     head = ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer")
     yield Grid(head, tuple(list_check_cells(row) for row in rows), wraps=5)
 
@@ -134,7 +134,7 @@ def list_check_cells(row: Entry) -> tuple[str, ...]:
     )
 
 
-def faults(check: Entry, most: int = 5) -> list[str]:
+def list_faults(check: Entry, most: int = 5) -> list[str]:
     """Return the first faults of a check, one line each, and how many more there are."""
     lines = []
     for case in check["cases"]:
@@ -146,11 +146,11 @@ def faults(check: Entry, most: int = 5) -> list[str]:
     return [*lines[:most], *more]
 
 
-def timed_case(
+def show_timed_case(
     name: str, gpu: Entry, rows: Sequence[Entry], references: Sequence[str]
 ) -> Iterator[Block]:
     """Yield times at one case, fastest first, against the fastest reference, with conditions."""
-    yield Heading(f"{name}: {conditions(gpu, rows[0]['timing'])}")
+    yield Heading(f"{name}: {say_conditions(gpu, rows[0]['timing'])}")
     ranked = sorted(rows, key=read_warm_median)
     best = next((read_warm_median(row) for row in ranked if row["name"] in references), None)
     yield Grid(
@@ -173,8 +173,8 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
         backend = f" ({row['backend']})"
     return (
         f"{row['name']}{backend}",
-        *format_median(timing["l2"]["warm"]),
-        *format_median(timing["l2"]["cold"]),
+        *list_median_cells(timing["l2"]["warm"]),
+        *list_median_cells(timing["l2"]["cold"]),
         figures.speedup(best / read_warm_median(row)) if best else "",
         figures.seconds(timing["eager"]),
     )
@@ -205,7 +205,7 @@ def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str
         yield f"clocks limited by {', '.join(sorted(throttles))}"
 
 
-def format_median(interval: Entry | None) -> tuple[str, str]:
+def list_median_cells(interval: Entry | None) -> tuple[str, str]:
     if not interval:
         return "", ""
     width = "?"
@@ -214,7 +214,7 @@ def format_median(interval: Entry | None) -> tuple[str, str]:
     return figures.seconds(interval["median"]), width
 
 
-def conditions(gpu: Entry, timing: Entry) -> str:
+def say_conditions(gpu: Entry, timing: Entry) -> str:
     """Return on what was timed, and the clocks, power and temperature before and after."""
     parts = [f"{gpu.get('name')}, driver {gpu.get('driver') or 'unknown'}"]
     units = {"sm_clock": (1e-6, "MHz"), "power": (1, "W"), "temperature": (1, "°C")}
@@ -258,7 +258,7 @@ _ENDED = {
 }
 
 
-def ended(search: Entry) -> Iterator[Block]:
+def show_ended_search(search: Entry) -> Iterator[Block]:
     yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
     yield show_decision(search)
     yield show_times(search)
@@ -335,7 +335,7 @@ def show_times(search: Entry) -> Grid:
         ),
         "flags": lambda row: TextSpan(" ".join(f"-D{k}={v}" for k, v in row[2].items()), "code"),
     }
-    return grid(rows, columns)
+    return make_grid(rows, columns)
 
 
 def format_time(warm: Mapping[str, Any] | None) -> str:
@@ -345,7 +345,7 @@ def format_time(warm: Mapping[str, Any] | None) -> str:
     if not warm:
         return "?"
     ends = (nan if warm[key] is None else warm[key] for key in ("low", "high"))
-    return words.timed(Interval(warm["median"], *ends))
+    return words.format_median(Interval(warm["median"], *ends))
 
 
 def show_champion(search: Entry) -> Iterator[Block]:
@@ -380,7 +380,7 @@ def show_path(history: pd.DataFrame) -> Block:
         "against the previous incumbent": format_confirmed,
         "verdict": label_bound,
     }
-    return grid(steps.to_dict("records"), columns)
+    return make_grid(steps.to_dict("records"), columns)
 
 
 def format_confirmed(row: Mapping[Any, Any]) -> str:

@@ -15,8 +15,8 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
-from profkit.show.text.escape import escaped, short
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
+from profkit.show.text.escape import escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
@@ -29,10 +29,10 @@ _COMMANDS = {  # what to record anew, for a doubt of the measurement
 }
 
 
-def screen_blocks(rows: Sequence[Row], first: Row) -> Iterator[Block]:
+def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     """Yield one screen about rows, the worst first; `first` is that one with its source lines."""
     shown = [first, *rows[1:]]
-    yield blocks.Paragraph(words.mark_answer(first, " ".join(words.headline(shown))))
+    yield blocks.Paragraph(words.mark_answer(first, " ".join(words.write_headline(shown))))
     listed = shown[:LISTED]
     yield list_rows(listed)
     yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
@@ -56,7 +56,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
 
     def tell_launch(row: Row) -> str:
         run = row.shown
-        if named := words.named(run):
+        if named := words.name_launch(run):
             return named
         if several:
             return f"{files[run.report]}#{run.index}"
@@ -74,7 +74,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
         "top finding": lambda pair: pair[1].shown.top.rule if pair[1].shown.top else "-",
         ">expected": lambda pair: TextSpan(say_expected(pair[1].shown.top), "gain"),
     }
-    return grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
+    return make_grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
 
 
 def number_reports(rows: Sequence[Row]) -> dict[str, str]:
@@ -144,7 +144,7 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
 
 def _show_first(row: Row) -> blocks.Fold:
     run = row.shown
-    title = TextSpan(f"{short(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
+    title = TextSpan(f"{shorten_name(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
     firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(identify_launch(row), "dim")),
@@ -152,7 +152,7 @@ def _show_first(row: Row) -> blocks.Fold:
         *(_say_further(finding) for finding in firing[1 : 1 + FURTHER]),
     ]
     if both := run.diagnosis.together:
-        inside.append(blocks.ListItem(words.together(both), bullet="+"))
+        inside.append(blocks.ListItem(words.say_worth_together(both), bullet="+"))
     if rest := firing[1 + FURTHER :]:
         listed = ", ".join(f"{f.rule} ({say_expected(f)})" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
@@ -178,9 +178,9 @@ def identify_launch(row: Row) -> str:
     else:
         time = "duration not collected"
     if len(row.launches) > 1:
-        time = f"{words.spread(row)} (shortest, median, longest)"
-    sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
-    return f"{time}, {sizes}, {words.device_of(run)}"
+        time = f"{words.format_count_and_times(row)} (shortest, median, longest)"
+    sizes = f"grid {words.format_dims(run.grid)}, block {words.format_dims(run.block)}"
+    return f"{time}, {sizes}, {words.name_device(run)}"
 
 
 def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
@@ -189,16 +189,21 @@ def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
     known = {name: value for name, value in finding.evidence.items() if value is not None}
     if known:
         first = dict(list(known.items())[:EVIDENCE])
-        under.append(TextSpan(words.metric_values(first), "metric"))
+        under.append(TextSpan(words.format_metric_values(first), "metric"))
     if finding.where:
-        under.append((TextSpan("where:", "note"), f" {words.places(finding)}"))
-    text = (TextSpan(finding.rule, "rule"), " (", TextSpan(words.worth(finding), "gain"), ")")
+        under.append((TextSpan("where:", "note"), f" {words.format_places(finding)}"))
+    text = (
+        TextSpan(finding.rule, "rule"),
+        " (",
+        TextSpan(words.say_finding_worth(finding), "gain"),
+        ")",
+    )
     return blocks.ListItem(text, tuple(under))
 
 
 def _say_further(finding: LaunchFinding) -> blocks.ListItem:
     if finding.where:
-        place = f"; {words.place(finding.where[0])}"
+        place = f"; {words.format_place(finding.where[0])}"
     else:
         place = ""
     gain = TextSpan(_say_shortly(finding), "gain")
@@ -211,7 +216,7 @@ def _say_shortly(finding: LaunchFinding) -> str:
     if finding.expect is not None and not finding.expect.is_wide and finding.reached is None:
         return f"expect {say_expected(finding)}"
     if finding.expect is None and finding.gain and not finding.at_roof and finding.reached is None:
-        return words.gain(finding.gain)
+        return words.format_gain(finding.gain)
     return say_expected(finding)
 
 
@@ -273,7 +278,7 @@ def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = shlex.quote(escaped(str(run.report)))
+    report = shlex.quote(escape_text(str(run.report)))
     if len(rows) == 1:
         about = "every finding in detail"
     else:

@@ -20,10 +20,10 @@ from profkit.show.text.blocks import (
     TextLine,
     TextSpan,
     Words,
-    grid,
-    plain_words,
+    get_plain_text,
+    make_grid,
 )
-from profkit.show.text.escape import short
+from profkit.show.text.escape import shorten_name
 
 FIRST = 3  # findings shown; --json has all
 GROUPS = 10
@@ -52,7 +52,7 @@ CAUSES = {
 }
 
 
-def triaged(
+def show_triage(
     document: Mapping[str, Any], rest: str = "--json", by: str = "kernel"
 ) -> Iterator[Block]:
     """Yield the screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
@@ -63,15 +63,15 @@ def triaged(
         by: What the table has a row of: line, module, operator or kernel.
     """
     step = document["step"]
-    yield Heading(step_title(document))
-    yield TextLine(steps_line(document))
-    yield bar(step)
-    yield TextLine(bar_legend(step))
+    yield Heading(write_step_title(document))
+    yield TextLine(say_steps(document))
+    yield draw_step_bar(step)
+    yield TextLine(write_bar_legend(step))
     yield Heading("What to do first", 2)
     if document["first"]["category"] in NO_FINDING:
         yield TextLine(document["first"]["say"], document["first"]["category"])
     for number, row in enumerate(document["findings"][:FIRST], 1):
-        yield TextLine((f"{number}. ", *title_finding(row, step)))
+        yield TextLine((f"{number}. ", *write_finding_title(row, step)))
         yield TextLine(say_finding(row), indent=1)
         yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
@@ -81,13 +81,13 @@ def triaged(
         yield from list_kernels(document["kernels"], document.get("origins", ()))
     else:
         yield from list_origins(document, by)
-    yield from further(document)
+    yield from show_what_is_next(document)
 
 
-def step_title(document: Mapping[str, Any]) -> str:
+def write_step_title(document: Mapping[str, Any]) -> str:
     program = document["program"]
     device = program["device"] or "unknown GPU"
-    return f"Step of {ms(document['step']['ms'])} on {device} ({program['how']})"
+    return f"Step of {format_ms(document['step']['ms'])} on {device} ({program['how']})"
 
 
 def has_line(where: str) -> bool:
@@ -103,11 +103,13 @@ def say_finding(row: Mapping[str, Any]) -> Words:
     return str(row["say"])
 
 
-def title_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
+def write_finding_title(
+    row: Mapping[str, Any], step: Mapping[str, Any]
+) -> tuple[TextSpan | str, ...]:
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
     title = (TextSpan(row["category"], "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
     if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        return (*title, f"; {ms(row['on_top_ms'])} after the fixes above")
+        return (*title, f"; {format_ms(row['on_top_ms'])} after the fixes above")
     return title
 
 
@@ -118,15 +120,15 @@ def say_advice(row: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
         return (row["try"],)
     place = where
     if len(where) > 60 and not _FILE.search(where):
-        place = short(where, 60)  # a kernel's name is long
+        place = shorten_name(where, 60)  # a kernel's name is long
     if not where.startswith(UNPLACED):
         place = f"at {place}"
     return (f"{row['try']} ({place})",)
 
 
-def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
+def write_finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
     """Return a finding's title with what it saves, and what to try, as plain text."""
-    return plain_words(title_finding(row, step)), plain_words(say_advice(row))
+    return get_plain_text(write_finding_title(row, step)), get_plain_text(say_advice(row))
 
 
 def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
@@ -135,10 +137,10 @@ def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     interval = f"{figures(saves['low'])} to {figures(saves['high'])}"
     if not saves["low"]:
         interval = f"up to {figures(saves['high'])}"
-    return f"saves about {figures(saves['expect'])} of {ms(plain)} ({interval})"
+    return f"saves about {figures(saves['expect'])} of {format_ms(plain)} ({interval})"
 
 
-def further(document: Mapping[str, Any]) -> Iterator[Block]:
+def show_what_is_next(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield how to look at the counted kernel that matters most; what each rank does; notes."""
     named = list(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
     counted = [row for row in document["kernels"] if row["counted"] and row["next"]]
@@ -158,8 +160,9 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
         if row["computing_ms"] + row["collective_ms"] > row["ms"]:
             overlap, for_whom = " (overlapping)", ""
         yield TextLine(
-            f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives{overlap}: "
-            f"{ms(transfer)} transferring, {ms(row['waiting_ms'])} waiting{for_whom}",
+            f"{format_ms(row['computing_ms'])} computing, "
+            f"{format_ms(row['collective_ms'])} in collectives{overlap}: "
+            f"{format_ms(transfer)} transferring, {format_ms(row['waiting_ms'])} waiting{for_whom}",
             f"rank {row['rank']}",
         )
     for text in document["notes"][:NOTES]:
@@ -184,17 +187,17 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
     return f"the trace has no Python frames: {WITH_FRAMES}; {WITH_LINES}"
 
 
-def ms(value: float) -> str:
+def format_ms(value: float) -> str:
     return f"{figures(value)} ms"
 
 
-def steps_line(document: Mapping[str, Any]) -> str:
+def say_steps(document: Mapping[str, Any]) -> str:
     """Return which step it is, how they spread, and what one takes without the profiler."""
     program, step = document["program"], document["step"]
     steps = f"median of {program['steps']} steps ({step['found']}), "
     if not (program["steps"] > 1):
         steps = f"one step ({step['found']}), "
-    low, high = figures(step["min_ms"]), ms(step["max_ms"])
+    low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
     spread = f"{low} to {high}"
     if high == f"{low} ms":
         spread = high
@@ -209,14 +212,14 @@ def steps_line(document: Mapping[str, Any]) -> str:
 
 def format_interval(expect: float, low: float, high: float) -> str:
     if figures(low) == figures(high):
-        return ms(expect)
-    return f"{ms(expect)} ({figures(low)} to {figures(high)})"
+        return format_ms(expect)
+    return f"{format_ms(expect)} ({figures(low)} to {figures(high)})"
 
 
-def bar(step: Mapping[str, Any]) -> Strip:
+def draw_step_bar(step: Mapping[str, Any]) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
     parts, drawn = [], 0
-    for cause, _, end, _ in step_parts(step):
+    for cause, _, end, _ in iterate_step_parts(step):
         mark, _, colour = CAUSES[cause]
         length = max(min(round(BAR * end), BAR) - drawn, 0)
         parts.append((mark * length, colour))
@@ -224,22 +227,22 @@ def bar(step: Mapping[str, Any]) -> Strip:
     return Strip((*parts, (" " * (BAR - drawn), "")))
 
 
-def bar_legend(step: Mapping[str, Any]) -> Words:
+def write_bar_legend(step: Mapping[str, Any]) -> Words:
     """Return what the bar's marks mean, and each one's share; no entry is broken over two lines."""
     words: list[TextSpan | str] = []
-    for cause, text in step_shares(step):
+    for cause, text in iterate_step_shares(step):
         words += [" · ", TextSpan(f"{CAUSES[cause][0]} {text}", "whole")]
     return tuple(words[1:])
 
 
-def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def iterate_step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each cause, and computing, with its part of the step."""
-    for cause, begin, end, _ in step_parts(step):
+    for cause, begin, end, _ in iterate_step_parts(step):
         if cause == COMPUTING or end - begin >= 0.001:
             yield cause, f"{CAUSES[cause][1]} {format_percent(end - begin, 1)}"
 
 
-def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
+def iterate_step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
     """Yield computing and each cause: begin and end as shares of the step, and what it is."""
     computing = {"cause": COMPUTING, "ms": step["gpu_busy_ms"], "where": ""}
     begin = 0.0
@@ -248,7 +251,7 @@ def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str
         most = ""
         if row["where"]:
             most = f", most of it {row['where']}"
-        yield row["cause"], begin, end, f"{row['cause']} {ms(row['ms'])}{most}"
+        yield row["cause"], begin, end, f"{row['cause']} {format_ms(row['ms'])}{most}"
         begin = end
 
 
@@ -258,11 +261,11 @@ def list_kernels(
     """Yield the table of the kernels that take longest, and what the others take together."""
     large = [row for row in kernels if row["share"] >= SMALL]
     shown = kernels[: max(LISTED, min(len(large), GROUPS))]
-    yield kernels_table(shown, origins)
+    yield make_kernels_table(shown, origins)
     if rest := kernels[len(shown) :]:
         took = sum(row["ms"] for row in rest)
         share = sum(row["share"] for row in rest)
-        more = f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}"
+        more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
         yield TextLine(more + say_overlap(kernels))
 
 
@@ -274,7 +277,7 @@ def say_overlap(rows: Iterable[Mapping[str, Any]]) -> str:
     return f"; kernels overlap: these shares add up to {format_percent(whole)}"
 
 
-def kernels_table(
+def make_kernels_table(
     kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Grid:
     """Return kernels by time; what no kernel was counted for is no column."""
@@ -290,12 +293,12 @@ def kernels_table(
         **name_kinds(kernels),
         **name_grid(kernels),
         ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: duration(row["ms"]),
+        ">per step": lambda row: format_from_ms(row["ms"]),
         ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
-    return grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
+    return make_grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
 
 
 def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
@@ -310,7 +313,7 @@ def name_operator(name: str) -> str:
     plain = clean_operator(name).removeprefix("torch::autograd::")
     if len(plain) <= OPERATOR_MOST:
         return plain
-    return short(plain, OPERATOR_MOST)
+    return shorten_name(plain, OPERATOR_MOST)
 
 
 def name_grid(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
@@ -336,7 +339,7 @@ def write_grid(row: Mapping[str, Any]) -> str:
     return "x".join(map(str, sizes))
 
 
-def duration(value: float) -> str:
+def format_from_ms(value: float) -> str:
     """Return milliseconds in the unit that is read best: 6.66 ms, 42.8 µs."""
     return seconds(value / 1e3)
 
@@ -368,7 +371,7 @@ def name_line(line: str) -> str:
     return line
 
 
-def leave_folders_out(place: str) -> str:
+def shorten_place(place: str) -> str:
     """Leave the folders between a package and its file out, where the path is long."""
     if len(place) <= PATH_MOST or place.count("/") <= 1:
         return place
@@ -379,11 +382,11 @@ def leave_folders_out(place: str) -> str:
 def list_origins(document: Mapping[str, Any], by: str) -> Iterator[Block]:
     """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
     ordered = sum_by_origin(document, by)
-    yield origins_table(ordered[:GROUPS], by)
+    yield make_origins_table(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
         took = sum(row["ms"] for row in rest)
         share = sum(row["share"] for row in rest)
-        more = f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}"
+        more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
         yield TextLine(more + say_overlap(ordered))
     if by == "line" and document["program"]["how"] == "torch trace":
         yield TextLine("lines are where functions begin: a trace has no others", "note")
@@ -406,28 +409,30 @@ def sum_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: -row["ms"])
 
 
-def origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
+def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
     """Return the table of what comes from each line, module or operator."""
     columns: Columns[Mapping[str, Any]] = {
-        by: lambda row: TextSpan(leave_folders_out(row["name"]), "place" if by == "line" else ""),
+        by: lambda row: TextSpan(shorten_place(row["name"]), "place" if by == "line" else ""),
         "in": lambda row: row["function"] if by == "line" else "",
         "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
         ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: duration(row["ms"]),
+        ">per step": lambda row: format_from_ms(row["ms"]),
         ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
     }
-    return grid(rows, columns, narrow=True)
+    return make_grid(rows, columns, narrow=True)
 
 
-def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
+def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
-    yield Heading(f"Step: {ms(document['before_ms'])} before, {ms(document['after_ms'])} after")
+    yield Heading(
+        f"Step: {format_ms(document['before_ms'])} before, {format_ms(document['after_ms'])} after"
+    )
     saved = document["saved_ms"]
     change = "lost"
     if saved >= 0:
         change = "saved"
-    yield TextLine(f"{ms(abs(saved))} {change} per step", document["answer"])
+    yield TextLine(f"{format_ms(abs(saved))} {change} per step", document["answer"])
     fixed = [row["category"] for row in document["promises"] if row["state"] == "gone"]
     if fixed:
         yield TextLine(", ".join(fixed), "gone")
@@ -438,15 +443,15 @@ def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     if left:
         largest = max(left, key=lambda row: row["left"])
         yield TextLine(
-            f"{largest['category']}, which could save another {ms(largest['left'])}", "next"
+            f"{largest['category']}, which could save another {format_ms(largest['left'])}", "next"
         )
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
         ">predicted before": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
-        ">left to save": lambda row: ms(row["left"]),
+        ">left to save": lambda row: format_ms(row["left"]),
     }
-    yield grid(document["promises"], columns)
+    yield make_grid(document["promises"], columns)
     for category in document["new"]:
         yield TextLine(f"{category} was not there before", "new")
     for text in document["notes"]:
