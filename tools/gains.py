@@ -34,7 +34,7 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model import launch as model_launch
-from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, expectation
+from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, make_expectation
 from profkit.records.ablation import read_causes
 from profkit.reports.metrics import CATALOGUE
 
@@ -389,7 +389,7 @@ def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[tuple[FixOnRecord, 
     for name in Counter(fix.repository for fix in fixes):
         rest = [fix for fix in fixes if fix.repository != name]
         own = [fix for fix in fixes if fix.repository == name]
-        held[name] = [(f, expectation(f.expected, spread(rest, f.kind), f.gain)) for f in own]
+        held[name] = [(f, make_expectation(f.expected, spread(rest, f.kind), f.gain)) for f in own]
     return held
 
 

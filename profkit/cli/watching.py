@@ -55,7 +55,7 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
         return Counts(notes=("no kernel to profile",))
     try:
         with show_ncu_words(report.with_suffix(".log"), program=False) as words:
-            done = recorder.count_kernels(command, names, report, budget, words, device)
+            done = recorder.collect_counters(command, names, report, budget, words, device)
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = counting.read_counts(report, groups)
         packed = recorder.compress_report(report)

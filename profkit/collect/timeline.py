@@ -235,7 +235,7 @@ BUDGET = 180.0  # seconds; --budget changes it
 _SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
 
 
-def count_kernels(
+def collect_counters(
     command: Sequence[str],
     kernels: Sequence[str],
     report: Path,

@@ -144,7 +144,7 @@ class Row:
         """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
         return _replace_nan_by_zero(self.shown.diagnosis.estimate_saved_time(self.total))
 
-    def leads_without_cause(self, total: float) -> bool:
+    def leads_with_uncollected_cause(self, total: float) -> bool:
         """Whether it takes most of a total and what would tell its cause was not collected."""
         said = self.shown.diagnosis
         unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
@@ -229,7 +229,7 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     rows = [Row(tuple(group)) for group in alike.values()]
     total = sum(row.total for row in rows)
     return sorted(
-        rows, key=lambda row: (not row.leads_without_cause(total), -row.saved, -row.total)
+        rows, key=lambda row: (not row.leads_with_uncollected_cause(total), -row.saved, -row.total)
     )
 
 

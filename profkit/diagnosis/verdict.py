@@ -25,7 +25,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import stall_shares, waits_for
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
-from profkit.model.resources import RESOURCES, Use, list_uses, next_limit
+from profkit.model.resources import RESOURCES, Use, list_resource_uses, next_limit
 from profkit.model.scenario import AT_ROOF, compute_headroom, price_fixes, read_expectation
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
@@ -53,7 +53,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
     shape, worth = _judge_shape(launch)
     waste = _find_waste(launch) if shape else 1.0
-    facts = _Facts(tuple(list_uses(launch)), shape, worth, waste)
+    facts = _Facts(tuple(list_resource_uses(launch)), shape, worth, waste)
     verdict = _choose_bound(facts, launch)
     border = _find_border(verdict, facts, launch)
     if border is None:
@@ -300,7 +300,7 @@ def _judge_collected(
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _mark_at_roof(_ask_rules(launch, wider, more, counted, ncu), room)
+    asked = _mark_at_roof(_ask_all_rules(launch, wider, more, counted, ncu), room)
     lead = _choose_leading(verdict, asked)
     findings = [keep_worthwhile(rule, found, lead) for rule, found in asked]
     told = _tell_as_one_story(_sort_findings(findings, lead), verdict)
@@ -308,7 +308,7 @@ def _judge_collected(
     return replace(verdict, findings=told, headroom=room, together=both)
 
 
-def _ask_rules(
+def _ask_all_rules(
     launch: Launch, wider: Launch, more: Sequence[LaunchRule], counted: frozenset[str], ncu: str
 ) -> list[Asked]:
     """Return what profkit's rules say, then rules of one's own, which see `wider`."""

@@ -186,7 +186,9 @@ def read_google(content: GoogleFile) -> BenchmarkFile:
 
 def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
     """Return the cold times of each state; they lie in files beside the JSON."""
-    devices = {device.id: device.name for device in content.devices}
+    devices = {}
+    for device in content.devices:
+        devices[device.id] = device.name
     found = BenchmarkFile("nvbench")
     for benchmark in content.benchmarks:
         for state in benchmark.states:
@@ -206,7 +208,9 @@ def read_sample_file(summary: NvbenchSummary, path: Path) -> list[float]:
     Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside
     the JSON is meant. Nothing outside of the JSON's folder is read.
     """
-    values = {value.name: value.value or "" for value in summary.data}
+    values = {}
+    for value in summary.data:
+        values[value.name] = value.value or ""
     named = Path(values.get("filename", ""))
     folder = resolve_path(path.parent)
     for place in (folder / named, folder / f"{path.name}-bin" / named.name):

@@ -88,9 +88,9 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     return compare_times(one.timed, other.timed)
 
 
-def undecided(because: str, *collect: str, **numbers: Number) -> Answer:
-    """Not decidable from what was collected; `collect` are the commands that would."""
-    return Answer("undecided", because, numbers, collect)
+def undecided(because: str, *commands: str, **numbers: Number) -> Answer:
+    """Not decidable from what was collected; `commands` would collect it."""
+    return Answer("undecided", because, numbers, commands)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def resolve_commit(folder: Path, name: str) -> str:
 ReadHashes = Callable[[Path], Mapping[str, str]]
 
 
-def list_committed_runs(
+def list_committed_versions(
     folder: Path, read_hashes: ReadHashes
 ) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """Return every version of every run record in the log of a folder of artifacts, oldest first.

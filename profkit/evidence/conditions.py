@@ -194,7 +194,10 @@ def find_throttling(record: Record) -> str | None:
         states = [record.timing.before, record.timing.after]
     else:
         states = []
-    asked = [s.throttle for s in states if s and s.throttle is not None]
+    asked = []
+    for s in states:
+        if s and s.throttle is not None:
+            asked.append(s.throttle)
     reasons = set()
     for r in chain.from_iterable(asked):
         if any(word in r for word in _OUTSIDE):
@@ -215,7 +218,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
 # --- what is no reason to refuse, and worth a word ------------------------------------------------
 
 
-def _note_run(run: Run) -> Iterator[str]:
+def _list_what_run_lacks(run: Run) -> Iterator[str]:
     """Yield what one run lacks: a record, a check, fields of its record, counters."""
     if run.record is None:
         yield f"{run.name} has no run record: its correctness is unknown"
@@ -236,7 +239,7 @@ def list_notes(before: Run, after: Run) -> list[str]:
     """What else to know of two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):
-        notes += _note_run(run)
+        notes += _list_what_run_lacks(run)
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
         notes.append("no kernel has the same name on both sides: these may be different kernels")

@@ -165,9 +165,10 @@ class LaunchChange(Document, frozen=True, kw_only=True):
 def compare_launches(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    one_sided = [
-        m for m in CATALOGUE if isnan(read_metric(before, m)) != isnan(read_metric(after, m))
-    ]
+    one_sided = []
+    for m in CATALOGUE:
+        if isnan(read_metric(before, m)) != isnan(read_metric(after, m)):
+            one_sided.append(m)
     return LaunchChange(
         kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
         bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),

@@ -89,14 +89,19 @@ def write_report(
     wrong = [s for s in subjects if s.answer == "wrong"]
     slower = [s for s in subjects if s.answer == "slower"]
     untried = {"no time", "stale"} | ({"cannot tell"} if strict else set())
-    undecided = [s for s in subjects if s.answer in untried]
+    undecided = []
+    for s in subjects:
+        if s.answer in untried:
+            undecided.append(s)
     if wrong or slower:
         status = 1
     elif undecided or problems:
         status = 2
     else:
         status = 0
-    reasons = [f"{s.name}: {s.because}" for s in (*wrong, *slower, *undecided)]
+    reasons = []
+    for s in (*wrong, *slower, *undecided):
+        reasons.append(f"{s.name}: {s.because}")
     reasons += [problem.message for problem in problems]
     return GateReport(
         status=status,
@@ -112,7 +117,10 @@ def count_answers(subjects: Iterable[GateSubject]) -> str:
     """Return how many subjects have each answer, in words."""
     counts = Counter(subject.answer for subject in subjects)
     always = ("slower", "faster", "same", "cannot tell")
-    kinds = [kind for kind in get_args(GateAnswer) if counts[kind] or kind in always]
+    kinds = []
+    for kind in get_args(GateAnswer):
+        if counts[kind] or kind in always:
+            kinds.append(kind)
     return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
 
 
@@ -130,7 +138,7 @@ def judge_gate(
     measured.
     """
     problems: list[ProfkitError] = []
-    sides = [read_runs(side, case, problems) for side in (base, head)]
+    sides = [read_runs_of_side(side, case, problems) for side in (base, head)]
     for side, runs in zip((base, head), sides, strict=True):
         if not runs and not problems:
             raise make_no_run_error(side, case)
@@ -142,7 +150,9 @@ def judge_gate(
         before = sides[0].get(renamed.get(key, key))
         after = sides[1].get(key)
         name = ".".join(key)
-        records = [run.record if run else None for run in (before, after)]
+        records = []
+        for run in (before, after):
+            records.append(run.record if run else None)
         if faulty := find_faulty(name, records[0], records[1], base, head):
             subjects.append(faulty)
         elif is_of_reference(before) and is_of_reference(after):
@@ -185,7 +195,7 @@ def judge_pair(
     return GateSubject(name=name, answer="new", because="only HEAD has it")
 
 
-def read_runs(
+def read_runs_of_side(
     evidence: Evidence, case: str | None, problems: list[ProfkitError]
 ) -> dict[RunName, Run]:
     """Return every run of a side; its report is read where its time is judged."""
@@ -198,11 +208,17 @@ def match_renamed(
     base: Mapping[RunName, Run], head: Mapping[RunName, Run]
 ) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
-    gone = [n for n, run in base.items() if n not in head and run.record]
+    gone = []
+    for n, run in base.items():
+        if n not in head and run.record:
+            gone.append(n)
     pairs: dict[RunName, RunName] = {}
     for name, after in head.items():
         if name not in base and after.record:
-            alike = [n for n in gone if n[1] == name[1] and compare.is_unchanged(base[n], after)]
+            alike = []
+            for n in gone:
+                if n[1] == name[1] and compare.is_unchanged(base[n], after):
+                    alike.append(n)
             if len(alike) == 1:
                 pairs[name] = alike[0]
     return pairs
@@ -234,7 +250,9 @@ def compare_references(
 
 def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     timed = all(r.reference and r.warm and not r.faults for r in (before, after))
-    called = [(r.versions.torch, r.backend) for r in (before, after)]
+    called = []
+    for r in (before, after):
+        called.append((r.versions.torch, r.backend))
     return timed and before.session != after.session and called[0] == called[1]
 
 

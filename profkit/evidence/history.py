@@ -108,7 +108,10 @@ class History:
         store, path = self._store
         if store is None:
             kept = list_folder(Path(path) / table)
-            shown = [file for file in kept if file.suffix == ".parquet" and file.name[0] != "."]
+            shown = []
+            for file in kept:
+                if file.suffix == ".parquet" and file.name[0] != ".":
+                    shown.append(file)
             return [str(file) for file in shown]
         with self._explain_unreachable():
             store.invalidate_cache()
@@ -228,7 +231,9 @@ class History:
 
     def find_unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Those of some runs that are not here, or are here without the commit that they have."""
-        commits = {run.record: run.commit for run in self.list_runs()[0]}
+        commits = {}
+        for run in self.list_runs()[0]:
+            commits[run.record] = run.commit
         new = []
         for r in runs:
             if r.record not in commits or (r.commit and not commits[r.record]):
@@ -270,7 +275,9 @@ def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Tab
     if len(set(held)) < len(held):
         raise ValueError("it has a column twice")
     names = [column for column in wanted if column in held]
-    groups = [page.metadata.row_group(n) for n in range(page.metadata.num_row_groups)]
+    groups = []
+    for n in range(page.metadata.num_row_groups):
+        groups.append(page.metadata.row_group(n))
     unpacked = sum(group.total_byte_size for group in groups)
     budget.draw_rows(page.metadata.num_rows, len(names), unpacked)
     batches = []

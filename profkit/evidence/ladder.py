@@ -87,11 +87,17 @@ def build_ladder_of_runs(
 ) -> Ladder:
     """Return the same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
-    recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
+    recorded = {}
+    for run in runs:
+        if run.record and not run.record.reference:
+            recorded[run.variant] = run
     bad = {run.variant: fault for run in runs if (fault := find_bad_samples(run))}
     problems += bad.values()
     recorded |= {v: drop_timing(recorded[v]) for v in bad if v in recorded}
-    references = [run for run in list_timed_references(runs) if run.variant not in bad]
+    references = []
+    for run in list_timed_references(runs):
+        if run.variant not in bad:
+            references.append(run)
     order, lost = order_ladder({v: r.record.header.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
@@ -252,10 +258,9 @@ def summarize_variant(
     if baseline is not None:
         sides.append(build_column(baseline, "baseline", change.time if change else None))
     runs, _ = evidence.load_readable(lambda name: name[1] == case)
-    references = [
-        build_column(r, "reference", compare_with_reference(r, run))
-        for r in list_timed_references(runs)
-    ]
+    references = []
+    for r in list_timed_references(runs):
+        references.append(build_column(r, "reference", compare_with_reference(r, run)))
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
     decision, because = decide_variant(run, change, gates)
     return Summary(
@@ -298,7 +303,10 @@ def find_fault(run: Run, gates: Sequence[GateResult]) -> str:
         return f"{run.name} gives wrong results"
     if record and record.sanitizer_errors:
         return f"{', '.join(record.sanitizer_errors)} found errors"
-    closed = [g for g in gates if g.binding and not g.met]
+    closed = []
+    for g in gates:
+        if g.binding and not g.met:
+            closed.append(g)
     failing = "; ".join(f"{g.name}: {', '.join(g.failing)}" for g in closed)
     if closed:
         return f"gate not met: {failing}"
@@ -324,7 +332,9 @@ def build_column(run: Run, role: Role, against: TimeComparison | None) -> Summar
     name, time = run.variant, find_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
-    values = {m: float(run.get_column(m)) for m in METRICS}
+    values = {}
+    for m in METRICS:
+        values[m] = float(run.get_column(m))
     found = run.diagnosis()
     return SummaryColumn(
         name=name,

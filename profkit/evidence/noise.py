@@ -74,7 +74,10 @@ def estimate_spreads(
     medians, when = _group_medians([*runs, *twins])
     spreads = {}
     for gpu, times in when.items():
-        mine = [[*by_session.values()] for key, by_session in medians.items() if key[0] == gpu]
+        mine = []
+        for key, by_session in medians.items():
+            if key[0] == gpu:
+                mine.append([*by_session.values()])
         spread = estimate_pooled_spread(mine)
         if not spread or (spread.dof or 0) < _LEAST:
             continue
@@ -277,7 +280,9 @@ def compare_consecutive_runs(
     ordered = list(runs)
     if spreads is None:
         spreads = estimate_spreads(ordered)
-    known = {gpu: scale_spread(spread) for gpu, spread in spreads.items()}
+    known = {}
+    for gpu, spread in spreads.items():
+        known[gpu] = scale_spread(spread)
     policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
     had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order

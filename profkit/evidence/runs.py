@@ -97,7 +97,9 @@ class Run:
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self.suggest_command())
-        times = [0.0 if is_impossible("time", time) else time for time in usable["time"].fillna(0)]
+        times = []
+        for time in usable["time"].fillna(0):
+            times.append(0.0 if is_impossible("time", time) else time)
         return self.rows[times.index(max(times))]
 
     @property
@@ -119,7 +121,9 @@ class Run:
 
     def total(self, metric: str) -> float:
         """Sum of a metric over all launches; MissingEvidence where one does not have it."""
-        values = [float(v) for v in self.launches[metric]]
+        values = []
+        for v in self.launches[metric]:
+            values.append(float(v))
         if not values or any(isnan(v) for v in values):
             raise MissingEvidence(
                 f"{metric} of {self.name} was not collected", self.suggest_command()
@@ -307,7 +311,10 @@ def read_together(runs: Iterable[Run]) -> None:
     from profkit.reports.frame import Reports
     from profkit.reports.reader import read_report
 
-    by_report = {str(run.report): run for run in runs if run.needs_reading}
+    by_report = {}
+    for run in runs:
+        if run.needs_reading:
+            by_report[str(run.report)] = run
     for part in read_report(by_report).parts:
         if part.file.status == "ok":
             by_report[part.file.path].keep_launches(without_attrs(Reports((part,)).launches))
@@ -349,7 +356,10 @@ def find_named_runs(
         if problems is not None:
             problems += wrong
     elif is_file(path):
-        runs = [run for run in _read_runs_in(path) if case in (None, run.case)]
+        runs = []
+        for run in _read_runs_in(path):
+            if case in (None, run.case):
+                runs.append(run)
     else:
         runs = [evidence.load(*name) for name in evidence.find_named(str(side), case)]
     if not runs:
@@ -370,7 +380,9 @@ def _read_runs_in(path: Path) -> list[Run]:
     if is_file(beside):
         return _read_runs_in(beside)
     frame = Run(path.stem, None, None, None, path).launches
-    marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
+    marks = set()
+    for v, c in zip(frame["variant"], frame["case"], strict=True):
+        marks.add((v, c))
     if len(marks) < 2:
         variant, case = next(iter(marks), (None, None))
         return [Run(variant or path.stem, case, None, frame, path)]

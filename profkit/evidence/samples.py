@@ -202,7 +202,9 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
     try:
         listed = list(samples)
         nested = bool(listed) and np.ndim(listed[0]) > 0
-        groups = [np.asarray(g, dtype=float) for g in (listed if nested else [listed])]
+        groups = []
+        for g in listed if nested else [listed]:
+            groups.append(np.asarray(g, dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise ProfkitError(f"{name}: not a list of numbers ({error})") from error
     if not all(g.size and g.ndim == 1 for g in groups):
@@ -225,7 +227,10 @@ def process_spread(*sides: list[Array]) -> Spread | None:
 
 def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Standard deviation within groups, over all of them; None where none has two values."""
-    arrays = [np.array(group) for group in groups if len(group) > 1]
+    arrays = []
+    for group in groups:
+        if len(group) > 1:
+            arrays.append(np.array(group))
     dof = sum(x.size - 1 for x in arrays)
     if not dof:
         return None
@@ -255,7 +260,9 @@ def summarize_samples(
     groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
 ) -> Sample:
     """Return the median of one side (the mean of its processes' medians) with its interval."""
-    parts = [summarize_process(tuple(g.tolist()), thresholds) for g in groups]
+    parts = []
+    for g in groups:
+        parts.append(summarize_process(tuple(g.tolist()), thresholds))
     level = thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     for part in parts:
@@ -388,5 +395,7 @@ def measure_level_gap(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     blocks = np.array_split(x, count)
     if compute_kruskal_p(blocks) >= thresholds.level_p:
         return 0.0
-    medians = [float(np.median(block)) for block in blocks]
+    medians = []
+    for block in blocks:
+        medians.append(float(np.median(block)))
     return max(medians) - min(medians)

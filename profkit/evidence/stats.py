@@ -112,7 +112,9 @@ def compare_samples(
             why = f"within {within:.3g}: not a tolerance"
         raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
     groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
-    logs = [[np.log(g) for g in side] for side in groups]
+    logs = []
+    for side in groups:
+        logs.append([np.log(g) for g in side])
     spread = process_spread(*logs)
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
@@ -148,7 +150,9 @@ def hedges_g(before: Array, after: Array) -> float:
 def pair_rounds(before: list[Array], after: list[Array]) -> list[Array]:
     """Return the log ratio of each round of interleaved samples, process by process."""
     if [g.size for g in before] != [g.size for g in after]:
-        counts = [sum(g.size for g in side) for side in (before, after)]
+        counts = []
+        for side in (before, after):
+            counts.append(sum(g.size for g in side))
         raise ProfkitError(
             f"interleaved samples differ in number: {counts[0]} before, {counts[1]} after",
             "a round is missing: measure again, or compare them as not interleaved",

@@ -258,7 +258,10 @@ def summarize_times(record: Record) -> dict[str, Any]:
     except ProfkitError:
         return {}
     ends = {"median": interval.median, "low": interval.low, "high": interval.high}
-    known = {name: value for name, value in ends.items() if isfinite(value)}
+    known = {}
+    for name, value in ends.items():
+        if isfinite(value):
+            known[name] = value
     return {"samples": tuple(record.warm), **known}
 
 
@@ -268,8 +271,14 @@ def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[Hist
         if row["status"] != "ok":
             continue
         found = judge_launch(row)
-        firing = [f for f in found.findings if f.status == "fires"]
-        gains = [f.gain for f in firing if f.gain is not None]
+        firing = []
+        for f in found.findings:
+            if f.status == "fires":
+                firing.append(f)
+        gains = []
+        for f in firing:
+            if f.gain is not None:
+                gains.append(f.gain)
         time = float(row["time"])
         yield HistoryLaunch(
             report=report,

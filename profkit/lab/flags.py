@@ -52,11 +52,17 @@ def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
         say_each(map(ProfkitError, views.list_faults(check)))
-    broken = [b.failure for b in run.builds.values() if b.failure]
+    broken = []
+    for b in run.builds.values():
+        if b.failure:
+            broken.append(b.failure)
     for failure in broken:
         say_all(*failure.message.split("\n", 1))
     judged = {c["variant"] for c in checks}
-    lost = [n for n in run.measured.failed if n not in judged]
+    lost = []
+    for n in run.measured.failed:
+        if n not in judged:
+            lost.append(n)
     for name in lost:
         print_error(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:

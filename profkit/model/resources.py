@@ -305,7 +305,7 @@ def load_wait(launch: Launch) -> float:
     return waited / loads
 
 
-def find_resource_use(resource: Resource, launch: Launch) -> Use | None:
+def measure_resource_use(resource: Resource, launch: Launch) -> Use | None:
     """How busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
@@ -327,9 +327,9 @@ def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
     return _is_queued(resource, launch)
 
 
-def list_uses(launch: Launch) -> list[Use]:
+def list_resource_uses(launch: Launch) -> list[Use]:
     """Every collected resource, busiest first (against what it can reach)."""
-    found = [u for r in RESOURCES if (u := find_resource_use(r, launch)) is not None]
+    found = [u for r in RESOURCES if (u := measure_resource_use(r, launch)) is not None]
     return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
 
 
@@ -351,7 +351,9 @@ class Limit:
 def loads(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     shares = {
-        r.limiter: u.elapsed for r in RESOURCES if (u := find_resource_use(r, launch)) is not None
+        r.limiter: u.elapsed
+        for r in RESOURCES
+        if (u := measure_resource_use(r, launch)) is not None
     }
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
@@ -387,10 +389,10 @@ def share_attainable(unit: str, launch: Launch) -> float:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
     if unit != "dram":
         return REACH[unit]
-    return SCATTERED if is_scattered(launch) else share_of_pins(launch)
+    return SCATTERED if is_scattered(launch) else find_attainable_share_of_pins(launch)
 
 
-def share_of_pins(launch: Launch) -> float:
+def find_attainable_share_of_pins(launch: Launch) -> float:
     """Share of the pins' rate that a stream with this part of writes gets, between what was measured."""
     if not launch.known("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
         return MIXED

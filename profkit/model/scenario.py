@@ -132,7 +132,7 @@ def model_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> floa
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
     throughput_now = min(share_of_fullest(launch, Scenario()) / working_time, most)
     throughput_then = min(share_of_fullest(launch, scenario) / working_time, most)
-    faster = latency(launch, scenario)
+    faster = measure_wait_reduction(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(throughput_now, LEAST) / max(throughput_then, LEAST)
     latency_left = 1 / (faster * scenario.places)
@@ -151,7 +151,7 @@ def speedup_of_waits(launch: Launch, scenario: Scenario) -> float:
     A warp that is ready and not selected queues for issue slots: these count as a unit already.
     """
     waits = {**scenario.waits, "not_selected": 0.0}
-    faster = latency(launch, replace(scenario, waits=waits))
+    faster = measure_wait_reduction(launch, replace(scenario, waits=waits))
     if faster == inf:
         return inf
     fixed_time = max(scenario.ends, share_of_ends(launch))
@@ -187,7 +187,7 @@ def bound_speedup(launch: Launch, scenario: Scenario) -> float:
         shortest_ends = min(EMPTY_LAUNCH / time, MOST_ENDS)
     ends = max(scenario.ends, shortest_ends)
     working_time = max(1 - scenario.gone - ends, 0.0)
-    latency_left = working_time / (latency(launch, scenario) * scenario.places)
+    latency_left = working_time / (measure_wait_reduction(launch, scenario) * scenario.places)
     latency_left = max(latency_left, working_time * scenario.keeps)
     least = ends + max(throughput, latency_left)
     if least > 0:
@@ -207,7 +207,7 @@ def share_of_fullest(launch: Launch, scenario: Scenario) -> float:
     return full
 
 
-def latency(launch: Launch, scenario: Scenario) -> float:
+def measure_wait_reduction(launch: Launch, scenario: Scenario) -> float:
     """How many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
         if scenario.waits:
@@ -266,7 +266,7 @@ class Fix:
     typical: Guess | None = None  # what goes when people fix it
 
 
-def expectation(
+def make_expectation(
     gain: float, spread: tuple[float, float], bound: float | None = None, offset: float = OFFSET
 ) -> Expectation:
     """The interval around an expected speed-up; no part of it is above the bound."""
@@ -296,7 +296,7 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
         return Estimate(bound=bound)
     gain = model_gain(launch, join_scenarios(counted))
     commonest = max(kinds, key=kinds.count)
-    expected = expectation(gain, SPREAD[commonest], bound)
+    expected = make_expectation(gain, SPREAD[commonest], bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
@@ -312,11 +312,11 @@ def compute_headroom(launch: Launch) -> float | None:
     if not launch.known(*NEEDED) or not loads(launch):
         return None
     if share_of_fullest(launch, Scenario()) > 0:
-        return 1 / share_of_least_time(launch)
+        return 1 / compute_least_share_of_time(launch)
     return None
 
 
-def share_of_least_time(launch: Launch) -> float:
+def compute_least_share_of_time(launch: Launch) -> float:
     """Return the share of the time that the same work takes at the rate that its unit reaches."""
     return min(1.0, share_of_ends(launch) + share_of_fullest(launch, Scenario()))
 

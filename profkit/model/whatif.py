@@ -22,7 +22,7 @@ from profkit.model.scenario import (
     MEMORY,
     Expectation,
     Scenario,
-    expectation,
+    make_expectation,
     model_speedup,
 )
 from profkit.records.store import Document
@@ -167,7 +167,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
         if not loads(launch):
             launch.need("issue_busy")
         gain = model_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
-        return expectation(gain, SPREAD, offset=OFFSET)
+        return make_expectation(gain, SPREAD, offset=OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
         message = f"{absent.metric} was not collected, and the cost model needs it"

@@ -389,7 +389,7 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntr
         "headroom": count.headroom if count else None,
         "counted": count is not None,
         "next": _suggest_command(of, row, counts.report if count else ""),
-        "missing": None if count else _explain_missing(of, row),
+        "missing": None if count else _explain_unrecorded(of, row),
         "op": row.op or None,
         "nvtx": row.range or None,
         "source": row.source or None,
@@ -407,7 +407,7 @@ def _suggest_command(of: Triage, row: KernelGroup, report: str) -> str | None:
     return _write_profile_command(of, row) if row.grid is not None and of.timeline.command else None
 
 
-def _explain_missing(of: Triage, row: KernelGroup) -> str | None:
+def _explain_unrecorded(of: Triage, row: KernelGroup) -> str | None:
     """What was not recorded of a kernel, without which no more can be said of it."""
     if row.grid is None:
         return None

@@ -52,17 +52,19 @@ def find_exactly(cc: object) -> Gpu | None:
 
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return find_nearest(
+    return find_newest_not_above(
         {known: row for known, row in read_table().items() if cc and known[0] == cc[0]}, cc
     )
 
 
-def find_nearest(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+def find_newest_not_above(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
 def read_column(column: str) -> dict[Capability, Any]:
-    rows = {known: getattr(row, column) for known, row in read_table().items()}
+    rows = {}
+    for known, row in read_table().items():
+        rows[known] = getattr(row, column)
     return {known: value for known, value in rows.items() if value is not None}
 
 
@@ -70,10 +72,10 @@ def find_measured_range(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = read_column(column)
     low, expect, high = zip(*rows.values(), strict=True)
-    return find_nearest(rows, cc) or (min(low), min(expect), max(high))
+    return find_newest_not_above(rows, cc) or (min(low), min(expect), max(high))
 
 
 def find_pinned_rate(cc: Capability | None) -> float:
     """Bytes a second of a pinned copy to or from the nearest GPU that is no newer; else the least."""
     rates = read_column("pinned")
-    return float(find_nearest(rates, cc) or min(rates.values()))
+    return float(find_newest_not_above(rates, cc) or min(rates.values()))

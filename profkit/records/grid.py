@@ -108,7 +108,10 @@ def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
-    lists = {n: x for n, x in warm.items() if isinstance(x, list)}
+    lists = {}
+    for n, x in warm.items():
+        if isinstance(x, list):
+            lists[n] = x
     operations, moved = (document.get(x) for x in ("operations", "bytes"))
     return GridCell(
         at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},

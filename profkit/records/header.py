@@ -166,8 +166,12 @@ class Header:
         if self == Header():
             return None
         kept = ((name, key) for name, key in _KEYS.items() if key.use == "recorded")
-        recorded = {key.name: getattr(self, name) for name, key in kept}
-        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in recorded.items()}
+        recorded = {}
+        for name, key in kept:
+            recorded[key.name] = getattr(self, name)
+        lists = {}
+        for name, v in recorded.items():
+            lists[name] = list(v) if isinstance(v, tuple) else v
         return {"title": self.title, **lists}
 
     @staticmethod

@@ -77,7 +77,10 @@ def expand_pattern(pattern: str) -> list[str]:
 def _find_reports(folder: Path) -> list[str]:
     """Return the reports below a folder, and what of it may not be looked at: its reader says why."""
     files, unread = walk_folder(folder)
-    reports = [str(file) for file in files if file.suffix in SUFFIXES]
+    reports = []
+    for file in files:
+        if file.suffix in SUFFIXES:
+            reports.append(str(file))
     reports += map(str, unread)
     if not reports:
         hint = f"reports end in {' or '.join(SUFFIXES)}"

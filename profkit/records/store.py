@@ -202,7 +202,10 @@ def _without_null(kind: inspect.Type) -> inspect.Type:
     if isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
-        kinds = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
+        kinds = []
+        for part in kind.types:
+            if not isinstance(part, inspect.NoneType):
+                kinds.append(part)
         return _without_null(kinds[0])
     return kind
 
@@ -232,7 +235,10 @@ def amend_document(
     read of it, written again. `after`: the same with the changes. A field more comes behind the one
     it follows here.
     """
-    items = {k: v for k, v in document.items() if k in after or k not in before}
+    items = {}
+    for k, v in document.items():
+        if k in after or k not in before:
+            items[k] = v
     names = list(after)
     for key, new in after.items():
         if key in before and before[key] == new:
@@ -243,7 +249,10 @@ def amend_document(
         if key in items:
             items[key] = new
         else:
-            ahead = [k for k in names[: names.index(key)] if k in items]
+            ahead = []
+            for k in names[: names.index(key)]:
+                if k in items:
+                    ahead.append(k)
             place = 0
             if ahead:
                 place = list(items).index(ahead[-1]) + 1

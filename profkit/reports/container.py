@@ -34,7 +34,7 @@ from profkit.reports.contents import (
     BlockHeader,
     Copies,
     Result,
-    is_nameless,
+    has_unnamed_metric,
     open_unpacked,
     read_header,
     read_result,
@@ -287,7 +287,7 @@ class _Walk:
             self._first = False
             verify_message(frame, 0, len(frame), find_message_shape("FileHeader"), odd)
             if self._out is not None:
-                self._out.take_start(frame)
+                self._out.append_start(frame)
         elif not self._left:
             self._begin_block(read_header(frame, odd), odd)
         else:
@@ -325,7 +325,7 @@ class _Walk:
         self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
-            self._out.take_header(block.about)
+            self._out.append_block_header(block.about)
 
     def _take_session(self, numbers: list[int], odd: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
@@ -388,7 +388,7 @@ class _Walk:
         if field in _KINDS and (self._metrics_only or not whole):
             left = repair_frame(frame, _KINDS[field])
         if left is not None:
-            self._out.take_frame(field, self._process, left)
+            self._out.keep_frame(field, self._process, left)
 
     def check_end(self) -> None:
         if self._first or self._left:
@@ -434,7 +434,7 @@ class _Walk:
         if len(set(self._names)) < len(self._names):
             self._is_named = False
             self.problems.append("two of its blocks name a metric, as in two reports in one file")
-        if is_nameless(self._sequences, len(self._names)) and not self.problems:
+        if has_unnamed_metric(self._sequences, len(self._names)) and not self.problems:
             self.problems.append("a metric has no name")
         if self._odd and not is_newer(self._version):
             self.problems.append(f"{self._name_writer()} does not write {self._odd}")

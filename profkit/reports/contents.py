@@ -441,7 +441,7 @@ def _read_metrics(
     return at
 
 
-def is_nameless(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
+def has_unnamed_metric(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*launch_ids)
     longest = max(map(len, ids), default=0)
@@ -585,14 +585,14 @@ class Copies:
         self._launches: list[bytes] = []
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
-    def take_start(self, frame: bytes) -> None:
+    def append_start(self, frame: bytes) -> None:
         self._head += MAGIC + _add_size(frame)
 
-    def take_header(self, frame: bytes) -> None:
+    def append_block_header(self, frame: bytes) -> None:
         """Take a block's header without its counts: names, session, process."""
         self._head += _add_size(frame) if frame else b""
 
-    def take_frame(self, field: int, process: bytes, frame: bytes) -> None:
+    def keep_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
         block = _add_size(make_block_of_one(field, frame, process))
         if field == SOURCES and self._code:

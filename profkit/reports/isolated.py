@@ -332,7 +332,7 @@ class _Group:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.leader, signal.SIGKILL)
 
-    def wait_for_end(self) -> None:
+    def wait_or_kill(self) -> None:
         """Wait until all of it has ended; what has not, though it has no more to do, is killed."""
         while _is_ready(self.alive, _PATIENCE):
             came = os.read(self.alive, 20)
@@ -411,7 +411,7 @@ def _end_children(children: Iterable[_Child]) -> None:
         groups |= {group.alive: group for group in child.groups}
         child.close()
     for group in groups.values():
-        group.wait_for_end()
+        group.wait_or_kill()
 
 
 _SERVERS: dict[tuple[Any, ...], _Server] = {}  # by what they were started with

@@ -101,7 +101,7 @@ def _write_smallest() -> Iterator[str]:
             yield path
 
 
-def open_actions(path: str) -> Iterator[Any]:
+def iterate_actions(path: str) -> Iterator[Any]:
     """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
     if not get_size(path):
         return
@@ -215,7 +215,7 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
     rules: list[RuleRow] = []
     counts = array("I")
     digests = array("I")
-    for index, action in enumerate(open_actions(copy), first):
+    for index, action in enumerate(iterate_actions(copy), first):
         names = action.metric_names()
         counts.append(len(names))
         digests.append(digest_names(names))
@@ -329,7 +329,7 @@ def remove_copy(item: Sequence[Any]) -> None:
 
 def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     """Return raw name -> value of each launch of (a file that the library reads,)."""
-    return [read_scalars(action) for action in open_actions(item[0])]
+    return [read_scalars(action) for action in iterate_actions(item[0])]
 
 
 def count_children(size: int, jobs: int | None = None) -> int:
@@ -358,7 +358,7 @@ def _judge_file(
     return frames.status, frames.message
 
 
-__all__ = ["ReportFile", "Reports", "expand_paths", "open_actions", "prepare_child"]
+__all__ = ["ReportFile", "Reports", "expand_paths", "iterate_actions", "prepare_child"]
 
 # Up to so many files of so many bytes are read here, while there is room for them in this process: a
 # child takes 0.1 s to start. More are not: one might crash, and its memory is never given back.

@@ -17,7 +17,7 @@ from profkit.diagnosis.rules.memory import FEWER
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import LANE_BYTES, Launch, coalesced, lane_bytes, sector_waste
 from profkit.model.resources import loads
-from profkit.model.scenario import COVERAGE, SPREAD, expectation
+from profkit.model.scenario import COVERAGE, SPREAD, make_expectation
 from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
@@ -139,7 +139,7 @@ def test_a_fix_is_never_held_against_an_interval_that_knows_its_repository(judge
         wild = [replace(f, came=100 * f.came) if f.repository == name else f for f in judged]
         rest = [fix for fix in judged if fix.repository != name]
         expected = [
-            expectation(f.expected, GAINS.spread(rest, f.kind), f.gain)
+            make_expectation(f.expected, GAINS.spread(rest, f.kind), f.gain)
             for f in wild
             if f.repository == name
         ]

@@ -262,7 +262,7 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
     assert done.stdout.split("\n")[0] == "the machine has one of its own"
     assert done.stdout.count("ran") == 4
     assert done.stderr == ""
-    (row,) = (r for r in capture._read_seen(tmp_path) if r["launches"])
+    (row,) = (r for r in capture._read_seen_launches(tmp_path) if r["launches"])
     assert (row["kernel"], row["launches"], row["folder"]) == ("layer_norm", 3, None)
     if recording:
         assert "while a CUDA graph was recorded" in row["why_not"]

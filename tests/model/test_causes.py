@@ -8,7 +8,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waits import LOADS_WAIT
 from profkit.diagnosis.rules.waste import share_conflicts
 from profkit.model.launch import Launch, widened
-from profkit.model.resources import share_of_pins
+from profkit.model.resources import find_attainable_share_of_pins
 from profkit.model.scenario import NOTHING, Scenario, bound_speedup, model_gain
 
 ISSUE = ("selected", "not_selected", "wait")
@@ -111,12 +111,12 @@ def test_a_stream_gets_the_same_bytes_faster_and_not_fewer_of_them():
 )
 def test_what_a_stream_reaches_goes_by_its_writes(writes, reached):
     stream = Launch({"dram_bytes": 1e9, "dram_write": writes * 1e9})
-    assert share_of_pins(stream) == pytest.approx(reached)
+    assert find_attainable_share_of_pins(stream) == pytest.approx(reached)
 
 
 def test_what_a_stream_reaches_is_in_the_middle_where_its_writes_are_not_known():
-    assert share_of_pins(Launch({"dram_bytes": 1e9})) == 0.9
-    assert share_of_pins(Launch({"dram_bytes": 0.0, "dram_write": 0.0})) == 0.9
+    assert find_attainable_share_of_pins(Launch({"dram_bytes": 1e9})) == 0.9
+    assert find_attainable_share_of_pins(Launch({"dram_bytes": 0.0, "dram_write": 0.0})) == 0.9
 
 
 @pytest.mark.parametrize(

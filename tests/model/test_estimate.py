@@ -16,9 +16,9 @@ from profkit.model.scenario import (
     Scenario,
     bound_speedup,
     compute_headroom,
-    expectation,
     join_scenarios,
-    latency,
+    make_expectation,
+    measure_wait_reduction,
     model_gain,
     price_fixes,
     share_of_fullest,
@@ -125,9 +125,9 @@ def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
     mend = Scenario(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
     # 0.8 of waits become 0.3, and the barrier's 0.2 becomes 0.2 x 3/8.
-    assert latency(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
+    assert measure_wait_reduction(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
     kept = Scenario(waits={"short_scoreboard": 0.0, "barrier": 1.0})
-    assert latency(launch(), kept) == pytest.approx(1 / 0.6)
+    assert measure_wait_reduction(launch(), kept) == pytest.approx(1 / 0.6)
 
 
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
@@ -143,7 +143,7 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
         lsu_in_busy=0.01,
         issue_busy=0.01,
     )
-    assert model_gain(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
+    assert model_gain(idle, half) == pytest.approx(measure_wait_reduction(idle, half), rel=0.01)
 
 
 def test_causes_mended_at_once_are_joined_not_added():
@@ -249,11 +249,11 @@ def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
 
 
 def test_an_interval_is_around_its_expectation_and_below_the_bound():
-    plain = expectation(2.0, SPREAD["wait"], None)
+    plain = make_expectation(2.0, SPREAD["wait"], None)
     assert plain.low < plain.gain == 2.0 < plain.high
-    capped = expectation(2.0, SPREAD["wait"], 2.1)
+    capped = make_expectation(2.0, SPREAD["wait"], 2.1)
     assert capped.high == 2.1
-    assert expectation(3.0, SPREAD["wait"], 2.1).gain == 2.1
+    assert make_expectation(3.0, SPREAD["wait"], 2.1).gain == 2.1
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():

@@ -15,9 +15,9 @@ from profkit.model.launch import (
 )
 from profkit.model.resources import (
     BY_LIMITER,
-    find_resource_use,
-    list_uses,
+    list_resource_uses,
     load_wait,
+    measure_resource_use,
     next_limit,
     share_at_work,
 )
@@ -88,16 +88,16 @@ def test_time_at_work(values, part):
 
 
 def test_a_use_is_of_the_time_at_work():
-    found = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
+    found = measure_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
     assert found is not None
     assert (found.elapsed, found.share, found.near) == (0.45, pytest.approx(0.5), False)
-    full = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
+    full = measure_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
     assert full is not None
     assert (full.share, full.near) == (1.0, True)
-    over = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
+    over = measure_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
     assert over is not None
     assert over.share == 1.2
-    assert find_resource_use(BY_LIMITER["xu"], Launch({})) is None
+    assert measure_resource_use(BY_LIMITER["xu"], Launch({})) is None
 
 
 def test_what_binds_next():
@@ -110,7 +110,10 @@ def test_what_binds_next():
             "xbar_to_l2_busy": 0.1,
         }
     )
-    assert [u.resource.limiter for u in list_uses(launch)][:2] in (["dram", "l2"], ["l2", "dram"])
+    assert [u.resource.limiter for u in list_resource_uses(launch)][:2] in (
+        ["dram", "l2"],
+        ["l2", "dram"],
+    )
     first = next_limit(launch)
     assert first is not None
     assert (first.limiter, first.elapsed, first.room) == ("dram", 0.8, pytest.approx(1.25))

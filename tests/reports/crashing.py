@@ -27,7 +27,7 @@ __all__ = ["prepare_child"]  # what children do first
 
 def first_metric(path: str) -> int:
     """Pages that the process got while the library gave its first metric."""
-    (action,) = reader.open_actions(path)
+    (action,) = reader.iterate_actions(path)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     action.metric_by_name("gpu__time_duration.sum")
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before

@@ -132,9 +132,9 @@ def test_an_atomic_is_the_callers() -> None:
 
 
 def _kernels(report: str) -> list[str]:
-    from profkit.reports.reader import open_actions
+    from profkit.reports.reader import iterate_actions
 
-    return [action.name(action.NameBase_FUNCTION) for action in open_actions(report)]
+    return [action.name(action.NameBase_FUNCTION) for action in iterate_actions(report)]
 
 
 def test_the_first_counter_that_is_there_answers() -> None:

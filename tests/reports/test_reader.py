@@ -143,7 +143,7 @@ def test_a_record_that_says_nothing(write, record: str) -> None:
 def test_instances_by_name(write) -> None:
     held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
     path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
-    (action,) = reader.open_actions(str(path))
+    (action,) = reader.iterate_actions(str(path))
     raw = frame.read_catalogued_metrics(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
         OPCODES: 8.0,
@@ -333,8 +333,8 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
 
 def test_a_launch_that_the_library_does_not_give_is_missed(write, monkeypatch) -> None:
     path = write(made.result(NAMES), made.result(NAMES), made.result(NAMES))
-    real = reader.open_actions
-    monkeypatch.setattr(reader, "open_actions", lambda of: list(real(of))[:2])
+    real = reader.iterate_actions
+    monkeypatch.setattr(reader, "iterate_actions", lambda of: list(real(of))[:2])
     (file,) = reader.read_report([path]).files
     assert (file.status, file.launches) == ("damaged", 2)
     assert file.message == "2 of 3 launches can be read"

@@ -39,7 +39,7 @@ def test_is_whole(path: Path) -> None:
     assert frames.status == "ok"
     # Launches of different kinds, or metrics that ncu asked for and did not get.
     assert frames.message == "" or re.fullmatch(LACKING, frames.message)
-    assert frames.launches == sum(1 for _ in reader.open_actions(str(path)))
+    assert frames.launches == sum(1 for _ in reader.iterate_actions(str(path)))
     assert re.fullmatch(r"20\d\d\.\d\.\d\.\d", frames.ncu_version or "")
 
 

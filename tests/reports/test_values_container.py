@@ -17,7 +17,7 @@ from profkit.reports.container import check_report, repair_report
 from profkit.reports.contents import (
     _verify_metric,
     find_misplaced,
-    is_nameless,
+    has_unnamed_metric,
     make_block_of_one,
     read_header,
     read_result,
@@ -273,7 +273,7 @@ def test_ranges_are_of_a_domain_that_is_there() -> None:
     ],
 )
 def test_an_id_beyond_the_string_table(ids: list[int], names: int, lacking: bool) -> None:
-    assert is_nameless([tuple(made.varint(n) for n in ids)], names) is lacking
+    assert has_unnamed_metric([tuple(made.varint(n) for n in ids)], names) is lacking
 
 
 # --- warp samples

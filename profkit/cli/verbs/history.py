@@ -82,9 +82,9 @@ def show_history(
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.lab import read_hashes
     from profkit.cli.output import print_note
-    from profkit.evidence.commits import list_committed_runs
+    from profkit.evidence.commits import list_committed_versions
 
-    runs, problems = list_committed_runs(artifacts, read_hashes)
+    runs, problems = list_committed_versions(artifacts, read_hashes)
     new = kept.find_unknown(runs)
     kept.append_rows(new)
     print_note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import list_uses
+from profkit.model.resources import list_resource_uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
 from profkit.reports import figures
 from profkit.reports.figures import share
 
 
 def _check_nothing(values: Launch) -> Hit | None:
-    usages = sorted(list_uses(values), key=lambda u: -u.elapsed)
+    usages = sorted(list_resource_uses(values), key=lambda u: -u.elapsed)
     if not usages:
         values.need("issue_busy")
     if any(u.near for u in usages):

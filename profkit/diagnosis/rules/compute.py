@@ -14,7 +14,7 @@ from profkit.model.launch import (
     share_of_arithmetic,
     tensor,
 )
-from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, find_resource_use
+from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, measure_resource_use
 from profkit.model.scenario import (
     ISSUING,
     MATH,
@@ -110,7 +110,7 @@ def _count_active_lanes(launch: Launch) -> float:
 
 def _check_unfused(launch: Launch) -> Hit | None:
     fused = launch["fp32_fused"]
-    found = find_resource_use(BY_LIMITER["fp32"], launch)
+    found = measure_resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     if fused >= FUSED or busy < USED or part < 0.2:

@@ -17,7 +17,7 @@ from profkit.model.launch import (
     Threshold,
     measure_idleness,
 )
-from profkit.model.resources import ENTRY, EVERY, LINKS, list_uses, next_limit
+from profkit.model.resources import ENTRY, EVERY, LINKS, list_resource_uses, next_limit
 from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
 from profkit.reports.figures import counted, seconds, share
 
@@ -115,7 +115,7 @@ def _is_thin(launch: Launch) -> bool:
     if not 0 < launch["waves"] < FILLED or launch["warps_per_scheduler"] >= HIDES_LITTLE:
         return False
     idle = 1 - launch["issue_busy_active"]
-    return idle >= IDLE_SCHEDULER and not any(use.near for use in list_uses(launch))
+    return idle >= IDLE_SCHEDULER and not any(use.near for use in list_resource_uses(launch))
 
 
 def _share_filled(launch: Launch) -> float:

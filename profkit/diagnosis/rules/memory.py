@@ -13,8 +13,8 @@ from profkit.model.resources import (
     BY_LIMITER,
     ENTRY,
     LINKS,
-    find_resource_use,
-    list_uses,
+    list_resource_uses,
+    measure_resource_use,
     next_limit,
 )
 from profkit.model.scenario import (
@@ -23,7 +23,7 @@ from profkit.model.scenario import (
     Fix,
     Scenario,
     bound_speedup,
-    share_of_least_time,
+    compute_least_share_of_time,
 )
 from profkit.reports.figures import format_percent, share
 
@@ -40,7 +40,7 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     own = {"shared": ("l1", "issue"), "l1": ("issue",)}.get(limiter, ())
 
     def check_unit(launch: Launch) -> Hit | None:
-        found = find_resource_use(BY_LIMITER[limiter], launch)
+        found = measure_resource_use(BY_LIMITER[limiter], launch)
         if found is None or computes:
             launch.need(metric)
         if found is None or not found.near:
@@ -75,7 +75,7 @@ def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
 
 def _run_at_full_rate(launch: Launch) -> Scenario:
     """The same bytes at the rate that DRAM reaches, or that of a unit that is fuller."""
-    return Scenario(gone=1 - share_of_least_time(launch))
+    return Scenario(gone=1 - compute_least_share_of_time(launch))
 
 
 # What is certain for a stream; that bytes are not needed is not.
@@ -138,7 +138,7 @@ def remove_redundant(
         if held is not None:
             scenario = replace(scenario, gone=scenario.gone * held(launch))
         most = bound_speedup(launch, scenario)
-        is_full = any(use.near and use.resource.limiter in units for use in list_uses(launch))
+        is_full = any(use.near and use.resource.limiter in units for use in list_resource_uses(launch))
         if not is_full:
             most = most**HIDDEN
         return Scenario(gone=1 - 1 / most)
@@ -156,7 +156,7 @@ def _count_fetches(launch: Launch) -> float:
 def _check_low_hit(launch: Launch) -> Hit | None:
     hit, again = launch["l2_hit"], _count_fetches(launch)
     launch.need("dram_busy")
-    found = find_resource_use(BY_LIMITER["dram"], launch)
+    found = measure_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
     return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")

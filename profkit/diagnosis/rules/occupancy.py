@@ -11,7 +11,7 @@ from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, share_of_arithmetic
-from profkit.model.resources import COMPUTE, list_uses
+from profkit.model.resources import COMPUTE, list_resource_uses
 from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, apply_amdahl
 from profkit.reports.figures import counted, seconds, share
 
@@ -72,7 +72,7 @@ def _make_occupancy_check(
         if occupancy >= CROWDED or launch["waves"] < 1:
             return None  # warps enough, or not enough blocks to fill even these places
         waiting = 1 - _share_issuing(launch)
-        if waiting < IDLE_SCHEDULER or any(u.near for u in list_uses(launch)):
+        if waiting < IDLE_SCHEDULER or any(u.near for u in list_resource_uses(launch)):
             return None
         if "stall_selected" in launch and sum_stalls(launch, *HIDES) < HIDDEN:
             return None  # more warps would wait in the same queue
@@ -251,7 +251,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     achieved, limit = launch["occupancy"], launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
         return None
-    if any(u.near for u in list_uses(launch)):
+    if any(u.near for u in list_resource_uses(launch)):
         return None
     life = _estimate_life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"

@@ -25,7 +25,7 @@ from profkit.model.launch import (
     share_of_tree_steps,
     widened,
 )
-from profkit.model.resources import ENTRY, LINKS, Use, list_uses, share_attainable
+from profkit.model.resources import ENTRY, LINKS, Use, list_resource_uses, share_attainable
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -318,7 +318,7 @@ def waits_for(state: str, launch: Launch) -> str:
 
 def _is_queue(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
-    full = [u for u in list_uses(launch) if u.near and state in u.resource.queue]
+    full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
     return any(not _has_room(u, launch) for u in full)
 
 

@@ -26,10 +26,10 @@ from profkit.model.resources import (
     BY_LIMITER,
     LINKS,
     QUEUED_LOAD_CYCLES,
-    find_resource_use,
-    list_uses,
+    list_resource_uses,
     load_wait,
     loads,
+    measure_resource_use,
 )
 from profkit.model.scenario import (
     MEMORY,
@@ -80,7 +80,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
     waste, text = sector_waste(launch)
     if not wastes_sectors(launch):
         return None
-    near = [u for u in list_uses(launch) if u.near and u.resource.limiter in SECTORS]
+    near = [u for u in list_resource_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
         after = coalesced(launch, waste)
         binds = max(near, key=lambda u: u.elapsed)
@@ -113,7 +113,7 @@ _SHARE_TILES = (
 
 def _is_near(launch: Launch, *limiters: str) -> bool:
     """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
-    return any(u.near and u.resource.limiter in limiters for u in list_uses(launch))
+    return any(u.near and u.resource.limiter in limiters for u in list_resource_uses(launch))
 
 
 def keep_useful_sectors(launch: Launch) -> dict[str, float]:
@@ -224,8 +224,8 @@ _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", 
 
 
 def _check_atomics(launch: Launch) -> Hit | None:
-    found = find_resource_use(BY_LIMITER["atomics"], launch)
-    link = find_resource_use(BY_LIMITER["l2"], launch)
+    found = measure_resource_use(BY_LIMITER["atomics"], launch)
+    link = measure_resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
@@ -274,7 +274,7 @@ def _price_local(launch: Launch, instructions: float) -> float:
     """Without local-memory instructions, neither their issue nor their waits."""
     waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
-        levels = [find_resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
+        levels = [measure_resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
         memory = min(1.0, max((u.share / u.resource.peak.sure for u in levels if u), default=0.0))
     accesses = launch.get("local_share", 1.0)
     return apply_amdahl(min(0.97, instructions + accesses * max(waits, memory)))
@@ -311,7 +311,9 @@ def _check_local(launch: Launch) -> Hit | None:
 def _check_narrow(launch: Launch) -> Hit | None:
     if not is_narrow(launch):
         return None
-    asking = any(use.near and use.resource.limiter in ("issue", "l1") for use in list_uses(launch))
+    asking = any(
+        use.near and use.resource.limiter in ("issue", "l1") for use in list_resource_uses(launch)
+    )
     queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
     if not asking and not queueing:
         return (

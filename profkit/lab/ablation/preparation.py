@@ -175,7 +175,7 @@ def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     for table in (change.control, change.table):
         words = lab.count_accesses(module, [], counter, table)
         executed.append(survey.count_executed(module, words))
-    return _refuse_other_work(*executed)
+    return _refuse_changed_work(*executed)
 
 
 def _count_outward(lab: Lab, code: Code, module: Module) -> float:
@@ -184,7 +184,7 @@ def _count_outward(lab: Lab, code: Code, module: Module) -> float:
     words = lab.count_accesses(module, [], counter, b"")
     executed = survey.count_executed(module, words)
     before = survey.keep_outward(code.survey.executed)
-    return _refuse_other_work(before, survey.keep_outward(executed))
+    return _refuse_changed_work(before, survey.keep_outward(executed))
 
 
 def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
@@ -216,10 +216,10 @@ def _count_part(lab: Lab, code: Code, module: Module, part: int, axis: int) -> f
     words = lab.count_accesses(module, [], counter, b"", part, axis)
     executed = survey.count_accesses(survey.count_executed(module, words))
     times = Counter({kind: part * number for kind, number in executed.items()})
-    return _refuse_other_work(survey.count_accesses(code.survey.executed), times)
+    return _refuse_changed_work(survey.count_accesses(code.survey.executed), times)
 
 
-def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
+def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     difference = survey.find_difference(counted, again)
     if difference > EXECUTED:
         raise Refused(

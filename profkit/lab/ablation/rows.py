@@ -71,7 +71,7 @@ def list_in_rows(rows: Sequence[Row]) -> list[Access]:
     return accesses
 
 
-def send_to_rows(
+def send_accesses_to_rows(
     code: Code,
     rows: Sequence[Row],
     changed: str,

@@ -89,10 +89,14 @@ def _list_arguments(
 
 
 def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
-    arrays = [f"in{i}" for i in range(len(about["inputs"]))]
+    arrays = []
+    for i in range(len(about["inputs"])):
+        arrays.append(f"in{i}")
     arrays += [f"out{i}" for i in range(len(about["outputs"]))]
     arguments, locals_ = _list_arguments(about, tunables)
-    options = [f"{k}={_RENAMED.get(k, repr(v))}" for k, v in about["options"].items()]
+    options = []
+    for k, v in about["options"].items():
+        options.append(f"{k}={_RENAMED.get(k, repr(v))}")
     grid = about["grid_text"] or repr(tuple(about["grid"]))
     return (
         f"def launch({', '.join(arrays)}, args):\n"
@@ -105,7 +109,9 @@ def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str
 
 def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
-    sizes = {parameter["name"]: parameter.get("value") for parameter in about["parameters"]}
+    sizes = {}
+    for parameter in about["parameters"]:
+        sizes[parameter["name"]] = parameter.get("value")
     tunables: dict[str, list[int]] = {}
     if about["grid_text"]:
         names = about["tunable"]
@@ -126,7 +132,10 @@ def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
         near = (number - 1, number + 1)
         if option == "num_warps":
             near = (number // 2, number * 2)
-        allowed = [other for other in near if least <= other <= most]
+        allowed = []
+        for other in near:
+            if least <= other <= most:
+                allowed.append(other)
         tunables[_RENAMED[option]] = [number, *allowed]
     return tunables
 
@@ -225,7 +234,7 @@ def capture_program(
         done = process.run_command(
             command, options.timeout, _build_environment(folder, options), echo
         )
-        seen = _read_seen(folder)
+        seen = _read_seen_launches(folder)
         if not seen:
             raise ProfkitError(_describe_end(command, done), _HINT)
         return [_write_kernel(folder, output, row, " ".join(command)) for row in seen]
@@ -261,7 +270,7 @@ def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def _read_seen(folder: Path) -> list[JsonObject]:
+def _read_seen_launches(folder: Path) -> list[JsonObject]:
     """Return what the hooks of all the program's processes saw, the most launched first."""
     rows: list[JsonObject] = []
     for left in sorted(folder.glob("seen-*.json")):
@@ -291,7 +300,10 @@ def try_kernels(
 ) -> list[CapturedEntry]:
     """Return the same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
-    files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
+    files = {}
+    for k in kernels:
+        if k.file:
+            files[k.file] = variants.read_variant(Path(k.file))
     # Side by side; later they are there.
     build.compile_variants(files.values(), [device.describe_gpu().arch], folder)
     return [_try_kernel(k, files[k.file], folder, progress) if k.file else k for k in kernels]

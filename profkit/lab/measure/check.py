@@ -280,6 +280,11 @@ def check_stream(
 
 
 def _is_written(here: Arena, host: Bytes) -> bool:
-    begun = {out for out, _ in here.data.begins}
-    places = [place for i, place in enumerate(here.outputs) if i not in begun]
+    begun = set()
+    for out, _ in here.data.begins:
+        begun.add(out)
+    places = []
+    for i, place in enumerate(here.outputs):
+        if i not in begun:
+            places.append(place)
     return any((host[o : o + s] != POISON).any() for o, s in places)

@@ -84,7 +84,9 @@ def _make_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
 def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
     import numpy as np
 
-    inputs = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
+    inputs = []
+    for a in problem.module.inputs(case, seed, grid):
+        inputs.append(np.ascontiguousarray(a))
     outputs = problem.module.reference(case, inputs)
     for i, array in enumerate(inputs):
         write_bytes(place / f"in{i}", array.tobytes())
@@ -175,8 +177,12 @@ class Arena:
         device.upload(address, image.ctypes.data, self.size)
 
     def make_args(self, problem: Problem, stream: int) -> Args:
-        inputs = [self.base + offset for offset, _ in self.inputs]
-        outputs = [self.base + offset for offset, _ in self.outputs]
+        inputs = []
+        for offset, _ in self.inputs:
+            inputs.append(self.base + offset)
+        outputs = []
+        for offset, _ in self.outputs:
+            outputs.append(self.base + offset)
         values = problem.module.arguments(problem.get_case(self.data.case))
         return Args.from_addresses(inputs, outputs, values, stream)
 

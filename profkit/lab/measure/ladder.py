@@ -245,7 +245,9 @@ def _find_present_arch() -> str:
 
 
 def _check_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
-    dynamic = {kernel: x.dynamic_smem for kernel, x in _find_largest(launches).items()}
+    dynamic = {}
+    for kernel, x in _find_largest(launches).items():
+        dynamic[kernel] = x.dynamic_smem
     return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
 
 

@@ -49,7 +49,9 @@ def _launch_main(arguments: list[str]) -> int:
 def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
     device.open_gpu()
     lib = library.load_library(Path(plan.library or ""))
-    inputs = [_upload_file(Path(name)) for name in plan.inputs]
+    inputs = []
+    for name in plan.inputs:
+        inputs.append(_upload_file(Path(name)))
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy_memory(outputs[out], inputs[start], plan.outputs[out])

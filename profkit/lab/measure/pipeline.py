@@ -36,7 +36,7 @@ from profkit.evidence.commits import read_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
-from profkit.lab.measure.session import GpuPool, Progress, make_entry, measure_run
+from profkit.lab.measure.session import GpuPool, Progress, make_build_entry, measure_run
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
@@ -179,7 +179,9 @@ class _Profiler:
 
     def _read_report(self, record: Record, report: Path, visible: str | None) -> Record | None:
         at, ncu, options = (record.variant, record.case), self.ncu, self.options
-        kernels = [launch.kernel for launch in self.run.measured.launches[at]]
+        kernels = []
+        for launch in self.run.measured.launches[at]:
+            kernels.append(launch.kernel)
         # In a call that only copies ncu would find nothing.
         if isinstance(ncu, ProfkitError) or not kernels:
             return None
@@ -288,7 +290,7 @@ def _require_right(
 ) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.judge_variant(make_entry(built), checks).checks[name]
+        check = worker.judge_variant(make_build_entry(built), checks).checks[name]
         if check.status != "right":
             if check.faults:
                 why = check.faults[0]
@@ -301,7 +303,7 @@ def _time_in_one_process(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:
-        entries = [*map(make_entry, builds), *(make_entry(b, _AGAIN) for b in builds)]
+        entries = [*map(make_build_entry, builds), *(make_build_entry(b, _AGAIN) for b in builds)]
         times, gpu = worker.time_entries(entries, case, (rounds, rounds)).times, worker.gpu
         for built in builds:
             name = built.variant.id

@@ -142,14 +142,28 @@ def _choose_small_case(run: TargetRun, check: Check) -> str:
     a hundred times; the largest check of a problem whose checks are all smaller.
     """
     problem = run.target.problem
-    supported = [case.case for case in check.cases if case.status != "not supported"]
-    names = [name for name in supported if name in problem.checks]
+    supported = []
+    for case in check.cases:
+        if case.status != "not supported":
+            supported.append(case.case)
+    names = []
+    for name in supported:
+        if name in problem.checks:
+            names.append(name)
     if not names:
-        names = [name for name in supported if name in problem.cases]
+        names = []
+        for name in supported:
+            if name in problem.cases:
+                names.append(name)
     if not names:
         names = list(problem.checks)
-    operations = {name: problem.module.operations(problem.get_case(name)) for name in names}
-    large = [name for name in names if operations[name] >= _ENOUGH]
+    operations = {}
+    for name in names:
+        operations[name] = problem.module.operations(problem.get_case(name))
+    large = []
+    for name in names:
+        if operations[name] >= _ENOUGH:
+            large.append(name)
     if large:
         return min(large, key=operations.__getitem__)
     return max(names, key=operations.__getitem__)

@@ -92,7 +92,9 @@ class _Server:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._load_library(entry)
-        work = [self._load_data(case, seed, entry.grid) for case, seed in request.checks]
+        work = []
+        for case, seed in request.checks:
+            work.append(self._load_data(case, seed, entry.grid))
         judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
         self.say(Reply(checks={entry.name: judged}))
         if judged.status == "right" and request.case in judged.correct_cases:

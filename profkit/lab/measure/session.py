@@ -110,8 +110,13 @@ def measure_run(
     """
     target, measured = run.target, run.measured
     setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(checks))
-    workers = [Worker(setup, TIMEOUT, v, progress) for v in target.visible]
-    builds = [build for build in run.builds.values() if build.error is None]
+    workers = []
+    for v in target.visible:
+        workers.append(Worker(setup, TIMEOUT, v, progress))
+    builds = []
+    for build in run.builds.values():
+        if build.error is None:
+            builds.append(build)
     pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
     try:
         if not builds:
@@ -151,7 +156,7 @@ class _Session:
         name = build.variant.id
         try:
             self.open_worker(worker)
-            reply = worker.judge_variant(make_entry(build), self.checks)
+            reply = worker.judge_variant(make_build_entry(build), self.checks)
         except WorkerLost as lost:
             self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
             return
@@ -195,7 +200,7 @@ class _Session:
         entries = []
         for build in self.builds:
             if self._is_timed(build, case):
-                entries.append(make_entry(build))
+                entries.append(make_build_entry(build))
         entries += [
             Entry(name) for name in self.run.target.references if name not in measured.failed
         ]
@@ -223,6 +228,6 @@ class _Session:
         return right and name not in measured.failed
 
 
-def make_entry(build: Build, again: str = "") -> Entry:
+def make_build_entry(build: Build, again: str = "") -> Entry:
     """Return a build as the protocol has it; `again` ends the name of one that is timed twice."""
     return Entry(build.variant.id + again, build.library, build.variant.header.inputs)

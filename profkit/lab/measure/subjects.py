@@ -107,12 +107,20 @@ def check_variant(
         library.start_launcher(lib, here.make_args(problem, stream))
 
     data = list(work)
-    cases = [check.check_case(start_call, problem, d) for d in data]
-    right = [d for judged, d in zip(cases, data, strict=True) if judged.status == "right"]
+    cases = []
+    for d in data:
+        cases.append(check.check_case(start_call, problem, d))
+    right = []
+    for judged, d in zip(cases, data, strict=True):
+        if judged.status == "right":
+            right.append(d)
     if right:
         manners = check.check_stream(lib, problem, right[0], tools, stream)
         if not manners.faults:
-            same = [d for d in right if d.case == right[0].case]
+            same = []
+            for d in right:
+                if d.case == right[0].case:
+                    same.append(d)
             manners = _check_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
@@ -157,7 +165,9 @@ def run_launcher(
 def run_reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
     subject, out = run_torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
-    outputs = [read_tensor_values(o) for o in (out if isinstance(out, tuple) else (out,))]
+    outputs = []
+    for o in out if isinstance(out, tuple) else (out,):
+        outputs.append(read_tensor_values(o))
     return subject, check.judge_values(problem, data, outputs)
 
 

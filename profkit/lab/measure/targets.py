@@ -79,15 +79,27 @@ def choose_target(
         if problem.is_complete(d):
             folders.append(d)
     known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
-    with_cases = [p for p in problems if all(c in p.cases for c in cases)]
-    runnable = [v for v in known if v.problem in {p.name for p in problems}]
+    with_cases = []
+    for p in problems:
+        if all(c in p.cases for c in cases):
+            with_cases.append(p)
+    runnable = []
+    for v in known:
+        if v.problem in {p.name for p in problems}:
+            runnable.append(v)
     if every:
         calls = set(chain.from_iterable(p.references for p in with_cases))
         of = {p.name for p in with_cases}
-        chosen = [v for v in runnable if v.problem in of]
+        chosen = []
+        for v in runnable:
+            if v.problem in of:
+                chosen.append(v)
     else:
         calls = set(names) & set(chain.from_iterable(p.references for p in problems))
-        chosen = [_select_variant(n, known, runnable) for n in names if n not in calls]
+        chosen = []
+        for n in names:
+            if n not in calls:
+                chosen.append(_select_variant(n, known, runnable))
         of = {v.problem for v in chosen}
         of = of or {p.name for p in with_cases if calls & set(p.references)}
     if len(of) != 1:

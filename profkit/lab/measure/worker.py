@@ -302,7 +302,9 @@ def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
     if "," in wanted:
         picked = wanted.split(",")
     else:
-        picked = [str(i) for i in range(len(names) if wanted == "all" else _parse_number(wanted))]
+        picked = []
+        for i in range(len(names) if wanted == "all" else _parse_number(wanted)):
+            picked.append(str(i))
     if not picked:
         raise ProfkitError(
             f"--gpus {wanted}: on no GPU nothing is measured",

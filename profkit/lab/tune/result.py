@@ -29,7 +29,9 @@ class StoredResult:
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         import msgspec
 
-        names = {kept: name for name, kept in _KEPT_AS.items()}
+        names = {}
+        for name, kept in _KEPT_AS.items():
+            names[kept] = name
         return msgspec.convert({names.get(k, k): v for k, v in stored.items()}, cls)
 
 

@@ -26,7 +26,7 @@ from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.tune.result import Basis, FinalMeasurement
 from profkit.lab.tune.search import Search, SearchOutcome, open_study
-from profkit.lab.tune.steer import check_metrics, read_directions
+from profkit.lab.tune.steer import check_metrics, read_steering
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
@@ -116,7 +116,9 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     runner.progress(f"champion {task.name_config(champion.config)}")
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in dict.fromkeys(task.make_entry(trial.config) for trial in (champion, default)):
+    for entry in dict.fromkeys(
+        task.make_trial_entry(trial.config) for trial in (champion, default)
+    ):
         reply = worker.judge_variant(entry, task.list_checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
@@ -193,7 +195,10 @@ class SearchResult:
     def describe_search(self) -> TuneDocument:
         study, final = self.study, self.final
         measured, best = final.measured, self._describe_trial(final.champion)
-        trials = [trial for trial in study.list_trials() if trial.outcome != "repeated"]
+        trials = []
+        for trial in study.list_trials():
+            if trial.outcome != "repeated":
+                trials.append(trial)
         refused = [trial for trial in trials if trial.outcome == "refused"]
         return TuneDocument(
             variant=self.task.variant.id,
@@ -268,7 +273,7 @@ def tune_task(
 
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
-    read_directions(task.space)
+    read_steering(task.space)
     check_metrics(task.space)
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
@@ -355,7 +360,9 @@ _COLUMNS = {
 
 def _make_row(trial: Trial) -> JsonObject:
     plain = trial.result.to_json()
-    row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
+    row = {}
+    for name in ("number", "source", "outcome", "value"):
+        row[name] = getattr(trial, name)
     row |= trial.config.named
     row |= {name: _find_value(plain, path) for name, path in _COLUMNS.items()}
     return {**row, "seconds": trial.seconds, "ended": trial.ended}
@@ -376,7 +383,10 @@ def make_trials_frame(study: Study) -> DataFrame:
 
     space = study.space
     names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
-    rows = [_make_row(t) for t in study.list_trials() if t.outcome != "repeated"]
+    rows = []
+    for t in study.list_trials():
+        if t.outcome != "repeated":
+            rows.append(_make_row(t))
     table = pd.DataFrame(rows, columns=names)
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
     texts |= {"gpu", "bound", "limiter", "code", "ended"}
@@ -392,7 +402,10 @@ def make_trials_frame(study: Study) -> DataFrame:
 
 def count_proposals(trials: Sequence[Trial]) -> JsonObject:
     """Return what diagnoses proposed, what of it was measured, and what became the incumbent."""
-    steered = [t for t in trials if t.source.startswith("steer:")]
+    steered = []
+    for t in trials:
+        if t.source.startswith("steer:"):
+            steered.append(t)
     return {
         "proposed": len(steered),
         "measured": sum(t.outcome == "measured" for t in steered),

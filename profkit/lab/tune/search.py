@@ -87,7 +87,9 @@ class Search:
             self._free.put(Runner(self.task, self.study, worker, self.progress))
         threads = max(len(self.workers) + 1, min(cores(), AHEAD * len(self.workers)))
         pool = make_pool(threads, "trial")
-        done = [pool.submit(self._try_trials) for _ in range(threads)]
+        done = []
+        for _ in range(threads):
+            done.append(pool.submit(self._try_trials))
         interrupted = True
         try:
             wait(done)
@@ -292,7 +294,7 @@ class Search:
             why = f"the defaults of {self.task.variant.id} failed: {error.message}"
             raise ProfkitError(why, error.hint)
         try:
-            runner.time_entries([self.task.make_entry(default)], (3, 3))
+            runner.time_entries([self.task.make_trial_entry(default)], (3, 3))
         except WorkerClosed:
             raise
         except ProfkitError as doubt:

@@ -32,7 +32,7 @@ class Proposal:
     rule: str
 
 
-def read_directions(space: Space) -> dict[str, list[Direction]]:
+def read_steering(space: Space) -> dict[str, list[Direction]]:
     """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
     from profkit.diagnosis.rules import ALL
 
@@ -55,7 +55,7 @@ def propose_configs(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
-    by_rule, left = read_directions(space), set(free)
+    by_rule, left = read_steering(space), set(free)
     proposed: list[Proposal] = []
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):
@@ -76,7 +76,9 @@ def _choose_steps(
         return direction.way * (space.list_numbers(config)[direction.name] - here)
 
     def count_changes(config: Config) -> tuple[int, int, int]:
-        steps = [abs(a - b) for a, b in zip(config.ranks, incumbent.ranks, strict=True)]
+        steps = []
+        for a, b in zip(config.ranks, incumbent.ranks, strict=True):
+            steps.append(abs(a - b))
         return sum(map(bool, steps)), count_moved(config), sum(steps)
 
     candidates = sorted((c for c in free if count_moved(c) >= max(least, 1)), key=count_changes)

@@ -198,12 +198,18 @@ class Study:
             return self._filter_untried(self._study.get_trials(deepcopy=False))
 
     def _filter_untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
-        taken = {c for t in known if (c := self._find_claimed(t)) is not None}
+        taken = set()
+        for t in known:
+            if (c := self._find_claimed(t)) is not None:
+                taken.add(c)
         return [c for c in self.possible if c not in taken]
 
     def estimate_importances(self) -> dict[str, float]:
         """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
-        done = [t for t in self.list_trials() if t.outcome in ("measured", "pruned")]
+        done = []
+        for t in self.list_trials():
+            if t.outcome in ("measured", "pruned"):
+                done.append(t)
         if len(done) < 2 * STARTUP:
             return {}
         ignored = warnings.catch_warnings(action="ignore")
@@ -251,7 +257,10 @@ class Study:
         """Return the trials before one, waiting for what another process is just asking for."""
         until = time.monotonic() + _SIGNS
         while True:
-            known = [t for t in self._study.get_trials(deepcopy=False) if t.number < before]
+            known = []
+            for t in self._study.get_trials(deepcopy=False):
+                if t.number < before:
+                    known.append(t)
             running = (t for t in known if t.state == TrialState.RUNNING)
             if all(_read_author(t)[1] for t in running) or time.monotonic() > until:
                 return known
@@ -291,7 +300,9 @@ class Study:
             return self._make_ranks(self.space.default)
         if not sample:
             return self._make_ranks(self._random.choice(free))
-        widths = [max(1, len(self._ordered[m]) - 1) for m in macros]
+        widths = []
+        for m in macros:
+            widths.append(max(1, len(self._ordered[m]) - 1))
 
         def measure_distance(config: Config) -> tuple[float, float]:
             steps = zip(config.ranks, macros, widths, strict=True)
@@ -340,5 +351,7 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         sample = super().sample_relative(study, trial, search_space)
         full = None
         if sample:
-            full = {m: sample.get(m, 0) for m in self._all}
+            full = {}
+            for m in self._all:
+                full[m] = sample.get(m, 0)
         return self._find_nearest(full)

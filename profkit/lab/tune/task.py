@@ -111,7 +111,7 @@ class Task:
         """Return the name of a configuration: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
 
-    def make_entry(self, config: Config) -> Entry:
+    def make_trial_entry(self, config: Config) -> Entry:
         """Return a configuration for a worker; a ProfkitError if it does not build."""
         library, name = self.wait_for_build(config).built.library, self.name_config(config)
         if library is None:
@@ -174,7 +174,10 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
 
 def begin_result(ready: ReadyBuild) -> TrialResult:
     """Begin a trial's result with what ptxas says of the kernels that the case launches."""
-    kernels = [k for k in ready.built.kernels if ready.used is None or k.name in ready.used]
+    kernels = []
+    for k in ready.built.kernels:
+        if ready.used is None or k.name in ready.used:
+            kernels.append(k)
     if not kernels:
         return TrialResult()
     return TrialResult(
@@ -194,7 +197,10 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
         lines = build.error.splitlines()
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return InvalidConfig("does not compile", first.strip()[:200])
-    kernels = [k for k in build.kernels if used is None or k.name in used]
+    kernels = []
+    for k in build.kernels:
+        if used is None or k.name in used:
+            kernels.append(k)
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
@@ -223,7 +229,10 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
     """
     if check.status in ("wrong", "failed"):
         return InvalidConfig(check.status, check.faults[0] if check.faults else check.status)
-    lost = [c for c in supported or () if c not in check.correct_cases]
+    lost = []
+    for c in supported or ():
+        if c not in check.correct_cases:
+            lost.append(c)
     if check.status != "right" or lost:
         what = " on this GPU"
         if lost:

@@ -188,7 +188,7 @@ class Runner:
             basis = None
         else:
             basis = self.read_basis()
-        entry = self.task.make_entry(trial.config)
+        entry = self.task.make_trial_entry(trial.config)
         reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
@@ -227,7 +227,7 @@ class Runner:
     def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
         trial, reference = attempt.trial, self.task.reference
-        entry = self.task.make_entry(trial.config)
+        entry = self.task.make_trial_entry(trial.config)
         reply = self._ask_worker(
             [entry, *([self.task.make_reference_entry(reference)] if reference else [])], QUICK
         )
@@ -254,7 +254,7 @@ class Runner:
         call, trial, unit = self.choose_reference(basis), attempt.trial, basis.reference_time
         reference = call.name
         name = self.task.name_config(trial.config)
-        times = self.time_entries([self.task.make_entry(trial.config), call], LOOK)
+        times = self.time_entries([self.task.make_trial_entry(trial.config), call], LOOK)
         value = round_ratio(times, name, reference) * unit
         if self.study.report_value(trial.number, value, LOOK[0]):
             attempt.note_result(time=median(times[name].warm))
@@ -286,7 +286,7 @@ class Runner:
         """Return the subject that every trial is timed beside."""
         if basis.reference:
             return self.task.make_reference_entry(basis.reference)
-        return self.task.make_entry(self.task.space.default)
+        return self.task.make_trial_entry(self.task.space.default)
 
     def confirm_trial(self, trial: Trial, incumbent: Trial) -> Challenge:
         comparison, times = self.compare_trials(trial, incumbent, CONFIRM)
@@ -327,7 +327,9 @@ class Runner:
         """Time the baseline against the candidate, in turns with the reference."""
         from profkit.evidence.stats import compare_samples
 
-        sides = [self.task.make_entry(trial.config) for trial in (baseline, candidate)]
+        sides = []
+        for trial in (baseline, candidate):
+            sides.append(self.task.make_trial_entry(trial.config))
         times = self.time_entries([self.choose_reference(self.read_basis()), *sides], limits, cold)
         before, after = (times[entry.name].warm for entry in sides)
         return compare_samples(before, after, taken="interleaved"), times

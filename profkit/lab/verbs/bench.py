@@ -69,7 +69,9 @@ def time_variants(
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
     say_gpus(run.measured)
-    by_case = {c: list_timed_rows(run, c) for c in target.cases}
+    by_case = {}
+    for c in target.cases:
+        by_case[c] = list_timed_rows(run, c)
     # Everything of a case is timed on one GPU.
     used = {case: gpu for (_, case), gpu in run.measured.gpus.items()}
     if options.FORM.json:

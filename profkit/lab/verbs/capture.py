@@ -107,7 +107,10 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     print_note(f"{output}: profkit bench --kernels {output} --variant {first}")
     if any(k.equal in ("wrong", "failed") for k in captured):
         return options.BAD
-    untried = [k for k in captured if k.notes and not k.equal]
+    untried = []
+    for k in captured:
+        if k.notes and not k.equal:
+            untried.append(k)
     for kernel in untried:
         print_error(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
     if untried:

@@ -135,9 +135,15 @@ def _read_archs(text: str | None) -> list[str]:
     """Return architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
     if not text:
         return []
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = []
+    for word in text.split(","):
+        if word.strip():
+            words.append(word.strip())
     numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
-    bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
+    bad = []
+    for word, number in zip(words, numbers, strict=True):
+        if number is None:
+            bad.append(word)
     if bad or not words:
         hint = "give compute capabilities without the dot: --arch 80,89,90"
         raise ProfkitError(f"--arch {', '.join(bad) or text}: not an architecture", hint)

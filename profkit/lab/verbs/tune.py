@@ -155,7 +155,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     folder.mkdir(parents=True, exist_ok=True)
     document, frame = result.describe_search(), run.make_trials_frame(result.study)
     run.write_champion(result, folder)
-    kept = _write_history(frame, folder)
+    kept = _write_trials(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),
         "importance.png": lambda: plots.search_importance(document.importances),
@@ -177,7 +177,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     return structs.replace(document, output=str(folder), history=str(kept))
 
 
-def _write_history(frame: Any, folder: Path) -> Path:
+def _write_trials(frame: Any, folder: Path) -> Path:
     """Write the history as Parquet; as CSV where pyarrow is not installed."""
     from profkit.cli.output import print_error, save_frame
 

@@ -125,7 +125,7 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
-    if not any(begin < cut.start <= end and _is_cut_of(cut, values) for cut in cuts):
+    if not any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts):
         return None
     largest = 0
     for work in after:
@@ -138,7 +138,7 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
     return None
 
 
-def _is_cut_of(cut: HostSpan, values: int) -> bool:
+def _is_slice_of(cut: HostSpan, values: int) -> bool:
     return bool(cut.shapes) and prod(cut.shapes[0]) == values
 
 

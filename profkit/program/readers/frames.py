@@ -103,8 +103,12 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
     modules = row.get("modules")
     if not isinstance(frames, list) or not isinstance(modules, list):
         raise ValueError("a stack without frames or modules")
-    read = [Frame(str(file), int(line), str(function)) for file, line, function in frames]
-    named = [(None if path is None else str(path), str(kind)) for path, kind in modules]
+    read = []
+    for file, line, function in frames:
+        read.append(Frame(str(file), int(line), str(function)))
+    named = []
+    for path, kind in modules:
+        named.append((None if path is None else str(path), str(kind)))
     origins = []
     for origin in row.get("origins", ()):
         if "frames" in origin:
@@ -123,7 +127,9 @@ def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
     Raises:
         ValueError, TypeError, KeyError: It is none.
     """
-    frames = [Frame(str(file), int(line), str(function)) for file, line, function in row["frames"]]
+    frames = []
+    for file, line, function in row["frames"]:
+        frames.append(Frame(str(file), int(line), str(function)))
     return GraphOrigin(
         frames=tuple(frames),
         module=clean_module(str(row["module"])),
@@ -154,7 +160,10 @@ def lacks_origins(stack: Stack) -> bool:
 
 def place_of_stack(stack: Stack) -> Place:
     """Say where something comes from."""
-    frames = [frame for frame in stack.frames if frame.file != stack.generated]
+    frames = []
+    for frame in stack.frames:
+        if frame.file != stack.generated:
+            frames.append(frame)
     compiled = place_of_origins(stack.origins)
     at = find_line(frames)
     if at is None:

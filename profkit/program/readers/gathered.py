@@ -87,9 +87,15 @@ def _read_standard_input(into: Path) -> _Source:
 def _from_folder(folder: Path) -> list[_Source]:
     """Recordings in a folder, or else in the folders in it."""
     inside = list_folder(folder)
-    below = [list_folder(path) for path in inside if is_folder(path)]
+    below = []
+    for path in inside:
+        if is_folder(path):
+            below.append(list_folder(path))
     for paths in (inside, list(chain.from_iterable(below))):
-        files = [path for path in paths if path.name.endswith(SUFFIXES) and is_file(path)]
+        files = []
+        for path in paths:
+            if path.name.endswith(SUFFIXES) and is_file(path):
+                files.append(path)
         if len(files) > FILES_MOST:
             raise ProfkitError(f"{folder}: contains more than {FILES_MOST:,} files", "name them")
         if files:
@@ -112,7 +118,10 @@ def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
     """Recordings in a zip, unpacked within bounds."""
     try:
         with open_regular(path) as raw, zipfile.ZipFile(raw) as packed:
-            members = [m for m in packed.infolist() if m.filename.endswith(SUFFIXES)]
+            members = []
+            for m in packed.infolist():
+                if m.filename.endswith(SUFFIXES):
+                    members.append(m)
             if not members:
                 raise ProfkitError(
                     f"{path}: contains no traces ({', '.join(SUFFIXES)})", "name a trace"

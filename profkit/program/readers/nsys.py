@@ -406,7 +406,9 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     names = export.read_names(table, named)
     for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _place_of(row)
-        sizes = [_read_integer(value) for value in row[6:12]]
+        sizes = []
+        for value in row[6:12]:
+            sizes.append(_read_integer(value))
         static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
         grid = (sizes[0], sizes[1], sizes[2])
         block = (sizes[3], sizes[4], sizes[5])
@@ -507,7 +509,9 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     names = {number: clean_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    for start, end, thread, correlation, number in _sort_rows(export.read_rows(table, columns)):
+    for start, end, thread, correlation, number in _read_sorted_spans(
+        export.read_rows(table, columns)
+    ):
         name = names.get(_read_integer(number), "")
         made = Call(name, start, max(start, end), thread & 0xFFFFFF, _read_integer(correlation))
         calls.setdefault(thread & _PID, []).append(made)
@@ -552,7 +556,7 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
     return ranges, begun
 
 
-def _sort_rows(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _read_sorted_spans(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of start, end and thread as numbers, by start, the longer one first."""
     numbers = [
         (_read_integer(row[0]), _read_integer(row[1]), _read_integer(row[2]), *row[3:])

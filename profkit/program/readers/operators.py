@@ -173,7 +173,9 @@ def _match_calls(
 
 
 def _is_alike(one: Stack, other: Stack) -> bool:
-    told = [[(span.name, span.shapes, span.types) for span in stack] for stack in (one, other)]
+    told = []
+    for stack in (one, other):
+        told.append([(span.name, span.shapes, span.types) for span in stack])
     return told[0] == told[1]
 
 

@@ -127,7 +127,7 @@ class Places:
             stack = self.stacks.get(number)
             shape: tuple[Any, ...] = ()
             if stack is not None:
-                shape = shape_stack(stack)
+                shape = reduce_stack(stack)
             self._similar[number] = self._shapes.setdefault(shape, len(self._shapes))
         return self._similar[number]
 
@@ -232,7 +232,7 @@ class Places:
         return self._of_stack[number]
 
 
-def shape_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
+def reduce_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     """Return what of a stack is the same whichever way a library goes through its functions.
 
     What called the second module is none of it: the recorder does not look at that, either.

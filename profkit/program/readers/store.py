@@ -155,7 +155,9 @@ def read_store(folder: Path) -> Timeline:
         head = _read_head(folder)
         with require_package("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
-        processes = [_read_process(row, tables) for row in head["processes"]]
+        processes = []
+        for row in head["processes"]:
+            processes.append(_read_process(row, tables))
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
         why = f"{folder}: cannot be read as a timeline: {error}"
@@ -240,7 +242,9 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
         most = min(ROWS_MOST, max(FEW_ROWS, size))
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")
-        unpacked = [packed.metadata.row_group(n) for n in range(packed.metadata.num_row_groups)]
+        unpacked = []
+        for n in range(packed.metadata.num_row_groups):
+            unpacked.append(packed.metadata.row_group(n))
         budget.spend_bytes(sum(group.total_byte_size for group in unpacked))
         for batch in packed.iter_batches(batch_size=_BATCH):
             budget.spend_bytes(batch.nbytes)

@@ -227,7 +227,9 @@ def _choose_kinds(marks: Marks, complete: list[Step], notes: list[str]) -> list[
 def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
     """Says how long the GPU was idle inside of the graphs of a step, where that is much."""
     works = [work.activity for work in step.works]
-    callers = [step.calls[work.call] for work in step.works]
+    callers = []
+    for work in step.works:
+        callers.append(step.calls[work.call])
     amd = any(call.name.startswith("hip") for call in callers)
     yield from say_idle_in_graphs(sum_idle_in_graphs(works, callers), step.period, amd)
 
@@ -248,7 +250,10 @@ def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
 def _list_launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
     """(index of the call, activity) of every activity whose call was recorded, in that order."""
     at = {call.correlation: i for i, call in enumerate(calls) if call.correlation}  # 0 is none
-    pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
+    pairs = []
+    for a in activities:
+        if a.correlation in at:
+            pairs.append((at[a.correlation], a))
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
 
@@ -258,7 +263,10 @@ def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -
     inside = sum(a.duration for a in activities if a.start >= begin)
     left = inside - sum(a.duration for _, a in order)
     if left > UNLAUNCHED * inside:
-        moved = [a for a in activities if a.name.startswith(UNIFIED_MEMORY) and a.start >= begin]
+        moved = []
+        for a in activities:
+            if a.name.startswith(UNIFIED_MEMORY) and a.start >= begin:
+                moved.append(a)
         why = "cut, or launched by the GPU itself"
         if 2 * sum(a.duration for a in moved) > left:
             why = "pages of unified memory that move when they are touched; prefetch them"
@@ -299,7 +307,10 @@ def _mark_steps(
     """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""
     if named:
         return _find_named_steps(process.spans, named)
-    spans = [s for s in process.spans if s.kind == "step"]
+    spans = []
+    for s in process.spans:
+        if s.kind == "step":
+            spans.append(s)
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
         return Marks(PROFILER_STEP, _make_turns(ends))
@@ -347,14 +358,20 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
     Raises:
         ProfkitError: There is none.
     """
-    ranges = [s for s in spans if s.kind in {"range", "step"}]
+    ranges = []
+    for s in spans:
+        if s.kind in {"range", "step"}:
+            ranges.append(s)
     wanted = _select_ranges(ranges, named)
     if any(s.ended for s in wanted):  # one that was still open is no whole step
         ranges = [s for s in ranges if s.ended]
         wanted = [s for s in wanted if s.ended]
     # A server's other kind of pass between two of these is no part of them.
     families = {make_family_name(s.name) for s in wanted}
-    alike = [s for s in ranges if make_family_name(s.name) in families]
+    alike = []
+    for s in ranges:
+        if make_family_name(s.name) in families:
+            alike.append(s)
     ordered = keep_outermost(alike)
     chosen = {id(s) for s in wanted}
     turns = []
@@ -368,12 +385,18 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
 
 def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
     """Ranges whose name is so, or else matches; a ProfkitError where there is none."""
-    wanted = [s for s in ranges if s.name == named]
+    wanted = []
+    for s in ranges:
+        if s.name == named:
+            wanted.append(s)
     if wanted:
         return wanted
     escaped = re.escape(named).replace(r"\*", ".*").replace(r"\?", ".")
     pattern = re.compile(escaped, re.DOTALL)
-    wanted = [s for s in ranges if pattern.fullmatch(s.name)]
+    wanted = []
+    for s in ranges:
+        if pattern.fullmatch(s.name):
+            wanted.append(s)
     if wanted:
         return wanted
     names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
@@ -416,7 +439,9 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
     callers = [index for index, _ in by_call]
     phase = _find_phase(calls, callers, found)
     heads = range(first + phase, min(len(callers), first + length * count + 1), length)
-    begins = [calls[callers[i]].start for i in heads]
+    begins = []
+    for i in heads:
+        begins.append(calls[callers[i]].start)
     if len(begins) < 2:
         begins.append(_end_of_work(calls, order))
     warm_up = 0
@@ -503,7 +528,10 @@ def _make_token(call: Call, activities: Sequence[Activity]) -> Hashable:
 def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
     """Everything from the first launch to the end of the work: what follows is the program's end."""
     begin, end = calls[order[0][0]].start, _end_of_work(calls, order)
-    after = [call for call in calls if call.start >= end]
+    after = []
+    for call in calls:
+        if call.start >= end:
+            after.append(call)
     notes = ["no repeating sequence of launches: the whole recording is taken as one step"]
     took = max((call.end for call in after), default=end) - end
     if took > UNLAUNCHED * (end - begin):
@@ -532,8 +560,12 @@ def _find_phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int,
     first, length, count = found
 
     def measure_pause(offset: int) -> float:
-        heads = [callers[i] for i in range(first + offset, first + length * (count - 1), length)]
-        gaps = [calls[i].start - calls[i - 1].end if i else 0 for i in heads]
+        heads = []
+        for i in range(first + offset, first + length * (count - 1), length):
+            heads.append(callers[i])
+        gaps = []
+        for i in heads:
+            gaps.append(calls[i].start - calls[i - 1].end if i else 0)
         if gaps:
             return median(gaps)
         return 0.0
@@ -612,7 +644,10 @@ def _find_captured_makers(
 
 def _sum_waits_before(calls: Sequence[Call], begin: int, first: int) -> int:
     """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
-    waits = [(max(call.start, begin), min(call.end, first)) for call in calls if call.waits]
+    waits = []
+    for call in calls:
+        if call.waits:
+            waits.append((max(call.start, begin), min(call.end, first)))
     return sum(end - start for start, end in waits if end > start)
 
 
@@ -620,7 +655,9 @@ def _drop_incomplete(
     steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
 ) -> tuple[list[Step], list[str]]:
     """Steps whose kernels are there as far as of any other, and a sentence on the others."""
-    starts = [calls[index].start for index in sorted(lost)]
+    starts = []
+    for index in sorted(lost):
+        starts.append(calls[index].start)
     empty = 0
     whole = {step.begin for step in steps}
     for turn in turns:
@@ -781,7 +818,10 @@ def _find_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
     """A pattern for the names of some steps that matches no other's; empty where there is none."""
     names = {step.name for step in own}
     chosen = {step.begin for step in own}
-    others = {step.name for step in every if step.begin not in chosen}
+    others = set()
+    for step in every:
+        if step.begin not in chosen:
+            others.add(step.name)
     if names & others:
         return ""
     if len(names) == 1:
@@ -820,7 +860,10 @@ def _split_by_time(steps: Sequence[Step]) -> list[list[Step]]:
 def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
     timed = steps[:-1] or steps
     middle = median(s.period for s in timed)
-    odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
+    odd = []
+    for s in timed:
+        if s.period > ODD * middle or s.period < middle / ODD:
+            odd.append(s)
     if odd:
         low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
         lengths = f"{figures(low)} to {figures(high)} ms; the answer is for the typical one"
@@ -839,7 +882,9 @@ def _set_usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     """
     step, lasts = steps[chosen], [max(c.end for c in s.calls) for s in steps]
     heads = [s.calls[0].start - s.begin for s in steps[1:]] or [0]
-    tails = [max(0, s.end - last) for s, last in zip(steps, lasts, strict=True)]
+    tails = []
+    for s, last in zip(steps, lasts, strict=True):
+        tails.append(max(0, s.end - last))
     head, tail = (
         min(round(median(pauses)), step.period) for pauses in (heads, tails[:-1] or tails)
     )
@@ -859,7 +904,9 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     codes = np.array([numbers.setdefault(token, len(numbers)) for token in sequence[offset:]])
     if len(codes) < 2:
         return None
-    exact = {n: float(np.mean(codes[n:] == codes[:-n])) for n in _list_lags(codes)}
+    exact = {}
+    for n in _list_lags(codes):
+        exact[n] = float(np.mean(codes[n:] == codes[:-n]))
     best = max(exact.values(), default=0.0)
     if best < 0.5:
         return None

@@ -39,7 +39,9 @@ fused (^|_)fusion(_\d+)?$
 
 
 def _read_table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
-    rows = [line.split() for line in text.strip().splitlines()]
+    rows = []
+    for line in text.strip().splitlines():
+        rows.append(line.split())
     return [(kind, re.compile("|".join(words), flags)) for kind, *words in rows]
 
 

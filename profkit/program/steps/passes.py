@@ -207,7 +207,9 @@ def _keep_first_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
     if names[0] not in names[1:]:
         return list(spans)
     length = names.index(names[0], 1)
-    numbers = [_NUMBER.findall(name) for name in names[:length]]
+    numbers = []
+    for name in names[:length]:
+        numbers.append(_NUMBER.findall(name))
     counted = all(
         len(before) == 1 and len(after) == 1 and int(after[0]) == int(before[0]) + 1
         for before, after in pairwise(numbers)

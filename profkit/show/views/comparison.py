@@ -51,7 +51,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
             yield TextLine(refusal.sentence, "not compared")
         return
     yield from _time_under_ncu(change)
-    yield TextLine(*time_line(change))
+    yield TextLine(*say_time_change(change))
     if len(change.launches) == 1:
         yield from say_cause(change.launches[0])
     if change.time is not None:
@@ -206,7 +206,7 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
             yield TextLine(f"{finding.rule}: {finding.why}", finding.what, indent)
 
 
-def time_line(change: RunComparison) -> tuple[str, str]:
+def say_time_change(change: RunComparison) -> tuple[str, str]:
     """Return the verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
@@ -373,7 +373,7 @@ def write_brief_comparison(compared: Compared) -> str:
             why = "; ".join(refusal.sentence for refusal in change.refusals)
             lines.append(f"{name}: not compared: {why}")
             continue
-        sentence, answer = time_line(change)
+        sentence, answer = say_time_change(change)
         lines.append(f"{name}: {answer}: {sentence}")
         if change.time is not None:
             lines.append(f"measured: {say_timing(change)}")

@@ -141,7 +141,7 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    leads = len(rows) > 1 and rows[0].leads_without_cause(sum(row.total for row in rows))
+    leads = len(rows) > 1 and rows[0].leads_with_uncollected_cause(sum(row.total for row in rows))
     if leads:
         order = f"{ORDER}{AFTER_UNKNOWN}"
     else:

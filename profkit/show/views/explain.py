@@ -16,7 +16,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.resources import BY_LIMITER, RESOURCES
-from profkit.model.scenario import COVERAGE, SPREAD, expectation
+from profkit.model.scenario import COVERAGE, SPREAD, make_expectation
 from profkit.program.example import run_example
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.program.rules import RULES as OF_STEPS
@@ -319,7 +319,7 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
     fix = rule.fix
     if fix is None or fix.kind is None:
         return ()
-    of, (held, fixes) = expectation(2.0, SPREAD[fix.kind], None), COVERAGE
+    of, (held, fixes) = make_expectation(2.0, SPREAD[fix.kind], None), COVERAGE
     return (
         fix.formula,
         f"if 2x is expected, the interval is {of.low:.2f}x to {of.high:.2f}x; on code not used "

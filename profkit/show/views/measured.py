@@ -151,8 +151,8 @@ def show_timed_case(
 ) -> Iterator[Block]:
     """Yield times at one case, fastest first, against the fastest reference, with conditions."""
     yield Heading(f"{name}: {say_conditions(gpu, rows[0]['timing'])}")
-    ranked = sorted(rows, key=read_warm_median)
-    best = next((read_warm_median(row) for row in ranked if row["name"] in references), None)
+    ranked = sorted(rows, key=read_warm_l2_median)
+    best = next((read_warm_l2_median(row) for row in ranked if row["name"] in references), None)
     yield Grid(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(list_time_cells(row, best) for row in ranked),
@@ -161,7 +161,7 @@ def show_timed_case(
         yield TextLine(text, "note")
 
 
-def read_warm_median(row: Entry) -> float:
+def read_warm_l2_median(row: Entry) -> float:
     time: float = row["timing"]["l2"]["warm"]["median"]
     return time
 
@@ -175,7 +175,7 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
         f"{row['name']}{backend}",
         *list_median_cells(timing["l2"]["warm"]),
         *list_median_cells(timing["l2"]["cold"]),
-        figures.speedup(best / read_warm_median(row)) if best else "",
+        figures.speedup(best / read_warm_l2_median(row)) if best else "",
         figures.seconds(timing["eager"]),
     )
 

@@ -134,7 +134,7 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
         said += "; sorted by expected saving"
-        if rows[0].leads_without_cause(total):
+        if rows[0].leads_with_uncollected_cause(total):
             said += AFTER_UNKNOWN
     return f"{said}."
 

@@ -153,7 +153,7 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
 
     monkeypatch.setattr(timeline.tools, "need_tool", lambda name: Path("/opt") / name)
     monkeypatch.setattr(timeline.profiler, "wrap", wrap)
-    timeline.count_kernels(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
+    timeline.collect_counters(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
     options = seen["options"]
     assert options.timeout == 60.0
     assert options.filters[:6] == (

@@ -11,7 +11,7 @@ import pytest
 from profkit.reports import cubin as images
 from profkit.reports.cubin import read_line_tables
 from profkit.reports.instruction import Instruction, decode_function, name_opcode
-from profkit.reports.reader import open_actions
+from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
 
 pytestmark = pytest.mark.forks
@@ -28,7 +28,7 @@ _BOARD = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
     known, seen = images.list_functions(path), set[int]()
-    for action in open_actions(str(path)):
+    for action in iterate_actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
         major, minor = (
             action.metric_by_name(f"device__attribute_compute_capability_{part}").as_double()

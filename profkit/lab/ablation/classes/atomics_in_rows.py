@@ -11,7 +11,7 @@ def place_in_rows(code: Code) -> Change:
     nothing = "it has no atomics on shared memory"
     free = choose_free(atomics, code.is_free, "atomics", nothing)
     changed = f"{count_words(len(free), 'atomic')} on a word of each lane"
-    return rows.send_to_rows(code, rows.make_new_rows(free), changed, new_memory=True)
+    return rows.send_accesses_to_rows(code, rows.make_new_rows(free), changed, new_memory=True)
 
 
 ABLATION = Ablation(

@@ -35,7 +35,7 @@ def place_apart(code: Code) -> Change:
         words.append(count_words(len(led) - loads, "store"))
     changed = f"same instructions; {' and '.join(words)} re-addressed"
     kept = say_how_many_stay(len(meeting) - len(led), "in conflict")
-    return rows.send_to_rows(code, found, changed, kept)
+    return rows.send_accesses_to_rows(code, found, changed, kept)
 
 
 ABLATION = Ablation(

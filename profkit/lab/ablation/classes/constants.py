@@ -18,7 +18,7 @@ def join_constants(code: Code) -> Change:
     free = choose_free(apart, can_move, "loads of constants", nothing)
     found = rows.find_rows(free, code.survey, one_place=True)
     changed = f"{count_words(len(rows.list_in_rows(found)), 'load')} of constants at one place"
-    return rows.send_to_rows(code, found, changed, one_place=True)
+    return rows.send_accesses_to_rows(code, found, changed, one_place=True)
 
 
 ABLATION = Ablation(

@@ -102,7 +102,10 @@ def hash_host_code(object_file: Path) -> str | None:
 def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """Return what counts, section by section; literals count where they are read."""
     symbols = _read_symbols(sections)
-    relocations = {s.info: s for s in sections if s.kind == RELOCATIONS}
+    relocations = {}
+    for s in sections:
+        if s.kind == RELOCATIONS:
+            relocations[s.info] = s
     counting = [i for i, section in enumerate(sections) if _is_hashed_data(section)]
     numbers = {at: number for number, at in enumerate(counting)}
 

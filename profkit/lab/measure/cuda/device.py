@@ -253,8 +253,12 @@ def find_arch() -> str | None:
         return None
     nvml, _ = opened
     try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        archs = {"{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)) for h in handles}
+        handles = []
+        for i in range(nvml.nvmlDeviceGetCount()):
+            handles.append(nvml.nvmlDeviceGetHandleByIndex(i))
+        archs = set()
+        for h in handles:
+            archs.add("{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)))
     except nvml.NVMLError:
         return None
     if len(archs) == 1:

@@ -54,7 +54,9 @@ def _compile_jobs(
 def _read_seconds(log: Path) -> dict[str, float]:
     """Return output -> how long its command took, from ninja's own log."""
     try:
-        rows = [line.split("\t") for line in log.read_text().splitlines()]
+        rows = []
+        for line in log.read_text().splitlines():
+            rows.append(line.split("\t"))
     except OSError:
         return {}
     seconds = {}

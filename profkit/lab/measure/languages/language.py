@@ -103,7 +103,10 @@ def find_language(path: Path, text: str) -> Language | None:
 
 def is_kernel(path: Path) -> bool:
     """Return whether a file is a kernel of any language, or would be if it could be read."""
-    fitting = [known for known in list_languages() if known.suffix == path.suffix]
+    fitting = []
+    for known in list_languages():
+        if known.suffix == path.suffix:
+            fitting.append(known)
     if any(known.owns is None for known in fitting):
         return True  # what is no readable file is an error of its reader
     if not fitting or not is_file(path):

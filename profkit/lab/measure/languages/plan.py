@@ -88,7 +88,9 @@ class CallPlan:
 
     def to_c(self) -> str:
         """The tables that player.c includes; image i lies next to them as image<i>.cubin."""
-        images = [(f"image{i}", f'"{image.symbol}"') for i, image in enumerate(self.images)]
+        images = []
+        for i, image in enumerate(self.images):
+            images.append((f"image{i}", f'"{image.symbol}"'))
         parameters: list[Any] = []
         starts: list[Any] = []
         scratch: list[Any] = []
@@ -108,7 +110,9 @@ class CallPlan:
             "Memory SCRATCH": scratch,
             "Case CASES": cases,
         }
-        lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
+        lines = []
+        for i in range(len(self.images)):
+            lines.append(f'IMAGE({i}, "image{i}.cubin")')
         lines += [f"static const {k}[] = {_write_c_value(v or [(0,)])};" for k, v in tables.items()]
         lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

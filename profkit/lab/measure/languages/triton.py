@@ -81,7 +81,9 @@ def _compile_jobs(
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
     with process.make_pool(parallel or process.cores()) as pool:
-        runs = [pool.submit(_compile_job, job, work / str(i)) for i, job in enumerate(jobs)]
+        runs = []
+        for i, job in enumerate(jobs):
+            runs.append(pool.submit(_compile_job, job, work / str(i)))
         return {i: run.result() for i, run in enumerate(runs)}
 
 
@@ -160,8 +162,14 @@ def _move_only_ptx(cache: Path, place: Path) -> None:
 
 def shorten_traceback(output: str, path: Path) -> str:
     """Return one line out of a traceback: which line of the file, what, and at which case."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
+    lines = []
+    for line in output.splitlines():
+        if line.strip():
+            lines.append(line)
+    cases = []
+    for line in lines:
+        if line.startswith(CASE):
+            cases.append(line.removeprefix(CASE))
     rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
     inside = re.findall(r"CompilationError: at (\d+):\d+:", output)
     where = path.name

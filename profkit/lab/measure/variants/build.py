@@ -131,7 +131,10 @@ def compile_variants(
 def is_built(variant: Variant, folder: Path) -> bool:
     text = variant.language.text_hash(variant.path)
     places = list_folder(folder / variant.problem)
-    own = [place for place in places if place.name.startswith(f"{variant.id}-sm_")]
+    own = []
+    for place in places:
+        if place.name.startswith(f"{variant.id}-sm_"):
+            own.append(place)
     return any(tools.read_kept_json(place / "build.json").get("text") == text for place in own)
 
 
@@ -148,7 +151,9 @@ def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
     text = language.text_hash(variant.path)
     around = language.surroundings(_make_job(variant, arch, flags))
     # Path and text are part of the key because line tables follow both, and ncu reads them there.
-    used = [(str(p.path), p.version) for p in programs.values()]
+    used = []
+    for p in programs.values():
+        used.append((str(p.path), p.version))
     key = [_FORMAT, str(variant.path), text, flags, used, list(around)]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return Build(
@@ -235,10 +240,14 @@ def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> di
 
 def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
     language = plans[0].variant.language
-    work = [_make_job(p.variant, p.arch, p.flags) for p in plans]
+    work = []
+    for p in plans:
+        work.append(_make_job(p.variant, p.arch, p.flags))
     with make_temporary_folder(folder) as place:
         times = language.compile(work, place, _find_programs(language, folder), jobs)
-        built = [_take_output(p, place / str(i), folder) for i, p in enumerate(plans)]
+        built = []
+        for i, p in enumerate(plans):
+            built.append(_take_output(p, place / str(i), folder))
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 

@@ -78,7 +78,9 @@ def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] 
     kept = tools.read_kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
-        by_case = {c: list_dry_launches(built, loaded, c) for c in loaded.cases}
+        by_case = {}
+        for c in loaded.cases:
+            by_case[c] = list_dry_launches(built, loaded, c)
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))

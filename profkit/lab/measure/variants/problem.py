@@ -157,7 +157,10 @@ def load_problem(folder: Path) -> Problem:
     if module is None:
         hint = "it is run to know the cases, inputs and reference of its variants"
         raise ProfkitError(f"{path}: {why}", hint)
-    missing = [n for n in REQUIRED if not hasattr(module, n)]
+    missing = []
+    for n in REQUIRED:
+        if not hasattr(module, n):
+            missing.append(n)
     if missing:
         raise ProfkitError(
             f"{path} lacks {', '.join(missing)}", "; ".join(f"{n}: {REQUIRED[n]}" for n in missing)
@@ -173,9 +176,15 @@ _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[4] / "kernels/common/v
 
 def list_templates() -> dict[str, str]:
     """Return language, as one types it -> the file that a first variant is made of."""
-    names = [entry.name for entry in files(__package__).iterdir()]
-    known = {language.name.lower(): language.suffix for language in list_languages()}
-    template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
+    names = []
+    for entry in files(__package__).iterdir():
+        names.append(entry.name)
+    known = {}
+    for language in list_languages():
+        known[language.name.lower()] = language.suffix
+    template_of = {}
+    for name, suffix in known.items():
+        template_of[name] = f"{name}{suffix}.tmpl"
     return {name: template for name, template in template_of.items() if template in names}
 
 

@@ -63,7 +63,10 @@ def read_expression(text: str, where: str) -> Expression:
     if len(text) > _LONGEST:
         raise ProfkitError(f"{where}: longer than {_LONGEST} characters", "say it in two")
     compares = isinstance(tree, ast.Compare)  # one comparison may stand at the top
-    nodes = [node for node in ast.walk(tree) if node is not tree or not compares]
+    nodes = []
+    for node in ast.walk(tree):
+        if node is not tree or not compares:
+            nodes.append(node)
     if not all(
         type(n.value) is int if isinstance(n, ast.Constant) else isinstance(n, _ALLOWED)
         for n in nodes
@@ -86,7 +89,9 @@ def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
                 _evaluate_node(left, numbers), _evaluate_node(right, numbers)
             )
         case ast.Compare(left=first, ops=ops, comparators=rest):
-            sides = [_evaluate_node(side, numbers) for side in (first, *rest)]
+            sides = []
+            for side in (first, *rest):
+                sides.append(_evaluate_node(side, numbers))
             pairs = zip(ops, sides, sides[1:], strict=False)
             return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
     raise AssertionError(ast.dump(node))  # read_expression let nothing else through

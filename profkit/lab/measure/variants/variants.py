@@ -127,10 +127,19 @@ def scan_variants(
 
 
 def _list_problems(kernels: Path, problem: str | None) -> list[Path]:
-    folders = [d for d in sorted(list_folder(kernels)) if is_folder(d) and d.name != "common"]
-    chosen = [d for d in folders if problem in (None, d.name)]
+    folders = []
+    for d in sorted(list_folder(kernels)):
+        if is_folder(d) and d.name != "common":
+            folders.append(d)
+    chosen = []
+    for d in folders:
+        if problem in (None, d.name):
+            chosen.append(d)
     if not chosen and problem is not None:
-        there = [d.name for d in folders if language.list_kernel_files(d)]
+        there = []
+        for d in folders:
+            if language.list_kernel_files(d):
+                there.append(d.name)
         raise ProfkitError(
             f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
         )
@@ -217,7 +226,9 @@ def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
     """Fail if `after:` leads back to where it came from."""
     from graphlib import CycleError, TopologicalSorter
 
-    graph = {v.id: [v.header.after] if v.header.after else [] for v in by_id.values()}
+    graph = {}
+    for v in by_id.values():
+        graph[v.id] = [v.header.after] if v.header.after else []
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -229,7 +240,10 @@ def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
 
 def select_variant(variants: Iterable[Variant], name: str) -> Variant:
     known = list(variants)
-    matching = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
+    matching = []
+    for v in known:
+        if name in (v.id, f"{v.problem}/{v.id}"):
+            matching.append(v)
     if len(matching) == 1:
         return matching[0]
     if matching:
