@@ -16,7 +16,7 @@ from math import prod
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected, mostly_atomics
-from profkit.model.resources import ENTRY, LINKS, RESOURCES, list_uses, loads
+from profkit.model.resources import ENTRY, LINKS, RESOURCES, list_resource_uses, loads
 from profkit.model.scenario import (
     BARRIER,
     MEMORY,
@@ -186,7 +186,7 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     if mostly_atomics(launch):
         waits |= dict.fromkeys(MEMORY, _share_left(("l2_atomic_sectors",), launch, after))
     units = {unit: _share_left(_WORK[unit], launch, after) for unit in loads(launch)}
-    for use in list_uses(launch):
+    for use in list_resource_uses(launch):
         if not use.near:
             continue
         # Warps that wait for room in the queue of a full unit wait for its work.

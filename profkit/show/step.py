@@ -67,7 +67,7 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
         "head": head,
         "kernels": rows,
         "more": _say_more_kernels(content["kernels"]),
-        "blocks": list(screen.further(content)),
+        "blocks": list(screen.show_what_is_next(content)),
     }
 
 
@@ -124,7 +124,7 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
         return ""
     took = sum(row["ms"] for row in rest)
     share = sum(row["share"] for row in rest)
-    return f"and {len(rest):,} more: {screen.duration(took)}, {format_percent(share, 1)}"
+    return f"and {len(rest):,} more: {screen.format_from_ms(took)}, {format_percent(share, 1)}"
 
 
 def write_highlight_rules(of: PageProgram, number: int) -> str:

@@ -85,7 +85,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
 
 def _say_amount(resource: ResourceChange, value: float | None) -> str:
     if resource.name in CATALOGUE:
-        return words.metric(resource.name, value)
+        return words.format_metric(resource.name, value)
     return figures.quantity(value, resource.unit)
 
 

@@ -86,10 +86,10 @@ def number_reports(rows: Sequence[Row]) -> dict[str, str]:
 def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield which report each letter of the table is, where that is not said by its variant."""
     files = number_reports(rows)
-    if len(files) < 2 or all(words.named(row.shown) for row in rows):
+    if len(files) < 2 or all(words.name_launch(row.shown) for row in rows):
         return
     for report, letter in files.items():
-        yield blocks.TextLine(TextSpan(escaped(basename(report)), "dim"), letter)
+        yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
 
 
 def _count_calls(row: Row) -> str:
