@@ -273,7 +273,9 @@ def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> 
 def test_a_launch_at_its_roof_says_so(made: Made) -> None:
     run = made()
     clear = replace(run.diagnosis, findings=())
-    assert "near the hardware limit" in pages.render_page(NONE, [replace(run, diagnosis=clear)]).html
+    assert (
+        "near the hardware limit" in pages.render_page(NONE, [replace(run, diagnosis=clear)]).html
+    )
 
 
 def test_a_page_needs_no_drawing_library(tmp_path: Path) -> None:

@@ -138,7 +138,9 @@ def remove_redundant(
         if held is not None:
             scenario = replace(scenario, gone=scenario.gone * held(launch))
         most = bound_speedup(launch, scenario)
-        is_full = any(use.near and use.resource.limiter in units for use in list_resource_uses(launch))
+        is_full = any(
+            use.near and use.resource.limiter in units for use in list_resource_uses(launch)
+        )
         if not is_full:
             most = most**HIDDEN
         return Scenario(gone=1 - 1 / most)
