@@ -42,7 +42,7 @@ def fastest(evidence: Evidence, variants: Sequence[str], case: str) -> str:
     """Of the variants that were timed at a case, the fastest."""
     times = {}
     for variant in variants:
-        if evidence.explain_missing(f"{variant}.{case}") is None:
+        if evidence.missing(f"{variant}.{case}") is None:
             times[variant] = median(evidence.load(variant, case).samples)
     if not times:
         raise MissingEvidence(f"none of {', '.join(variants)} was timed at {case}")
