@@ -286,8 +286,8 @@ def write_table() -> Iterator[str]:
         f"| {count_answers(judge_advice())} |"
     )
     yield (
-        "| the same by kernoscope 0.2.3 | | not run: its one rule (issue slots, DRAM or latency) needs "
-        "NVBit's counts and names none of these causes |"
+        "| the same by kernoscope 0.2.3 | | read, not run: it tells issue slots, DRAM and latency apart "
+        "by counts of NVBit, and says what limits the occupancy |"
     )
     yield (
         f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
