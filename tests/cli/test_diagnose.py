@@ -193,7 +193,7 @@ def test_instructions_stand_in_where_there_is_no_source(run) -> None:
     ("words", "said"),
     [
         (("stage2", "blocks*4", "--csv", "a.csv"), "no such option --csv"),
-        (("stage1", "stage2", "blocks*4"), "unexpected extra argument"),
+        (("stage1", "stage2", "blocks*4"), "too many arguments: "),
         (("never", "blocks*4"), "no run of never in artifacts"),
         (("stage2", "blocs*4"), "not a count in the cost model"),
         (("never", "header"), "no kernel file of never"),

@@ -90,8 +90,8 @@ function explanation(rule, finding, launch) {
 /** How much of the cause there is, and why it is clear on a side that has enough of it. */
 function whyClear(what, explainedBy, amount) {
   if (what === "hidden")
-    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `there, but no longer worth a line (${amount})`;
-  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `there before, but not worth a line then (${amount})`;
+    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `still there, but too small to report (${amount})`;
+  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `there before, too, but too small to report (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
