@@ -14,11 +14,11 @@
    its maximum and sum (a race detector names the line).
 
    The prediction named barriers as what goes. Barriers do fall, to a twelfth, but stage2 spent 2 % of
-   its warps' time there: what the counters named on it were shared memory, its bank conflicts and the
-   redundant exponentials. Those three are gone, wavefronts fall by 22 times and time by 7; what
+   its warps' time there: what the counters named on it were shared memory and its bank conflicts.
+   Both are gone (and half of the exponentials), wavefronts fall by 22 times and time by 7; what
    is left is a grid of 64 blocks on 132 SMs.
 
-   after: stage2      fixes: shared-bandwidth shared-bank-conflicts redundant-exp      arch: 80+
+   after: stage2      fixes: shared-bandwidth shared-bank-conflicts      arch: 80+
    moves: shared_wavefronts<0.2x inst_barrier<0.34x
    budget: regs=255 smem=80K spills=0 stack=0
 */
