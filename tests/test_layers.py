@@ -152,7 +152,7 @@ MEASURES = {
 # Modules of profkit that a command imports: (bound, goal).
 IMPORTED = {
     ("profile", "--help"): (13, 25),
-    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (64, 65),
+    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (65, 65),
     ("diagnose", "artifacts/stage1.B.ncu-rep"): (59, 50),
 }
 # The first word of a function's name that says what it does.

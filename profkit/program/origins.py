@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.idle import clean_operator
+
+# Inductor's name of a kernel: its form, the operators that were fused, and a number.
+_FUSED = re.compile(r"^triton_[a-z]+_fused_(?P<operators>\w+?)_\d+$")
 
 
 class Origin(NamedTuple):
@@ -53,7 +58,7 @@ def sum_origins(works: Sequence[StepWork], groups: Sequence[KernelGroup]) -> lis
 def find_origin(work: StepWork) -> Origin:
     """Find where one piece of work comes from."""
     maker = work.maker
-    op = clean_operator(maker.top or maker.op)
+    op = find_operator(work)
     place = maker.place
     if place is not None and place.line:
         return Origin(
@@ -70,3 +75,15 @@ def find_origin(work: StepWork) -> Origin:
     else:
         part = ""
     return Origin(maker.source, maker.function, "", "", "", part, op)
+
+
+def find_operator(work: StepWork) -> str:
+    """Find the operator that a program called; inside of what was compiled, the one that is computed."""
+    maker = work.maker
+    name = clean_operator(maker.top or maker.op)
+    if is_compilers_operator(name) and not is_compilers_operator(maker.op):
+        name = maker.op
+    fused = _FUSED.match(name) or _FUSED.match(work.activity.name)
+    if fused:
+        return f"fused {fused['operators']}"
+    return name

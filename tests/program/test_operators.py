@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from profkit.program.origins import find_operator
 from profkit.program.readers import injected
 from profkit.program.readers.operators import read_operators, spread_operators
 from profkit.program.readers.store import read_store, write_timeline
-from profkit.program.timeline import Call, HostSpan
+from profkit.program.steps.attribution import Maker
+from profkit.program.steps.cut import StepWork
+from profkit.program.timeline import Activity, Call, HostSpan
 from profkit.program.triage import triage_timeline
 from tests.program.recorded_lines import record_training
 
@@ -172,3 +177,30 @@ def test_where_all_steps_were_slowed_they_are_kept_and_that_is_said(tmp_path: Pa
     assert process.disturbed[0][1] > process.calls[-1].end
     notes = triage_timeline(injected.read_injected(folder)).steps.notes
     assert any("recorded in every step" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("maker", "kernel", "operator"),
+    [
+        (Maker(op="aten::addmm", top="aten::linear"), "gemm", "aten::linear"),
+        (Maker(op="aten::mm", top="Torch-Compiled Region: 0/0"), "nvjet", "aten::mm"),
+        (
+            Maker(
+                op="aten::mm", top="autograd::engine::evaluate_function: CompiledFunctionBackward"
+            ),
+            *("nvjet", "aten::mm"),
+        ),
+        (
+            Maker(op="triton_per_fused_add_norm_view_5", top="CompiledFunction"),
+            *("triton_per_fused_add_norm_view_5", "fused add_norm_view"),
+        ),
+        (Maker(), "triton_poi_fused__to_copy_gelu_12", "fused _to_copy_gelu"),
+        (Maker(), "nvjet", ""),
+        (Maker(op="CompiledFunction", top="CompiledFunction"), "nvjet", "CompiledFunction"),
+    ],
+)
+def test_the_operator_of_compiled_work_is_what_it_computes(
+    maker: Maker, kernel: str, operator: str
+) -> None:
+    work = StepWork(Activity("kernel", kernel, 0, 1), "gemm", 0, maker)
+    assert find_operator(work) == operator

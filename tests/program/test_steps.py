@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from profkit.program import readers as recordings
-from profkit.program.steps.cut import find_repeats, find_steps
+from profkit.program.steps.cut import find_steps
 from profkit.program.steps.idle import CAUSES, clean_operator, split_period
 from profkit.program.steps.kinds import classify_kernel, find_precision, is_librarys
+from profkit.program.steps.period import _shorten_turns, find_repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -75,9 +76,12 @@ def test_found_steps_take_what_marked_ones_take(tmp_path: Path) -> None:
 
 def start_long(p: Program) -> None:
     """A program that compiles and tunes for longer than it runs: candidates, each a few times."""
-    if p.step_number == 0:
+    if p.step_number == 1:
         for number in range(200):
             p.launch(f"candidate_{number * 7 % 61}_{number}", 3.0)
+            if number % 50 == 0:
+                p.launch(f"layer_{number // 50}", 100.0)
+                p.launch(MUL, 10.0)
     for layer in range(4):
         p.launch(f"layer_{layer}", 100.0)
         p.launch(MUL, 10.0)
@@ -104,6 +108,45 @@ def test_what_repeats_at_the_end_of_the_only_step_is_no_step(tmp_path: Path) -> 
     found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
     assert len(found.steps) == 1
     assert len(found.typical.works) == 200
+
+
+def replay_graphs(p: Program) -> None:
+    """Two graphs a step behind a long start; at some steps a value more is copied."""
+    if p.step_number == 1:
+        for number in range(900):
+            p.launch(f"fill_{number * number % 97}", 2.0)
+    p.work(200.0)
+    p.copy(4096, 10.0, pageable=False)
+    p.replay([("forward_a", 300.0), ("forward_b", 200.0)])
+    p.launch(MUL, 5.0)
+    p.replay([("backward_a", 400.0), ("backward_b", 300.0)])
+    for _ in range(4):
+        p.launch("adam", 10.0)
+    if p.step_number % 7 == 3:
+        p.launch("log_a", 2.0)
+        p.launch("log_b", 2.0)
+
+
+def test_replayed_graphs_are_steps_behind_a_long_start(tmp_path: Path) -> None:
+    program = _unmarked(ran(replay_graphs, 24))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert found.how == "8 launches that repeat 24 times"
+    assert len(found.steps) == 23  # the last one ends with the program
+    for step in found.steps[:-1]:
+        names = [work.activity.name for work in step.works if work.activity.name.startswith("for")]
+        assert names == ["forward_a", "forward_b"]
+        assert step.works[0].kind == "copy"  # behind the host's pause
+    assert len(found.typical.works) == 10
+
+
+def test_two_turns_at_once_are_no_turn() -> None:
+    start = [f"warm{i % 90}_{i * i % 7}" for i in range(400)]
+    turn = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+    assert _shorten_turns([*start, *turn * 20], 400, 20, 10) == (400, 10, 20)
+    halves = [*turn, *turn[:9], "z"]  # what is alike in nine of ten is one step
+    assert _shorten_turns(halves * 4, 0, 20, 4) == (0, 10, 8)
+    halves = [*turn, *turn[:8], "y", "z"]
+    assert _shorten_turns(halves * 4, 0, 20, 4) == (0, 20, 4)
 
 
 def test_profiler_start_and_stop_mark_what_counts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from profkit.judge import NO_SAVING, Estimate, Finding
 from profkit.program.operators import Product, find_needs, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
+from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
@@ -33,12 +34,6 @@ _STRIDED = re.compile(r"[:\s]elementwise_kernel<.*nocast.*direct_copy")
 _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
     r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
-)
-# What torch.compile names round the code that it has compiled: AOTAutograd's function and its node in
-# the backward pass, Dynamo's region, Inductor's graph.
-_OF_COMPILER = re.compile(
-    r"^(autograd::engine::evaluate_function: )?CompiledFunction(Backward)?\d*$|Torch-Compiled Region|"
-    r"CompiledFxGraph"
 )
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
@@ -356,7 +351,7 @@ def was_compiled(work: StepWork) -> bool:
     """Whether code that torch.compile has compiled launched it: Inductor's kernels, or by its makers."""
     maker = work.maker
     names = (maker.op, maker.top, maker.range)
-    return is_compiled(work.activity.name) or any(map(_OF_COMPILER.search, names))
+    return is_compiled(work.activity.name) or any(map(is_compilers_operator, names))
 
 
 def is_of_backward(work: StepWork) -> bool:

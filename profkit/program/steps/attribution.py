@@ -13,6 +13,12 @@ from profkit.program.timeline import Call, HostSpan, Place, Process
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
 _XLA_RANGE = re.compile(r"^(?P<name>[^#]*?):?#(?:.*\bhlo_op=(?P<op>[^,#]+))?.*#$")
+# What torch.compile names round the code that it has compiled: AOTAutograd's function and its node in
+# the backward pass, Dynamo's region, Inductor's graph.
+_OF_COMPILER = re.compile(
+    r"^(autograd::engine::evaluate_function: )?CompiledFunction(Backward)?\d*$|Torch-Compiled Region|"
+    r"CompiledFxGraph"
+)
 _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
@@ -200,3 +206,8 @@ def say_source(maker: Maker) -> str:
     if maker.function and maker.function != "<module>":
         return f"in {maker.function} ({maker.source})"
     return maker.source
+
+
+def is_compilers_operator(name: str) -> bool:
+    """Whether torch.compile names it round the code that it has compiled, which is many operators."""
+    return _OF_COMPILER.search(name) is not None

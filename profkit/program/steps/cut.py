@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
@@ -41,6 +41,7 @@ from profkit.program.steps.passes import (
     make_family_name,
     make_host_work,
 )
+from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
 from profkit.program.steps.places import find_place
 from profkit.program.steps.setup import find_set_up
 from profkit.program.timeline import (
@@ -56,13 +57,8 @@ from profkit.program.timeline import (
 from profkit.reports.figures import figures, format_percent, readable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
-Launched = tuple[int, Activity]  # the index of a call, and what it launched
-ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
-NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
-LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up anyway
-_VIEWS = 8  # random projections: how well a lag matches is known to about 1 / sqrt(8 n)
 NAME_MOST = 60  # characters of a range's name in a sentence
 PROFILER_STEP = "ProfilerStep"
 WHOLE = "the whole recording"  # how steps are told where nothing repeats
@@ -70,9 +66,6 @@ UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a w
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
 # on it is one though its kernels are the same.
 SAME_WORK, MORE_WORK = 0.5, 2.0
-# Of the GPU's work: what repeats and takes less is no step, but a part of one that came once.
-LEAST_REPEATED = 0.1
-STEADY = 4  # turns behind a long start, from which on they are steps
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -315,7 +308,7 @@ def _mark_steps(
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
         return Marks(PROFILER_STEP, _make_turns(ends))
     marked = _keep_profiled(calls, order)
-    found = _find_period(calls, marked)
+    found = find_period(calls, marked)
     if found:
         begins = found.begins
     else:
@@ -414,120 +407,9 @@ def _keep_profiled(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence
     return [pair for pair in order if low < pair[0] < high] or order
 
 
-@dataclass(frozen=True)
-class Period:
-    """Launches that repeat."""
-
-    how: str  # as a sentence's end
-    begins: Sequence[int]  # when each turn begins, and the last one ends
-    warm_up: int  # calls before the first
-
-
-def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | None:
-    """Steps by the period of the launch sequence; None where there is none.
-
-    A launch of a graph is one launch, whatever repeats inside of it.
-    """
-    by_call = _group_by_call(order)
-    tokens = [_make_token(calls[index], own) for index, own in by_call]
-    found = find_repeats(tokens)
-    if found is None:
-        found = _find_repeats_after_start(tokens)
-    if found is None or not _is_step_pattern(by_call, found):
-        return None
-    first, length, count = found
-    callers = [index for index, _ in by_call]
-    phase = _find_phase(calls, callers, found)
-    heads = range(first + phase, min(len(callers), first + length * count + 1), length)
-    begins = []
-    for i in heads:
-        begins.append(calls[callers[i]].start)
-    if len(begins) < 2:
-        begins.append(_end_of_work(calls, order))
-    warm_up = 0
-    if first:
-        warm_up = callers[first + phase]
-    return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
-
-
-def _find_repeats_after_start(tokens: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """Where turns begin behind a long start (compiling, tuning), their length and how many are alike.
-
-    A start runs what the later turns run, and more. What comes at the end only, as the update of many
-    parameters in a program of one step, is a part of it.
-    """
-    left = len(tokens) // 2
-    while left >= STEADY:
-        begin = len(tokens) - left
-        found = find_repeats(tokens[begin:])
-        if found is not None:
-            first, length, count = _extend_back(tokens, begin + found[0], *found[1:])
-            turn = set(tokens[first : first + length])
-            if count >= STEADY and turn <= set(tokens[: max(0, first - length)]):
-                return first, length, count
-        left //= 2
-    return None
-
-
-def _extend_back(
-    tokens: Sequence[Hashable], first: int, length: int, count: int
-) -> tuple[int, int, int]:
-    """Where equal turns begin, if those before the first one are looked at too."""
-    while first >= length:
-        pairs = zip(tokens[first - length : first], tokens[first : first + length], strict=True)
-        if sum(before == here for before, here in pairs) < ALIKE * length:
-            break
-        first -= length
-        count += 1
-    return first, length, count
-
-
-def _is_step_pattern(
-    by_call: Sequence[tuple[int, list[Activity]]], found: tuple[int, int, int]
-) -> bool:
-    """Whether launches that repeat do more than next to nothing, and than any single launch beside them.
-
-    One launch of a graph may be the whole step: what repeats before and after it is none.
-    """
-    first, length, count = found
-    repeated = beside = largest = 0
-    for number, (_, launched) in enumerate(by_call):
-        work = _sum_work(launched)
-        if first <= number < first + length * count:
-            repeated += work
-        else:
-            beside += work
-            largest = max(largest, work)
-    return repeated >= max(largest, LEAST_REPEATED * (repeated + beside))
-
-
-def _sum_work(launched: Iterable[Activity]) -> int:
-    """Nanoseconds of the GPU's work of a launch."""
-    return sum(activity.duration for activity in launched)
-
-
-def _group_by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:
-    """Each launching call's index with all that it launched."""
-    out: list[tuple[int, list[Activity]]] = []
-    for index, activity in order:
-        if out and out[-1][0] == index:
-            out[-1][1].append(activity)
-        else:
-            out.append((index, [activity]))
-    return out
-
-
-def _make_token(call: Call, activities: Sequence[Activity]) -> Hashable:
-    """What makes one launch like another."""
-    if len(activities) == 1 and not call.launches_graph:
-        activity = activities[0]
-        return activity.name, activity.grid, activity.block, activity.bytes
-    return call.name, frozenset(activity.name for activity in activities)
-
-
 def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
     """Everything from the first launch to the end of the work: what follows is the program's end."""
-    begin, end = calls[order[0][0]].start, _end_of_work(calls, order)
+    begin, end = calls[order[0][0]].start, find_end_of_work(calls, order)
     after = []
     for call in calls:
         if call.start >= end:
@@ -542,35 +424,6 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
             f"GPU's last work, in {most}"
         )
     return Marks(WHOLE, [Turn(begin, end)], notes)
-
-
-def _end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
-    """When the GPU is done with all that was launched and the host knows it."""
-    done = max(activity.end for _, activity in order)
-    last = max(calls[index].end for index, _ in order)
-    waited = []
-    for c in calls:
-        if c.waits and not c.allocates and c.start <= done:
-            waited.append(c.end)
-    return max([done, last, *waited])
-
-
-def _find_phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int, int, int]) -> int:
-    """Where in the repeating sequence a step begins: after the host's longest pause."""
-    first, length, count = found
-
-    def measure_pause(offset: int) -> float:
-        heads = []
-        for i in range(first + offset, first + length * (count - 1), length):
-            heads.append(callers[i])
-        gaps = []
-        for i in heads:
-            gaps.append(calls[i].start - calls[i - 1].end if i else 0)
-        if gaps:
-            return median(gaps)
-        return 0.0
-
-    return max(range(length), key=lambda offset: (measure_pause(offset), -offset))
 
 
 def _cut_steps(
@@ -893,65 +746,6 @@ def _set_usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     else:
         end = step.end
     return replace(step, begin=step.calls[0].start - head, end=end)
-
-
-def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """Where the turns begin, their length, and how many are alike; None if nothing repeats."""
-    import numpy as np
-
-    offset = max(0, len(sequence) - LONGEST)
-    numbers: dict[Hashable, int] = {}
-    codes = np.array([numbers.setdefault(token, len(numbers)) for token in sequence[offset:]])
-    if len(codes) < 2:
-        return None
-    exact = {}
-    for n in _list_lags(codes):
-        exact[n] = float(np.mean(codes[n:] == codes[:-n]))
-    best = max(exact.values(), default=0.0)
-    if best < 0.5:
-        return None
-    for length in (n for n, alike in exact.items() if alike >= NEAR_BEST * best):
-        if found := _find_turns(codes, length):
-            return offset + found[0], length, found[1]
-    return None
-
-
-def _list_lags(codes: NDArray[Any]) -> list[int]:
-    """Lags at which the sequence is most like itself, by the correlation of random projections."""
-    import numpy as np
-
-    count = len(codes)
-    rng = np.random.default_rng(0)
-    size = 1 << (2 * count - 1).bit_length()
-    power = np.zeros(size // 2 + 1)
-    for _ in range(_VIEWS):
-        signs = rng.choice((-1.0, 1.0), int(codes.max()) + 1)
-        power += np.abs(np.fft.rfft(signs[codes], size)) ** 2
-    alike = np.fft.irfft(power, size)[:count] / _VIEWS
-    most = count * 2 // 3  # the last third may be warm-up's turn; two turns are the least
-    ratio = alike[1 : most + 1] / np.arange(count - 1, count - 1 - most, -1)
-    if len(ratio) == 0:
-        return []
-    good = np.flatnonzero(ratio >= max(0.4, 0.9 * float(ratio.max())))[:64] + 1
-    top = np.argsort(-ratio, kind="stable")[:64] + 1
-    return sorted({int(n) for n in (*good, *top)})
-
-
-def _find_turns(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
-    """The longest run of turns at the end that are alike: its beginning and count."""
-    end = len(codes)
-    best: tuple[int, int] | None = None
-    # What follows the loop (a last evaluation, say) may be no turn: ends are tried until one fits.
-    for tail in range(0, min(2 * length, end - 2 * length + 1), max(1, length // 16)):
-        stop, count = end - tail, 1
-        while (first := stop - (count + 1) * length) >= 0:
-            before, here = codes[first : first + length], codes[first + length :][:length]
-            if float((here == before).mean()) < ALIKE:
-                break
-            count += 1
-        if count >= 2 and (best is None or count > best[1]):
-            best = stop - count * length, count
-    return best
 
 
 @dataclass(frozen=True)
