@@ -80,9 +80,9 @@ class LinesRecording:
         """A node of autograd that a stack made."""
         self.rows["nodes"].append((sequence, parent, 1, stack, 1, 0))
 
-    def captured(self, node: int, original: int = 0, stack: int = 0) -> None:
-        """A node of a graph: captured by a stack, or copied from another."""
-        self.rows["graphs"].append((node, original, NO_NODE, 0, stack, 0, 0))
+    def captured(self, node: int, original: int = 0, stack: int = 0, call: int = 0) -> None:
+        """A node of a graph: captured by a stack and a call, or copied from another."""
+        self.rows["graphs"].append((node, original, NO_NODE, call, stack, 0, 0))
 
     def write(self) -> Path:
         import numpy as np

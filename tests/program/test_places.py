@@ -24,8 +24,10 @@ from profkit.program.timeline import Place, Timeline
 from profkit.program.triage import triage_timeline
 from tests.program.made import Program, ran
 from tests.program.recorded_lines import (
+    AFTER,
     CALL,
     MODEL,
+    NODE,
     TORCH,
     USER,
     LinesRecording,
@@ -278,19 +280,67 @@ def test_what_has_no_line_is_said_with_its_cause(tmp_path: Path) -> None:
     assert place.line == f"{USER}:88"
 
 
-def test_a_collective_of_a_backward_pass_is_nobody_s_line(tmp_path: Path) -> None:
+def test_a_capture_before_the_recording_is_said_where_operators_were_recorded(
+    tmp_path: Path,
+) -> None:
     of = LinesRecording(tmp_path / "r")
-    stack = of.stack((MODEL, 64, "Attention.forward"), CALL, (USER, 88, "train"))
-    of.node(0, stack)
-    of.kernel("mul_backward", 0, 0, 1)
-    of.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 0, 0, 2)
+    replay = of.stack((f"{TORCH}/cuda/graphs.py", 88, "CUDAGraph.replay"), (USER, 95, "train"))
+    capture = of.stack((MODEL, 64, "Attention.forward"), CALL, (USER, 88, "train"))
+    of.captured(500, stack=capture, call=77)  # which is not kept: it was made before --after
+    of.captured(900, original=500)
+    of.kernel("replayed", replay, graph_node=900)
+    of.kernel("replayed", replay, graph_node=900)
+    folder = of.write()
+    assert not injected.read_injected(folder).notes
+    (folder / "7.captured").write_text("")
+    (note,) = injected.read_injected(folder).notes
+    assert "operators of 1 nodes of CUDA graphs are not known" in note
+    assert "before --after" in note
+
+
+REDUCES = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+OWN_REDUCES = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def record_replicas(folder: Path, *, is_replicated: bool = True) -> dict[str, set[Place]]:
+    """Two steps of a backward pass, called at lines 89 and 90, with a collective after each."""
+    of = LinesRecording(folder)
+    wrapper = (f"{TORCH}/nn/parallel/distributed.py", 1666, "DistributedDataParallel.forward")
+    inside = (CALL, wrapper) if is_replicated else (CALL,)
+    stack = of.stack((MODEL, 64, "Attention.forward"), *inside, (USER, 88, "train"))
     reduced = of.stack((f"{TORCH}/distributed/c10d.py", 9, "all_reduce"), (USER, 93, "train"))
-    of.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", reduced)  # the program's own
-    found = places_by_kernel(injected.read_injected(of.write()))
-    assert found["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"] == {Place()}
-    (own,) = found["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    of.kernel(f"{REDUCES}_early", 0, 0, NODE | AFTER)
+    for step, line in enumerate((89, 90)):
+        of.kernel("mul", stack)
+        of.node(step, stack)
+        ones = (f"{TORCH}/autograd/__init__.py", 139, "_make_grads")
+        call = (f"{TORCH}/autograd/__init__.py", 340, "backward")
+        tensor = (f"{TORCH}/_tensor.py", 625, "Tensor.backward")
+        of.kernel("fill", of.stack(ones, call, tensor, (USER, line, "train")))
+        of.kernel("mul_backward", 0, step, NODE)
+        of.kernel(REDUCES, 0, step, NODE | AFTER)
+        of.kernel(OWN_REDUCES, reduced)  # the program's own
+    return places_by_kernel(injected.read_injected(of.write()))
+
+
+def test_a_collective_of_a_backward_pass_has_the_line_that_calls_it(tmp_path: Path) -> None:
+    found = record_replicas(tmp_path / "r")
+    assert {place.line for place in found[REDUCES]} == {f"{USER}:89", f"{USER}:90"}
+    assert {(place.kind, place.module, place.part) for place in found[REDUCES]} == {
+        ("DDP bucket", "", "backward")
+    }
+    assert found[f"{REDUCES}_early"] == {Place()}  # no backward pass was called before it
+    (own,) = found[OWN_REDUCES]
     assert own.line == f"{USER}:93"
-    assert found["mul_backward"] != {Place()}
+    (forward,) = found["mul_backward"]
+    assert forward.line == f"{MODEL}:64"
+
+
+def test_a_collective_of_an_unknown_library_has_no_line(tmp_path: Path) -> None:
+    found = record_replicas(tmp_path / "r", is_replicated=False)
+    assert found[REDUCES] == {Place()}
+    (own,) = found[OWN_REDUCES]
+    assert own.line == f"{USER}:93"
 
 
 def trained(p: Program) -> None:

@@ -20,6 +20,8 @@ _WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapp
 _WRAPPING = frozenset({"OptimizedModule", "DistributedDataParallel", "DataParallel"})
 _LOCAL = re.compile(r"^(L\['\w+'\]|L__self___?)")
 _ITEM = re.compile(r"\[['\"]?(\w+)['\"]?\]")
+_BACKWARD = "/torch/autograd/__init__.py"
+_REPLICAS = "/torch/nn/parallel/distributed.py"
 ENGINE = "_engine_run_backward"  # the frame that only waits for autograd's threads
 
 
@@ -151,6 +153,19 @@ def is_waiting_for_engine(stack: Stack) -> bool:
         if not frame.is_core:
             return False
     return False
+
+
+def is_calling_backward(stack: Stack) -> bool:
+    """Whether the program is inside of its call of a backward pass."""
+    return any(
+        frame.file.endswith(_BACKWARD) and frame.function in {"backward", "grad"}
+        for frame in stack.frames
+    )
+
+
+def is_of_replicas(stack: Stack) -> bool:
+    """Whether DistributedDataParallel has called what was launched."""
+    return any(frame.file.endswith(_REPLICAS) for frame in stack.frames)
 
 
 def lacks_origins(stack: Stack) -> bool:

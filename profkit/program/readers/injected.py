@@ -110,7 +110,10 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         places=places.places,
         disturbed=_list_disturbed(about, first),
     )
-    gaps = [f"process {pid}: {text}" for text in (*places.list_gaps(), *say_unended([process]))]
+    said = [*places.list_gaps(), *say_unended([process])]
+    if is_file(folder / f"{pid}.captured"):
+        said += _say_captured_before(activities, calls)
+    gaps = [f"process {pid}: {text}" for text in said]
     if not activities:
         about.pop("operators", None)  # a process that computes nothing has none to be missed
     return process, [*_list_notes(pid, about), *gaps]
@@ -183,6 +186,17 @@ def _list_operators(
     return spans + wrap_captured_calls([*of_steps, *of_captures], kept, places.threads)
 
 
+def _say_captured_before(activities: Sequence[Activity], calls: Sequence[Call]) -> Iterator[str]:
+    """Say so where what is replayed was captured before what is kept of the recording (--after)."""
+    kept = {call.correlation for call in calls}
+    nodes = {a.captured for a in activities if a.captured and a.captured not in kept}
+    if nodes:
+        yield (
+            f"the operators of {len(nodes)} nodes of CUDA graphs are not known: the graphs were "
+            "captured before --after"
+        )
+
+
 def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
     if why := about.get("lines"):
@@ -247,10 +261,10 @@ def _list_kernels(
             made = node if graph else 0
             if graph:
                 sizes["captured"] = places.find_captured_call(node)
-            # In a backward pass a collective begins when the last gradient of its bucket is there:
-            # nobody's line.
             is_collective = _get_name(names, name).startswith("nccl")
-            if not is_collective or places.is_own_call(correlation, made):
+            if is_collective and not places.is_own_call(correlation, made):
+                sizes["origin"] = places.find_place_of_bucket(correlation, made)
+            else:
                 sizes["origin"] = places.find_place(correlation, made)
             yield make_activity("kernel", _get_name(names, name), place, **sizes)
 

@@ -8,14 +8,18 @@ was made in the forward pass, by a stack of its own, whose line is the kernel's.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.files import list_folder, open_regular
 from profkit.program.readers.frames import (
     Stack,
+    is_calling_backward,
+    is_of_replicas,
     is_waiting_for_engine,
     lacks_origins,
     place_of_stack,
@@ -24,6 +28,7 @@ from profkit.program.readers.frames import (
 from profkit.program.timeline import Place
 
 MODULE_CALL = "Module._call_impl"  # through which torch calls every module
+BUCKET = "DDP bucket"  # in the place of a module's class
 MODULES = 2  # kModules of profkit/collect/injection/frames.h
 
 if TYPE_CHECKING:
@@ -162,6 +167,36 @@ class Places:
             if made := self._find_made_node(graph_node):
                 launch = self.graph_nodes[made][1]
         return launch is not None and launch.stack != 0 and not launch.how & NODE_RUNS
+
+    def find_place_of_bucket(self, correlation: int, graph_node: int = 0) -> int:
+        """Find the number of the place of a collective that torch starts itself; -1 where it has none.
+
+        Gradients are reduced when the last one of a bucket is there, on a thread of autograd that has
+        no Python. The backward pass was called before it, and launched something there: its first
+        gradient, which is one.
+        """
+        number = self.find_captured_call(graph_node) if graph_node else correlation
+        before = bisect_left(self._backward_calls, number) - 1
+        if before < 0 or not self._is_replicated:
+            return -1
+        called = self.launches[self._backward_calls[before]]
+        place = self._place_of_stack(called.stack)
+        if not place.line:
+            return -1
+        return self._number_place(
+            replace(place, module="", kind=BUCKET, called="", part="backward")
+        )
+
+    @cached_property
+    def _backward_calls(self) -> list[int]:
+        """The launches that a program's calls of a backward pass made themselves, in order."""
+        calling = {number for number, own in self.stacks.items() if is_calling_backward(own)}
+        return sorted(number for number, own in self.launches.items() if own.stack in calling)
+
+    @cached_property
+    def _is_replicated(self) -> bool:
+        """Whether a model of the program is called by DistributedDataParallel."""
+        return any(map(is_of_replicas, self.stacks.values()))
 
     def find_captured_call(self, graph_node: int) -> int:
         """Find the number of the call that was captured as a graph's node; 0 where none is known."""
