@@ -203,10 +203,16 @@ def limit_reading_to(folder: str | Path) -> Iterator[None]:
             os.environ[_INSIDE] = before
 
 
-def _refuse_outside(path: str | Path, real: str) -> None:
-    """Raise an OSError where reading is confined to a folder, and `real` is the path of none in it."""
+def _refuse_outside(path: str | Path, opened: str | Path | None = None) -> None:
+    """Raise an OSError where reading is confined to a folder, and a path leads to none in it.
+
+    `opened`: a path of what is open, where something is: the first may lead elsewhere by now.
+    """
     inside = os.environ.get(_INSIDE)
-    if not inside or Path(real).is_relative_to(inside) or Path(real).is_relative_to(_PACKAGE):
+    if not inside:
+        return
+    real = os.path.realpath(opened or path)
+    if Path(real).is_relative_to(inside) or Path(real).is_relative_to(_PACKAGE):
         return
     temporary = Path(os.path.realpath(tempfile.gettempdir()))
     if Path(real).is_relative_to(temporary):
@@ -225,7 +231,7 @@ def look_at(path: str | Path) -> os.stat_result | None:
     """
     try:
         found = os.stat(path)
-        _refuse_outside(path, os.path.realpath(path))
+        _refuse_outside(path)
         return found
     except ValueError:  # a NUL, or what is no character: no file has such a name
         return None
@@ -302,7 +308,7 @@ def list_folder(folder: str | Path) -> list[Path]:
     """
     try:
         names = os.listdir(folder)
-        _refuse_outside(folder, os.path.realpath(folder))
+        _refuse_outside(folder)
     except ValueError:
         return []
     except OSError as error:
@@ -371,7 +377,7 @@ def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
     """Return whether a folder is looked into for the first time with this part of a pattern."""
     with contextlib.suppress(OSError, ValueError):
         state = os.stat(place)
-        _refuse_outside(place, os.path.realpath(place))
+        _refuse_outside(place)
         key = state.st_dev, state.st_ino, at
         if stat.S_ISDIR(state.st_mode) and key not in seen:
             seen.add(key)
@@ -481,8 +487,7 @@ def open_regular(path: str | Path) -> BufferedReader:
     try:
         if kind := _describe_kind(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
-        if os.environ.get(_INSIDE):  # of what is open: a link may be another one by now
-            _refuse_outside(path, os.path.realpath(f"/proc/self/fd/{handle}"))
+        _refuse_outside(path, f"/proc/self/fd/{handle}")
     except OSError:
         os.close(handle)
         raise

@@ -199,14 +199,17 @@ def group_verbs() -> dict[str, list[tuple[str, str]]]:
 
 
 def _read_constants(file: Path) -> dict[str, str]:
-    """Return the texts that a file of a verb assigns at its top level."""
-    constants = {}
-    for statement in ast.parse(file.read_text("utf-8")).body:
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Constant):
-            continue
-        target, value = statement.targets[0], statement.value.value
-        if isinstance(target, ast.Name) and isinstance(value, str):
-            constants[target.id] = value
+    """Return GROUP and SUMMARY of a file of a verb, each of which it assigns in a line of its own.
+
+    Parsing all files of verbs took a seventh of the help's time.
+    """
+    constants: dict[str, str] = {}
+    for line in file.read_text("utf-8").splitlines():
+        name, equals, value = line.partition(" = ")
+        if equals and name in ("GROUP", "SUMMARY"):
+            constants[name] = ast.literal_eval(value)
+        if len(constants) == 2:
+            break
     return constants
 
 

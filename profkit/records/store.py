@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite, nan
@@ -70,6 +70,7 @@ class _Field(NamedTuple):
     key: str
     kind: inspect.Type
     mark: msgspec.Meta | None  # WhereKnown, MaybeEmpty or none
+    is_scalar: Callable[[Any], bool] | None  # whether a value is of this type; None of a compound
 
 
 @cache
@@ -90,7 +91,10 @@ def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
         if marks:
             mark = marks[0]
         if mark != _UNPRINTED:
-            printed.append(_Field(field.name, field.encode_name, typed.type, mark))
+            kind = _without_null(typed.type)
+            printed.append(
+                _Field(field.name, field.encode_name, kind, mark, _SCALARS.get(type(kind)))
+            )
     return tuple(printed)
 
 
@@ -130,7 +134,11 @@ def read_struct(kind: type[S], document: Mapping[str, Any], damaged: list[str] |
 
 
 class _FieldReader:
-    """Keeps the values that are of their field's type, and names the others."""
+    """Keeps the values that are of their field's type, and names the others.
+
+    Most values are numbers and texts: these are tried first, and the path of a value is only written
+    where something is wrong with it, or in it.
+    """
 
     def __init__(self, damaged: list[str]) -> None:
         self.damaged = damaged
@@ -142,6 +150,9 @@ class _FieldReader:
         for field in _list_fields(struct):
             found = document.get(field.key)
             if found is None or (found == "" and field.mark != _MAYBE_EMPTY):
+                continue
+            if field.is_scalar is not None and field.is_scalar(found):
+                values[field.key] = found
                 continue
             if path:
                 place = f"{path}.{field.key}"
@@ -164,7 +175,8 @@ class _FieldReader:
         # A record made in this process has tuples.
         if isinstance(kind, inspect.VarTupleType) and isinstance(value, list | tuple):
             return self.read_list(kind.item_type, value, path)
-        if _is_scalar(kind, value):
+        is_scalar = _SCALARS.get(type(kind))
+        if is_scalar is not None and is_scalar(value):
             return value
         if len(self.damaged) < _MOST_DAMAGED:
             self.damaged.append(path)
@@ -183,6 +195,9 @@ class _FieldReader:
 
     def read_list(self, kind: inspect.Type, items: list[Any] | tuple[Any, ...], path: str) -> Any:
         """Return the items; a number that is none stays as NaN, to be counted."""
+        is_number = isinstance(kind, inspect.FloatType)
+        if is_number and all(map(_is_float, items)):
+            return tuple(items)
         read = []
         for place, item in enumerate(items):
             is_absent = item is None or item == ""
@@ -190,7 +205,7 @@ class _FieldReader:
                 value = None
             else:
                 value = self.read_value(kind, item, f"{path}[{place}]")
-            if isinstance(kind, inspect.FloatType):
+            if is_number:
                 read.append(nan if value is None else value)
             elif value is not None:
                 read.append(value)
@@ -210,20 +225,31 @@ def _without_null(kind: inspect.Type) -> inspect.Type:
     return kind
 
 
-def _is_scalar(kind: inspect.Type, value: Any) -> bool:
-    if isinstance(kind, inspect.AnyType):
-        return True
-    if isinstance(kind, inspect.StrType):
-        return isinstance(value, str)
-    if isinstance(kind, inspect.BoolType):
-        return isinstance(value, bool)
-    if isinstance(value, bool):  # which Python counts as a number
-        return False
-    if isinstance(kind, inspect.IntType):
-        return isinstance(value, int)
-    if isinstance(kind, inspect.FloatType) and isinstance(value, int | float):
-        return abs(value) < _LARGEST and isfinite(value)
-    return False
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)  # which Python counts as a number
+
+
+def _is_float(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) < _LARGEST  # NaN is not
+
+
+# Type of a number or text -> whether a value is one.
+_SCALARS: Mapping[type[inspect.Type], Callable[[Any], bool]] = {
+    inspect.AnyType: lambda _value: True,
+    inspect.StrType: _is_text,
+    inspect.BoolType: _is_bool,
+    inspect.IntType: _is_int,
+    inspect.FloatType: _is_float,
+}
 
 
 def amend_document(

@@ -216,6 +216,7 @@ class TableColumn:
     names: list[str] | None = None
     prose: bool = False  # sentences: other words get the room first
     shortest: int = _SHORTEST  # characters of a kernel's name where there is no room
+    _needs: dict[int, int] = field(default_factory=dict)  # lines -> width
 
     @cached_property
     def full_width(self) -> int:
@@ -223,6 +224,13 @@ class TableColumn:
 
     def compute_min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
+        if lines not in self._needs:  # a table is tried in several ways
+            self._needs[lines] = self._compute_need(lines)
+        if self.right:
+            return self._needs[lines]
+        return min(self._needs[lines], most)
+
+    def _compute_need(self, lines: int) -> int:
         if self.names:
             cells = []
         else:
@@ -235,9 +243,7 @@ class TableColumn:
                 )
         if self.names:
             need = max(need, min(self.full_width, self.shortest // lines))
-        if self.right:
-            return need
-        return min(need, most)
+        return need
 
     def iterate_cell_lines(self, width: int) -> Iterator[list[Text]]:
         for number, cell in enumerate(self.cells):
@@ -373,6 +379,8 @@ def take_first_lines(lines: list[Text], most: int, width: int) -> list[Text]:
 
 
 def _measure_widest_line(text: Text) -> int:
+    if "\n" not in text.plain:
+        return text.cell_len
     return max((line.cell_len for line in text.split("\n")), default=0)
 
 
