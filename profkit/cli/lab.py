@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from profkit.files import resolve_path
@@ -14,14 +15,26 @@ def find_kernels(given: Path | None = None) -> Path:
     return find_kernels_dir(given)
 
 
-def read_headers(kernels: Path) -> dict[str, SourceFile]:
-    """Return problem/variant -> its file; ProfkitError if a header is wrong."""
-    files = {}
-    for variant in find_variants(kernels):
-        path = variant.path.relative_to(resolve_path(kernels)).as_posix()
-        file = SourceFile(variant.header, variant.source_hash, path)
-        files[f"{variant.problem}/{variant.id}"] = file
-    return files
+class SourceFiles(Mapping[str, SourceFile]):
+    """Problem/variant -> its file, whose code is read when somebody asks for it.
+
+    A comparison asks for two of a hundred.
+    """
+
+    def __init__(self, kernels: Path) -> None:
+        self._kernels = resolve_path(kernels)
+        self._variants = {f"{v.problem}/{v.id}": v for v in find_variants(kernels)}
+
+    def __getitem__(self, name: str) -> SourceFile:
+        variant = self._variants[name]
+        path = variant.path.relative_to(self._kernels).as_posix()
+        return SourceFile(variant.header, variant.source_hash, path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variants)
+
+    def __len__(self) -> int:
+        return len(self._variants)
 
 
 def read_hashes(kernels: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +23,16 @@ def open_evidence(artifacts: Path) -> Evidence:
 
     They say nothing where no readable kernels lie beside the artifacts.
     """
-    from profkit.cli.lab import find_kernels, read_headers
+    from profkit.cli.lab import SourceFiles, find_kernels
     from profkit.evidence.runs import Evidence
 
-    headers: dict[str, SourceFile] = {}
+    headers: Mapping[str, SourceFile] = {}
     with suppress(ProfkitError):
         kernels = find_kernels()
         # Those of somebody else may have the same names.
         if kernels.parent in resolve_path(artifacts).parents:
             try:
-                headers = read_headers(kernels)
+                headers = SourceFiles(kernels)
             except ProfkitError as error:
                 print_error(error)  # what the records say goes on
     return Evidence(artifacts, headers=headers)
@@ -83,13 +83,13 @@ def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitErro
     return problems
 
 
-def find_headers(artifacts: Path) -> dict[str, SourceFile]:
+def find_headers(artifacts: Path) -> Mapping[str, SourceFile]:
     """Return problem/variant -> its file in the kernels folder beside artifacts; none without one."""
-    from profkit.cli.lab import read_headers
+    from profkit.cli.lab import SourceFiles
 
     kernels = resolve_path(artifacts).parent / "kernels"
     if is_file(kernels / "common" / "variant.cuh"):
-        return read_headers(kernels)
+        return SourceFiles(kernels)
     return {}
 
 

@@ -13,9 +13,9 @@ profkit whatif stage2 "blocks*4" --markdown --quiet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -121,17 +121,15 @@ def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[Cou
     from profkit.evidence.moves import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange
 
-    files: Mapping[str, Any] = {
-        name.rpartition("/")[2]: file for name, file in evidence.headers.items()
-    }
-    if variant not in files:
+    names = {name.rpartition("/")[2]: name for name in evidence.headers}
+    if variant not in names:
         known = [name for name, _ in evidence.list_names() if name == variant]
         if known:
             hint = "give the changes"
         else:
             hint = "profkit list names the variants"
         raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", hint)
-    header = files[variant].header
+    header = evidence.headers[names[variant]].header
     moves = parse_moves(" ".join(header.moves), variant)
     counts = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
     if header.after is None or not counts:
