@@ -104,7 +104,7 @@ systems | a report of Nsight Systems; export it for profkit triage | |\
 grid | times by shape | roofline | profkit roofline {}
 record | a run record | compare gate history report | profkit compare {} OTHER
 program | a Python program | claims | profkit triage -- python {}
-printed | ncu's printed page, which has rounded values and lacks many | |\
+printed | text printed by ncu: values are rounded and many are missing | |\
     record with ncu -o REPORT, or print with: ncu --import REPORT --csv --page raw > FILE.csv
 empty | empty (0 bytes) | | copy it again, or record it again
 """

@@ -239,10 +239,9 @@ def read_frames(
         frame = b"".join(pieces)
         update(frame)
         if at > limit and len(frame) == room and room < size and len(prefix) == 4:
-            reach = f"a frame that should reach byte {at}, more than the {limit} that may be there"
-            raise Cut(reach, frame)
+            raise Cut(f"it needs at least {at:,} bytes, and there can be {limit:,}", frame)
         if len(prefix) < 4 or len(frame) < size:
-            raise Cut(f"the file ends in the frame that should reach byte {at}", frame)
+            raise Cut(f"it is cut off: it needs at least {at:,} bytes", frame)
         yield frame
 
 

@@ -217,5 +217,5 @@ def test_a_page_that_ncu_printed_is_known(run, page: str, name: str, tmp_path: P
     path.write_text(f"==PROF== Connected to process 7\n{PRINTED[page]}")
     result = run("diagnose", path)
     assert result.exit_code == 2
-    assert "it is ncu's printed page" in result.stderr
+    assert "text printed by ncu" in result.stderr
     assert "--csv --page raw" in result.stderr

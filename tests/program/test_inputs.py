@@ -765,6 +765,8 @@ FILES = {
     "p.json": (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "Proton"),
     "et.json": (b'{"schema": "1.1.0", "nodes": [{"inputs": []}]}', "execution trace"),
     "x.qdrep": (b"\x00\x01", "report of Nsight Systems"),
+    "kept.triage.txz": (b"\xfd7zXZ\0\0", "a packed archive"),
+    "kept": (b"\xfd7zXZ\0\0", "a packed archive"),
     "jax.json": (
         b'{"traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "/device:GPU:0"}},'
         b'{"ph": "X", "name": "fusion", "ts": 1, "dur": 2}]}',

@@ -109,19 +109,19 @@ def _folder(tmp_path_factory, monkeypatch) -> None:
         (b"root:x:0:0:root:/root:/bin/bash\n", "unreadable", "not an Nsight Compute report"),
         (b"SQLite format 3\0", "unreadable", "not an Nsight Compute report"),
         (b"NVR\0" + made.frame(made.field(1, 7)), "empty", "no launch"),
-        (WHOLE + b"\0\0", "damaged", "file ends"),
+        (WHOLE + b"\0\0", "damaged", "it is cut off"),
         (
             WHOLE + made.frame(made.field(2, 1) + made.field(5, 0)),
             "damaged",
             "as long as its header",
         ),
-        (WHOLE + made.frame(made.field(2, 1) + made.field(5, 8)), "damaged", "file ends"),
+        (WHOLE + made.frame(made.field(2, 1) + made.field(5, 8)), "damaged", "it is cut off"),
         # Counts that nothing could hold are no reason to try.
         (WHOLE + made.frame(made.field(2, 1 << 31) + made.field(5, 8)), "damaged", "as long as"),
         (
             WHOLE + made.frame(made.field(2, 1 << 29) + made.field(5, (1 << 32) - 1)),
             "damaged",
-            "file ends",
+            "it is cut off",
         ),
         (WHOLE + made.frame(made.field(5, 9)), "damaged", "as long as its header says"),
         (made.report([made.result(NAMES)], NAMES[:3]), "damaged", "has no name"),

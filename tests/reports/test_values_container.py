@@ -410,8 +410,8 @@ STRINGS = b"".join(made.field(1, name) for name in NAMES)
 def test_where_the_file_ends_is_said_in_bytes(tmp_path: Path) -> None:
     data = made.report([made.result(NAMES)], NAMES)
     cut = _checked(tmp_path, data[:-3])
-    assert f"should reach byte {len(data)}" in cut.message
-    assert _checked(tmp_path, b"NVR\0" + b"\x08\0\0").message.endswith("byte 8")
+    assert f"it needs at least {len(data):,} bytes" in cut.message
+    assert _checked(tmp_path, b"NVR\0" + b"\x08\0\0").message.endswith("8 bytes")
 
 
 def test_the_launch_that_is_damaged_is_counted_from_zero(tmp_path: Path) -> None:
@@ -544,8 +544,8 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         container._walked.clear()
         said[ratio, small] = check_report(path).message
     assert said == {
-        (few[0], many[0]): f"a frame that should reach byte {len(whole)}, more than the "
-        f"{len(whole) - 1} that may be there",
+        (few[0], many[0]): f"it needs at least {len(whole):,} bytes, and there can be "
+        f"{len(whole) - 1:,}",
         (few[1], 1): "",
         (1, many[1]): "",
     }

@@ -107,6 +107,12 @@ OTHERS = (
         suffixes=(".nsys-rep", ".qdrep", ".qdstrm", ".nsys-rep.zip"),
     ),
     OtherRecording(
+        what="a packed archive",
+        instead="unpack it and give the recording in it; a .zip is read as it is",
+        suffixes=(".tar", ".tgz", ".txz", ".tbz2", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst"),
+        begins=(b"\xfd7zXZ\0", b"BZh", b"7z\xbc\xaf\x27\x1c", b"Rar!"),
+    ),
+    OtherRecording(
         what="samples of a CPU profiler",
         instead=TORCH,
         suffixes=(".speedscope.json", ".prof", ".folded"),
