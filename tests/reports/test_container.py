@@ -115,13 +115,13 @@ def _folder(tmp_path_factory, monkeypatch) -> None:
             "damaged",
             "as long as its header",
         ),
-        (WHOLE + made.frame(made.field(2, 1) + made.field(5, 8)), "damaged", "it is cut off"),
+        (WHOLE + made.frame(made.field(2, 1) + made.field(5, 8)), "damaged", "file ends"),
         # Counts that nothing could hold are no reason to try.
         (WHOLE + made.frame(made.field(2, 1 << 31) + made.field(5, 8)), "damaged", "as long as"),
         (
             WHOLE + made.frame(made.field(2, 1 << 29) + made.field(5, (1 << 32) - 1)),
             "damaged",
-            "it is cut off",
+            "file ends",
         ),
         (WHOLE + made.frame(made.field(5, 9)), "damaged", "as long as its header says"),
         (made.report([made.result(NAMES)], NAMES[:3]), "damaged", "has no name"),
