@@ -11,6 +11,7 @@ from math import inf, isfinite, isnan, log, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec import structs
 
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
@@ -217,29 +218,31 @@ def compare_findings(
         new = now.get(rule)
         if new is None or "fires" not in (old.status, new.status):
             continue
-        before_side, after_side = describe_side(old), describe_side(new)
         measured = measure_cause(BY_ID.get(rule), launches, fired_before=old.status == "fires")
-        what = judge_finding(before_side, after_side, measured)
+        change = compare_finding(old, new, measured)
         explained_by = None
-        if what == "hidden":
+        if change.what == "hidden":
             explained_by = find_explanation(old, after)
-        elif what == "uncovered":
+        elif change.what == "uncovered":
             explained_by = find_explanation(new, before)
-        amount = None
-        if measured is not None:
-            amount = measured.amount
-        change = FindingChange(
-            rule=rule,
-            what=what,
-            before=before_side,
-            after=after_side,
-            amount=amount,
-            explained_by=explained_by,
-        )
-        found.append(change)
+        found.append(structs.replace(change, explained_by=explained_by))
     order = get_args(Became)
     return tuple(
         sorted(found, key=lambda f: (order.index(f.what), -find_largest_gain(f.before, f.after)))
+    )
+
+
+def compare_finding(
+    old: LaunchFinding, new: LaunchFinding, measured: MeasuredCause | None
+) -> FindingChange:
+    """Return what became of a finding, by itself: no other finding is looked at."""
+    before, after = describe_side(old), describe_side(new)
+    return FindingChange(
+        rule=old.rule,
+        what=judge_finding(before, after, measured),
+        before=before,
+        after=after,
+        amount=measured.amount if measured else None,
     )
 
 
@@ -409,25 +412,27 @@ def _list_declared(header: Header) -> list[tuple[str, PredictionKind]]:
     return declared
 
 
+def _say_why_unchecked(header: Header, before: Run, after: Run) -> str:
+    """Return why the predictions of a header cannot be checked; empty if they can."""
+    if header.case not in (None, after.case):
+        return f"applies to case {header.case}"
+    if before.usable.empty or after.usable.empty:
+        return "no report on both sides"
+    return ""
+
+
 def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
-    header = record.header
-    declared = _list_declared(header)
-    why = ""
-    if before.usable.empty or after.usable.empty:
-        why = "no report on both sides"
-    if header.case not in (None, after.case):
-        why = f"applies to case {header.case}"
+    declared = _list_declared(record.header)
+    why = _say_why_unchecked(record.header, before, after)
     if why or not declared:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
-    rows = (before.row, after.row)
-    changes = {}
-    for change in compare_findings(before.diagnosis(), after.diagnosis(), rows):
-        changes[change.rule] = change
+    compared = compare_findings(before.diagnosis(), after.diagnosis(), (before.row, after.row))
+    changes = {change.rule: change for change in compared}
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):

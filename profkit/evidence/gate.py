@@ -138,22 +138,15 @@ def judge_gate(
     measured.
     """
     problems: list[ProfkitError] = []
-    sides = [read_runs_of_side(side, case, problems) for side in (base, head)]
-    for side, runs in zip((base, head), sides, strict=True):
-        if not runs and not problems:
-            raise make_no_run_error(side, case)
+    was, now = read_both_sides(base, head, case, problems)
     policy = replace(STRICT, spread_of=spread_of)
-    control = compare_references(sides[0], sides[1], policy, problems)
-    renamed = match_renamed(sides[0], sides[1])
+    control = compare_references(was, now, policy, problems)
+    renamed = match_renamed(was, now)
     subjects = []
-    for key in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
-        before = sides[0].get(renamed.get(key, key))
-        after = sides[1].get(key)
+    for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
-        records = []
-        for run in (before, after):
-            records.append(run.record if run else None)
-        if faulty := find_faulty(name, records[0], records[1], base, head):
+        before, after = was.get(renamed.get(key, key)), now.get(key)
+        if faulty := find_faulty(name, get_record(before), get_record(after), base, head):
             subjects.append(faulty)
         elif is_of_reference(before) and is_of_reference(after):
             continue  # a library call is not judged: it shows what the machine did
@@ -163,6 +156,13 @@ def judge_gate(
         else:
             subjects.append(judge_pair(name, before, after, control.get(key[1]), policy))
     return write_report(subjects, problems, strict=strict)
+
+
+def get_record(run: Run | None) -> Record | None:
+    """Return the run record of a side that has a run."""
+    if run is None:
+        return None
+    return run.record
 
 
 def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
@@ -193,6 +193,17 @@ def judge_pair(
     if before:
         return GateSubject(name=name, answer="gone", because="only BASE has it")
     return GateSubject(name=name, answer="new", because="only HEAD has it")
+
+
+def read_both_sides(
+    base: Evidence, head: Evidence, case: str | None, problems: list[ProfkitError]
+) -> list[dict[RunName, Run]]:
+    """Return the runs of each side; a ProfkitError of a side that has none, for no other reason."""
+    sides = [read_runs_of_side(side, case, problems) for side in (base, head)]
+    for side, runs in zip((base, head), sides, strict=True):
+        if not runs and not problems:
+            raise make_no_run_error(side, case)
+    return sides
 
 
 def read_runs_of_side(

@@ -256,6 +256,13 @@ def _add_scatter(width: float, half: float, spread: Spread) -> float:
     return max(width, half)
 
 
+def _limit_effective(effective: float, spread: Spread) -> float:
+    """Return how many independent samples count; a measured scatter has its own number of them."""
+    if spread.dof is None:
+        return effective
+    return min(effective, spread.dof + 1)
+
+
 def summarize_samples(
     groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
 ) -> Sample:
@@ -277,42 +284,60 @@ def summarize_samples(
             faults += ("processes",)
         below = _add_scatter(below, half, spread)
         above = _add_scatter(above, half, spread)
-        if spread.dof is not None:
-            effective = min(effective, spread.dof + 1)
+        effective = _limit_effective(effective, spread)
     interval = Interval(centre, centre - below, centre + above, level)
     return Sample(interval, faults, effective=effective)
 
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
 def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+    """Return the median of one process's times with its interval, and what is wrong with them."""
     x = np.array(samples)
-    median, level = float(np.median(x)), thresholds.level
-    nothing = Interval(median, nan, nan, level)
+    median = float(np.median(x))
+    nothing = Interval(median, nan, nan, thresholds.level)
     if x.size < thresholds.min_samples:
         return Sample(nothing, unusable="too-few")
-    steps = np.diff(np.unique(x))
-    if not steps.size:
+    step = _find_timer_step(x)
+    if not step:
         return Sample(nothing, unusable="constant")
     effective = count_independent_samples(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
-    low, high = resample_median(x, thresholds)
-    drift, levels = abs(measure_drift(x, thresholds)), measure_level_gap(x, thresholds)
-    # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
-    # the median, and two drifting samples in ten would still look different.
-    # The timer's step: a median cannot be known better than half of it.
-    stretch, step = sqrt(x.size / effective), float(steps.min())
-    # Nor is it known which of several levels is the kernel's; a drift makes levels too.
-    wander = max(drift, levels)
-    below = max(stretch * (median - low), step / 2) + wander
-    above = max(stretch * (high - median), step / 2) + wander
     faults: list[SampleFault] = []
-    if wander:
-        faults.append("drift" if drift else "levels")
+    wander, why = _measure_wander(x, thresholds)
+    if why:
+        faults.append(why)
+    stretch = sqrt(x.size / effective)
     if stretch > 1:
         faults.append("autocorrelated")
-    interval = Interval(median, median - below, median + above, level)
+    least = step / 2  # no median is known better than that
+    low, high = resample_median(x, thresholds)
+    below = max(stretch * (median - low), least) + wander
+    above = max(stretch * (high - median), least) + wander
+    interval = Interval(median, median - below, median + above, thresholds.level)
     return Sample(interval, tuple(faults), effective=effective)
+
+
+def _find_timer_step(x: Array) -> float:
+    """Return the smallest difference of two times, in their unit; 0 where all are the same."""
+    steps = np.diff(np.unique(x))
+    if not steps.size:
+        return 0.0
+    return float(steps.min())
+
+
+def _measure_wander(x: Array, thresholds: Thresholds) -> tuple[float, SampleFault | None]:
+    """Return how far times drift or lie on several levels, in their unit, and which of the two.
+
+    Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
+    the median, and two drifting samples in ten would still look different. Nor is it known which of
+    several levels is the kernel's; a drift makes levels too.
+    """
+    drift = abs(measure_drift(x, thresholds))
+    wander = max(drift, measure_level_gap(x, thresholds))
+    if not wander:
+        return 0.0, None
+    return wander, "drift" if drift else "levels"
 
 
 def find_two_sided_quantile(level: float, dof: float | None = None) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite, nan
@@ -271,20 +271,24 @@ def amend_document(
             continue
         held, read = items.get(key), before.get(key)
         if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
-            new = amend_document(held, read, new)  # noqa: PLW2901
-        if key in items:
+            items[key] = amend_document(held, read, new)
+        elif key in items:
             items[key] = new
         else:
-            ahead = []
-            for k in names[: names.index(key)]:
-                if k in items:
-                    ahead.append(k)
-            place = 0
-            if ahead:
-                place = list(items).index(ahead[-1]) + 1
-            rows = list(items.items())
-            items = dict([*rows[:place], (key, new), *rows[place:]])
+            items = _insert_key(items, key, new, names[: names.index(key)])
     return items
+
+
+def _insert_key(
+    items: Mapping[str, Any], key: str, value: Any, ahead: Sequence[str]
+) -> dict[str, Any]:
+    """Return the items with one more, behind the last of `ahead` that is there."""
+    there = [name for name in ahead if name in items]
+    place = 0
+    if there:
+        place = list(items).index(there[-1]) + 1
+    rows = list(items.items())
+    return dict([*rows[:place], (key, value), *rows[place:]])
 
 
 _SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)

@@ -133,27 +133,37 @@ def diagnose_reports(
 
     output.check_format(form)
     if history:
-        if csv or parquet or kernel or where or form or options.FORM.markdown or options.FORM.brief:
-            raise ProfkitError("--history prints no answer", "remove the other options")
+        _refuse_answer(csv, parquet, kernel, where, form)
         return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
     ignored = check_ignored(ignore or ())
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
-    if ignored:
-        _say_left_out(chosen, ignored)
+    _say_left_out(chosen, ignored)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         _print_csv(chosen)
-    elif form:
+    elif form or options.FORM.json or not files:
+        _print_answer(chosen, form, _Detail(top, lines, every, each))
+    return chosen.status
+
+
+def _refuse_answer(*wanted: object) -> None:
+    """Raise a ProfkitError if anything of an answer is wanted beside --history."""
+    if any(wanted) or options.FORM.markdown or options.FORM.brief:
+        raise ProfkitError("--history prints no answer", "remove the other options")
+
+
+def _print_answer(chosen: Chosen, form: str | None, detail: _Detail) -> None:
+    """Print annotations, a document, or the answer as text."""
+    if form:
         _print_annotations(chosen, form)
     elif options.FORM.json:
-        _say_unread(_print_document(chosen, top, lines))
-    elif not files:
-        _show_launches(chosen, _Detail(top, lines, every, each))
-    return chosen.status
+        _say_unread(_print_document(chosen, detail.top, detail.lines))
+    else:
+        _show_launches(chosen, detail)
 
 
 def _print_csv(chosen: Chosen) -> None:
@@ -185,6 +195,8 @@ def _say_left_out(chosen: Chosen, ignored: Sequence[str]) -> None:
     from profkit.cli import output
     from profkit.reports.figures import counted
 
+    if not ignored:
+        return
     settings = options.find_settings() if "ignore" in options.FROM_SETTINGS else None
     asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
     found = [rule for rule in ignored if chosen.left_out.get(rule)]

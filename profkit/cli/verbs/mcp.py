@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from glob import has_magic
@@ -58,7 +58,7 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds, share
 from profkit.reports.isolated import ROOM
-from profkit.reports.reader import Reports, load_reports, read_some
+from profkit.reports.reader import ReportFile, Reports, load_reports, read_some
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, TextLine
 from profkit.show.text.escape import escape_text
@@ -351,9 +351,7 @@ class Answers:
         if len(paths) == 1:
             self._refuse_other(paths[0], "diagnose")
         read = read_some(paths)
-        bad = [
-            f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
-        ]
+        bad = self._list_unread(read.files)
         table = judged_rows(self._choose_launches(read, kernel, where))
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
@@ -497,6 +495,10 @@ class Answers:
         if other := suggest_verb(path, tool):
             name = self._make_relative(path)
             raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
+
+    def _list_unread(self, files: Iterable[ReportFile]) -> list[str]:
+        """Return which files could not be read whole, and why."""
+        return [f"{self._make_relative(f.path)}: {f.message}" for f in files if f.status != "ok"]
 
     def _choose_launches(self, read: Reports, kernel: str, where: str) -> list[Judged]:
         """Judge the launches; return those that an agent asks for."""

@@ -33,7 +33,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -94,6 +94,96 @@ RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
 GROUP = "Understand a program"
 SUMMARY = "Find where a program's step spends time, and what to fix first."
 
+What = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RECORDINGS... | -- COMMAND...",
+        help=(
+            "Give a trace by torch.profiler, an SQLite export by nsys or a folder that -o kept; one "
+            "per rank, or a .zip of them; - reads standard input. Give a command after -- to run "
+            "and record it."
+        ),
+    ),
+]
+StepRange = Annotated[
+    str,
+    typer.Option(
+        "--range",
+        metavar="NAME",
+        help="Name the range that marks one step; * matches anything. Default: find the steps.",
+    ),
+]
+StepTime = Annotated[
+    float | None,
+    typer.Option(
+        "--step-ms",
+        metavar="MS",
+        help="Give the time of one step without a profiler, in ms. Default: estimate it.",
+        min=0.0,
+    ),
+]
+Ranks = Annotated[
+    str, typer.Option(metavar="N,...", help="Choose ranks of a distributed program: 0,3.")
+]
+Budget = Annotated[
+    float,
+    typer.Option(
+        metavar="S",
+        help="Spend at most S seconds on hardware counters; 0 collects none.",
+        min=0,
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option(metavar="S", help="Stop the recorded run after S seconds.", min=1)
+]
+After = Annotated[
+    float, typer.Option(metavar="S", help="Start recording S seconds into the run.", min=0)
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        help="Record for S seconds, then end the program. Default: until it ends.",
+        min=0.1,
+    ),
+]
+By = Annotated[
+    str,
+    typer.Option("--by", metavar="WHAT", help="List GPU time by line, module, operator or kernel."),
+]
+NoLines = Annotated[
+    bool,
+    typer.Option("--no-lines", help="Record no Python lines, if recording them slows the program."),
+]
+NoOperators = Annotated[
+    bool,
+    typer.Option("--no-operators", help="Record no operators of torch, which slows a few steps."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Keep the recording and the answer in this folder, for later.",
+    ),
+]
+Page = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write an HTML page with the timeline.")
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a trace for Perfetto, with the findings in it."),
+]
+Speedscope = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write GPU time by call stack, for speedscope."),
+]
+Schema = Annotated[
+    int,
+    typer.Option("--schema", metavar="1|2", help="Choose the version of the --json document."),
+]
+
 
 @options.verb(
     GROUP,
@@ -105,82 +195,24 @@ SUMMARY = "Find where a program's step spends time, and what to fix first."
     },
 )
 def triage_program(
-    what: list[str] = typer.Argument(
-        ...,
-        metavar="RECORDINGS... | -- COMMAND...",
-        help=(
-            "Give a trace by torch.profiler, an SQLite export by nsys or a folder that -o kept; one "
-            "per rank, or a .zip of them; - reads standard input. Give a command after -- to run "
-            "and record it."
-        ),
-    ),
-    range_: str = typer.Option(
-        "",
-        "--range",
-        metavar="NAME",
-        help="Name the range that marks one step; * matches anything. Default: find the steps.",
-    ),
-    step_ms: float | None = typer.Option(
-        None,
-        "--step-ms",
-        metavar="MS",
-        help="Give the time of one step without a profiler, in ms. Default: estimate it.",
-        min=0.0,
-    ),
-    ranks: str = typer.Option(
-        "all", metavar="N,...", help="Choose ranks of a distributed program: 0,3."
-    ),
-    budget: float = typer.Option(
-        180.0,
-        metavar="S",
-        help="Spend at most S seconds on hardware counters; 0 collects none.",
-        min=0,
-    ),
-    timeout: float = typer.Option(
-        600.0, metavar="S", help="Stop the recorded run after S seconds.", min=1
-    ),
-    after: float = typer.Option(
-        0.0, metavar="S", help="Start recording S seconds into the run.", min=0
-    ),
-    seconds: float | None = typer.Option(
-        None,
-        metavar="S",
-        help="Record for S seconds, then end the program. Default: until it ends.",
-        min=0.1,
-    ),
-    by: str = typer.Option(
-        "kernel",
-        "--by",
-        metavar="WHAT",
-        help="List GPU time by line, module, operator or kernel.",
-    ),
-    no_lines: bool = typer.Option(
-        False, "--no-lines", help="Record no Python lines, if recording them slows the program."
-    ),
-    no_operators: bool = typer.Option(
-        False, "--no-operators", help="Record no operators of torch, which slows a few steps."
-    ),
-    output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="DIR",
-        help="Keep the recording and the answer in this folder, for later.",
-    ),
-    page: Path | None = typer.Option(
-        None, metavar="FILE", help="Write an HTML page with the timeline."
-    ),
+    what: What,
+    range_: StepRange = "",
+    step_ms: StepTime = None,
+    ranks: Ranks = "all",
+    budget: Budget = 180.0,
+    timeout: Timeout = 600.0,
+    after: After = 0.0,
+    seconds: Seconds = None,
+    by: By = "kernel",
+    no_lines: NoLines = False,
+    no_operators: NoOperators = False,
+    output: Output = None,
+    page: Page = None,
     opens: options.Opens = False,
-    trace: Path | None = typer.Option(
-        None, metavar="FILE", help="Write a trace for Perfetto, with the findings in it."
-    ),
-    speedscope: Path | None = typer.Option(
-        None, metavar="FILE", help="Write GPU time by call stack, for speedscope."
-    ),
+    trace: Trace = None,
+    speedscope: Speedscope = None,
     form: options.Format = None,
-    version: int = typer.Option(
-        1, "--schema", metavar="1|2", help="Choose the version of the --json document."
-    ),
+    version: Schema = 1,
 ) -> int:
     """It takes a recording of a program, or a command that it runs and records.
 
@@ -188,72 +220,79 @@ def triage_program(
     expected saving, and the kernels that take most time.
     """
     check_format(form)
-    if version != 1 and not options.FORM.json:
-        raise ProfkitError("--schema chooses the version of a document", "add --json")
-    if version not in VERSIONS:
-        raise ProfkitError(f"--schema {version}: no such version", "1 or 2")
+    asked = _Asked(ranks, range_, step_ms, budget, by, version)
+    asked.check_choices()
     if opens and page is None:
         raise ProfkitError("--open: no page is written", "add --page FILE.html")
-    _check_outputs(output, page, what)
-    for file in filter(None, (trace, speedscope)):
-        check_output(file, what)
-    if by not in BY:
-        raise ProfkitError(f"--by {by}: no such table", f"one of {', '.join(BY)}")
-    recordings = _list_recordings(what)
-    if recordings:
-        name = recordings[0].name
-    else:
-        name = ""
-    kept = _Kept(output, page, trace, speedscope, name)
-    if recordings:
-        answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
-        content = triage_document(answer, kept.place_report(counts or Counts()))
-        kept.keep_recording(answer.timeline, content, counts)
-        kept.write_files(answer, content)
+    kept = _Kept(output, page, trace, speedscope)
+    kept.check_places(what)
+    if recordings := _list_recordings(what):
+        content = _judge_recordings(recordings, asked, kept)
         if form:
-            from profkit.show.annotations import WRITERS, annotate_step
-
-            print(WRITERS[form](annotate_step(content, what[0])), end="")
+            _print_annotations(content, form, what[0])
         else:
-            print_blocks(show_triage(content, by=by), _choose_version(content, version))
-        if opens and page:
-            open_page(page)
-        return options.DONE
-    if form:
+            asked.print_answer(content)
+    elif form:
         raise ProfkitError(
             "--format needs a recording", "keep it first: profkit triage -o NAME.triage -- ..."
         )
-    from profkit.collect.timeline import Window
+    else:
+        from profkit.collect.timeline import Window
 
-    asked = _Asked(ranks, range_, step_ms, budget, by, version)
-    window = Window(after, seconds, timeout, not no_lines, not no_operators)
-    status = _record_and_judge(what, window, asked, kept)
+        window = Window(after, seconds, timeout, not no_lines, not no_operators)
+        _record_and_judge(what, window, asked, kept)
     if opens and page:
         open_page(page)
-    return status
-
-
-def _choose_version(content: TriageDocument, version: int) -> TriageDocument | SecondTriageDocument:
-    """Return the document in the version that was asked for."""
-    if version == 1:
-        return content
-    return write_second(content)
+    return options.DONE
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What of a program is judged, and how."""
+    """Which part of a program is judged, and how the answer is printed."""
 
     ranks: str
     step: str
     step_ms: float | None
-    budget: float
-    by: str  # what the table has a row of
+    budget: float  # seconds
+    by: str  # the table has a row of each
     version: int  # of the document
 
+    def check_choices(self) -> None:
+        """Raise a ProfkitError for a version or a table that there is not."""
+        if self.version != 1 and not options.FORM.json:
+            raise ProfkitError("--schema chooses the version of a document", "add --json")
+        if self.version not in VERSIONS:
+            raise ProfkitError(f"--schema {self.version}: no such version", "1 or 2")
+        if self.by not in BY:
+            raise ProfkitError(f"--by {self.by}: no such table", f"one of {', '.join(BY)}")
 
-def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
-    """Record, judge and say; then count, and say it again, sharper."""
+    def print_answer(self, content: TriageDocument) -> None:
+        """Print the answer, as a document in the version that was asked for where JSON was."""
+        document: TriageDocument | SecondTriageDocument = content
+        if self.version != 1:
+            document = write_second(content)
+        print_blocks(show_triage(content, by=self.by), document)
+
+
+def _judge_recordings(paths: Sequence[Path], asked: _Asked, kept: _Kept) -> TriageDocument:
+    """Judge recordings of one program, a file per rank, and keep what was asked for."""
+    answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
+    content = triage_document(answer, kept.place_report(counts or Counts()))
+    kept.name = paths[0].name
+    kept.keep_recording(answer.timeline, content, counts)
+    kept.write_files(answer, content)
+    return content
+
+
+def _print_annotations(content: TriageDocument, form: str, recording: str) -> None:
+    """Print each finding at its source line, a line each."""
+    from profkit.show.annotations import WRITERS, annotate_step
+
+    print(WRITERS[form](annotate_step(content, recording)), end="")
+
+
+def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> None:
+    """Record, judge and print; then count, and print a sharper answer."""
     from profkit.cli import watching
 
     timeline, ended = watching.record_program(command, window)
@@ -266,54 +305,68 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if not asked.budget or not ended:
-        print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
-        return options.DONE
+        asked.print_answer(content)
+        return
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
-    if not one_document:
-        print_blocks(show_triage(content, by=asked.by))
+    if one_document:
+        with _print_if_interrupted(content, asked):
+            counts = _count_kernels(command, answer, asked, kept)
+    else:
+        asked.print_answer(content)
         sys.stdout.flush()
         print_note(
             "now collecting counters of the important kernels; press Ctrl-C to stop and keep this "
             "answer"
         )
-    counted = False
-    try:
-        with kept.open_report_folder() as folder:
-            report = folder / "counters.ncu-rep"
-            counts = watching.count_program(command, answer, asked.budget, report)
-        counted = True
-    finally:
-        if one_document and not counted:  # whatever ends it, what is known is said
-            print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
-    if kept.output is None:  # the report went with its folder
-        counts = replace(counts, report="")
-    answer = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
-    content = triage_document(answer, counts)
-    kept.keep_answer(answer, content)
+        counts = _count_kernels(command, answer, asked, kept)
+    sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
+    content = triage_document(sharper, counts)
+    kept.keep_answer(sharper, content)
     if one_document or counts.groups:
-        print_blocks(show_triage(content, by=asked.by), _choose_version(content, asked.version))
+        asked.print_answer(content)
     else:
         print_blocks([TextLine(text, "note") for text in counts.notes])
-    return options.DONE
 
 
+@contextmanager
+def _print_if_interrupted(content: TriageDocument, asked: _Asked) -> Iterator[None]:
+    """Print the answer that is known if the block does not end well, whatever ends it."""
+    try:
+        yield
+    except BaseException:
+        asked.print_answer(content)
+        raise
+
+
+def _count_kernels(command: Sequence[str], answer: Triage, asked: _Asked, kept: _Kept) -> Counts:
+    """Collect hardware counters of the kernels that matter, within the budget."""
+    from profkit.cli import watching
+
+    with kept.open_report_folder() as folder:
+        report = folder / "counters.ncu-rep"
+        counts = watching.count_program(command, answer, asked.budget, report)
+    if kept.output is None:  # the report went with its folder
+        return replace(counts, report="")
+    return counts
+
+
+@dataclass
 class _Kept:
     """What is kept of an answer, as soon as it is known: each file whole, or not there."""
 
-    def __init__(
-        self,
-        output: Path | None,
-        page: Path | None,
-        trace: Path | None,
-        speedscope: Path | None,
-        name: str = "",
-    ) -> None:
-        self.name = name  # of the recording that was read; empty for a command
-        self.output = output
-        self.page = page
-        self.trace = trace
-        self.speedscope = speedscope
+    output: Path | None
+    page: Path | None
+    trace: Path | None
+    speedscope: Path | None
+    name: str = ""  # of the recording that was read; empty for a command
+
+    def check_places(self, what: Sequence[str]) -> None:
+        """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
+        _check_outputs(self.output, self.page, what)
+        for file in (self.trace, self.speedscope):
+            if file:
+                check_output(file, what)
 
     def keep_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""

@@ -91,10 +91,7 @@ def _plan_calls(job: CompileJob) -> CallPlan:
             "a function is compiled for the arrays of its problem's cases",
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
-    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
-    for name, text in job.defines.items():
-        setattr(module, name, convert_like(getattr(module, name), text))
-    launch = getattr(module, LAUNCH)
+    launch = _import_launch(job)
     recorder, types_of = Recorder(plan, job.arch), _make_types(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
@@ -112,6 +109,15 @@ def _plan_calls(job: CompileJob) -> CallPlan:
             raise ProfkitError(f"{LAUNCH} started no kernel", "kernel[grid](...) starts one")
         plan.cases.append(CasePlan(name, values, tuple(starts), tuple(args.requested)))
     return plan
+
+
+def _import_launch(job: CompileJob) -> Callable[..., None]:
+    """Import a file, set its tunables as its header does, and return its launch function."""
+    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
+    for name, text in job.defines.items():
+        setattr(module, name, convert_like(getattr(module, name), text))
+    launch: Callable[..., None] = getattr(module, LAUNCH)
+    return launch
 
 
 def convert_like(default: Any, text: str) -> Any:

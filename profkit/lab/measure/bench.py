@@ -137,27 +137,23 @@ def bench_subjects(
     """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
     stream = device.create_stream()
     clock = _make_clock(stream, tools)
-    graphs = [_capture_graphs(s, stream, tools if cold else None, clock) for s in subjects]
-    flush = capture_native(
-        lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
-    )
+    flushing = tools if cold else None
+    graphs = [_capture_graphs(s, stream, flushing, clock) for s in subjects]
+    flush = _capture_flushes(tools, stream)
     _run_until_warm(graphs, stream)
     before = device.read_state(gpu.pci)
     taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = device.read_state(gpu.pci)
-    bare = min(
-        tools.time_empty_kernel(_EAGER, stream) for _ in range(4)
-    )  # the first one loads the kernel
+    bare = _time_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
-        # The best of three: one call that is interrupted would count for all the others.
-        eager, host = min(g.subject.eager(_EAGER, stream) for _ in range(3))
+        eager, host = _time_plain_calls(g.subject, stream)
         results.append(
             Times(
                 g.subject.name,
                 case,
-                warm=tuple(w for w, _ in samples),
-                cold=tuple(c for _, c in samples if not isnan(c)),
+                warm=tuple(warm for warm, _ in samples),
+                cold=_list_cold(samples),
                 per_sample=g.n,
                 eager=eager,
                 host=host,
@@ -170,6 +166,28 @@ def bench_subjects(
             )
         )
     return results
+
+
+def _capture_flushes(tools: Support, stream: int) -> Callable[[], None]:
+    """Return a replay of as many flushes of the caches as a cold graph has."""
+    return capture_native(
+        lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
+    )
+
+
+def _time_empty_kernel(tools: Support, stream: int) -> float:
+    """Return seconds per launch of an empty kernel, the best of four: the first one loads it."""
+    return min(tools.time_empty_kernel(_EAGER, stream) for _ in range(4))
+
+
+def _time_plain_calls(subject: Subject, stream: int) -> tuple[float, float]:
+    """Return (event, host) seconds per call, the best of three: one may be interrupted."""
+    return min(subject.eager(_EAGER, stream) for _ in range(3))
+
+
+def _list_cold(samples: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Return the cold times of (warm, cold) samples; none where only warm ones were taken."""
+    return tuple(cold for _, cold in samples if not isnan(cold))
 
 
 Clock = Callable[[Callable[[], None], Callable[[], None] | None], float]

@@ -33,6 +33,15 @@ class GivenBack(ProfkitError):
 
 
 @dataclass
+class _Job(Generic[ItemT, MemberT]):
+    item: ItemT
+    tried: list[MemberT] = field(default_factory=list)  # those that gave it back
+
+
+_Ended = SimpleQueue[tuple[MemberT, _Job[ItemT, MemberT], BaseException | None]]
+
+
+@dataclass
 class GpuPool(Generic[MemberT]):
     members: list[MemberT]  # one a GPU
     # those that failed, with why; they get nothing more
@@ -41,7 +50,7 @@ class GpuPool(Generic[MemberT]):
     def share_items(
         self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]
     ) -> None:
-        """Do every item once, each in a thread of its own; what is decided is decided in this one.
+        """Do every item once, each in a thread of its own; all scheduling is done in the caller's.
 
         In their order: do(member, item, last); `last`: nobody is left who has not tried it.
         GivenBack leaves an item to another member; any other ProfkitError ends the member as well,
@@ -51,51 +60,71 @@ class GpuPool(Generic[MemberT]):
             for item in items:
                 do(self.members[0], item, True)
             return
-        ended: SimpleQueue[tuple[MemberT, ItemT, list[MemberT], BaseException | None]]
-        ended, free = SimpleQueue(), list(self.members)
-        waiting = deque[tuple[ItemT, list[MemberT]]]((item, []) for item in items)
+        ended: _Ended[MemberT, ItemT] = SimpleQueue()
+        free = list(self.members)
+        waiting = deque(_Job[ItemT, MemberT](item) for item in items)
         broken: BaseException | None = None
-
-        def run_item(member: MemberT, item: ItemT, tried: list[MemberT]) -> None:
-            error: BaseException | None = None
-            try:
-                do(member, item, all(m is member or m in tried for m in self.members))
-            except BaseException as caught:  # noqa: BLE001 - raised where the items were given
-                error = caught
-            ended.put((member, item, tried, error))
-
         while len(free) < len(self.members) or (waiting and not broken):
             for member in () if broken else tuple(free):
-                if handed := self._take_next(member, waiting):
+                if taken := self._take_next(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
-                    threading.Thread(target=run_item, args=(member, *handed), daemon=True).start()
-            member, item, tried, error = ended.get()
-            if isinstance(error, GivenBack):
-                waiting.append((item, [*tried, member]))
-            elif isinstance(error, ProfkitError):
-                self.members.remove(member)
-                self.lost.append((member, error))
-                waiting.appendleft((item, tried))
-                broken = broken or (None if self.members else error)
-            elif error:
-                broken = broken or error
+                    given = do, member, taken, ended
+                    threading.Thread(target=self._run_job, args=given, daemon=True).start()
+            member, job, error = ended.get()
+            if error:
+                fatal = self._handle_error(member, job, error, waiting)
+                broken = broken or fatal
             if member in self.members:
                 free.append(member)
         if broken:
             raise broken
 
+    def _run_job(
+        self,
+        do: Callable[[MemberT, ItemT, bool], None],
+        member: MemberT,
+        job: _Job[ItemT, MemberT],
+        ended: _Ended[MemberT, ItemT],
+    ) -> None:
+        error: BaseException | None = None
+        try:
+            do(member, job.item, all(m is member or m in job.tried for m in self.members))
+        except BaseException as caught:  # noqa: BLE001 - raised where the items were given
+            error = caught
+        ended.put((member, job, error))
+
+    def _handle_error(
+        self,
+        member: MemberT,
+        job: _Job[ItemT, MemberT],
+        error: BaseException,
+        waiting: deque[_Job[ItemT, MemberT]],
+    ) -> BaseException | None:
+        """Put a job that others can do back into the queue; return an error that ends all."""
+        if isinstance(error, GivenBack):
+            job.tried.append(member)
+            waiting.append(job)
+            return None
+        if not isinstance(error, ProfkitError):
+            return error
+        self.members.remove(member)
+        self.lost.append((member, error))
+        waiting.appendleft(job)
+        if self.members:
+            return None
+        return error
+
     def _take_next(
-        self, member: MemberT, waiting: deque[tuple[ItemT, list[MemberT]]]
-    ) -> tuple[ItemT, list[MemberT]] | None:
-        """Take out the first item that a member has not tried."""
-        for handed in tuple(waiting):
-            _, tried = handed
-            if all(m in tried for m in self.members):
-                tried.clear()  # the others were lost meanwhile
-            if member not in tried:
-                waiting.remove(handed)
-                return handed
+        self, member: MemberT, waiting: deque[_Job[ItemT, MemberT]]
+    ) -> _Job[ItemT, MemberT] | None:
+        """Take out the first job that a member has not tried."""
+        for job in tuple(waiting):
+            if all(m in job.tried for m in self.members):
+                job.tried.clear()  # the others were lost meanwhile
+            if member not in job.tried:
+                waiting.remove(job)
+                return job
         return None
 
 

@@ -51,13 +51,8 @@ def _check_row(
             tools.copy_late(result, here.base, here.size, 0, stream)
 
     try:
-        captured = _capture_body(run_in_row, stream)
-        if captured is None:
+        if not _replay_row(run_in_row, stream):
             return None
-        ready = library.instantiate_graph(captured)
-        for _ in range(_REPLAYS):
-            library.replay_graph(ready, stream)
-        device.synchronize()
         places = zip(work, results, strict=True)
         return _judge_row(problem, [replace(here, data=data, base=at) for data, at in places])
     except device.CudaError as error:
@@ -65,6 +60,18 @@ def _check_row(
     finally:
         for address in (here.base, blank, *images, *results):
             device.free(address)
+
+
+def _replay_row(body: Callable[[], None], stream: int) -> bool:
+    """Run a body as a graph, several times in a row; return whether a graph can hold it."""
+    captured = _capture_body(body, stream)
+    if captured is None:
+        return False
+    ready = library.instantiate_graph(captured)
+    for _ in range(_REPLAYS):
+        library.replay_graph(ready, stream)
+    device.synchronize()
+    return True
 
 
 def _capture_body(body: Callable[[], None], stream: int) -> int | None:

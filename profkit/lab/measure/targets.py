@@ -5,7 +5,7 @@ What was built and measured becomes a run record, and the plan of one call under
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -74,46 +74,54 @@ def choose_target(
     the problem's first. References alone are of the problems that have the cases.
     """
     kernels = places.kernels_dir()
-    folders = []
-    for d in sorted(list_folder(kernels)):
-        if problem.is_complete(d):
-            folders.append(d)
-    known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
-    with_cases = []
-    for p in problems:
-        if all(c in p.cases for c in cases):
-            with_cases.append(p)
-    runnable = []
-    for v in known:
-        if v.problem in {p.name for p in problems}:
-            runnable.append(v)
+    known, problems = variants.find_variants(kernels), _load_problems(kernels)
+    with_cases = [p for p in problems if all(c in p.cases for c in cases)]
     if every:
-        calls = set(chain.from_iterable(p.references for p in with_cases))
-        of = {p.name for p in with_cases}
-        chosen = []
-        for v in runnable:
-            if v.problem in of:
-                chosen.append(v)
+        calls = _list_references(with_cases)
+        names_of_problems = {p.name for p in with_cases}
+        chosen = [v for v in known if v.problem in names_of_problems]
     else:
-        calls = set(names) & set(chain.from_iterable(p.references for p in problems))
-        chosen = []
-        for n in names:
-            if n not in calls:
-                chosen.append(_select_variant(n, known, runnable))
-        of = {v.problem for v in chosen}
-        of = of or {p.name for p in with_cases if calls & set(p.references)}
-    if len(of) != 1:
-        raise ProfkitError(
-            f"these variants are of {len(of)} problems: {', '.join(sorted(of)) or 'none'}",
-            "name variants of one problem with --variant, or a --case that only one has",
-        )
-    (target_problem,) = (p for p in problems if p.name in of)
-    chosen_cases = tuple(cases) or tuple(target_problem.cases)[:1]
-    for case in chosen_cases:
-        target_problem.get_case(case)
+        calls = set(names) & _list_references(problems)
+        chosen = _select_variants([n for n in names if n not in calls], known, problems)
+        names_of_problems = {v.problem for v in chosen}
+    if not names_of_problems:
+        names_of_problems = {p.name for p in with_cases if calls & set(p.references)}
+    target_problem = _select_problem(problems, names_of_problems)
+    chosen_cases = target_problem.choose_cases(cases)
     called = tuple(r for r in target_problem.references if references or r in calls)
     once = {v.path: v for v in chosen}
     return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
+
+
+def _load_problems(kernels: Path) -> list[Problem]:
+    """Return the problems of a folder, without those that lack a file."""
+    folders = sorted(list_folder(kernels))
+    return [problem.load_problem(folder) for folder in folders if problem.is_complete(folder)]
+
+
+def _select_problem(problems: Sequence[Problem], names: Collection[str]) -> Problem:
+    """Return the problem that all variants are of; a ProfkitError where they are of several."""
+    if len(names) != 1:
+        listed = ", ".join(sorted(names)) or "none"
+        raise ProfkitError(
+            f"these variants are of {len(names)} problems: {listed}",
+            "name variants of one problem with --variant, or a --case that only one has",
+        )
+    (chosen,) = (p for p in problems if p.name in names)
+    return chosen
+
+
+def _list_references(problems: Sequence[Problem]) -> set[str]:
+    return set(chain.from_iterable(p.references for p in problems))
+
+
+def _select_variants(
+    names: Sequence[str], known: Sequence[Variant], problems: Sequence[Problem]
+) -> list[Variant]:
+    """Return the variants of these names; a ProfkitError for one whose problem is incomplete."""
+    complete = {p.name for p in problems}
+    runnable = [v for v in known if v.problem in complete]
+    return [_select_variant(name, known, runnable) for name in names]
 
 
 def _select_variant(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
@@ -162,6 +170,10 @@ class Measurements:
     # what became of GPUs and workers that failed on the way
     lost: list[str] = field(default_factory=list)
 
+    def get_gpu(self, name: str, case: str) -> Gpu | None:
+        """Return the GPU that a name was launched on at a case, or else the one of the run."""
+        return self.gpus.get((name, case), self.gpu)
+
     def describe_checks(self) -> list[JsonObject]:
         return [asdict(check) for check in self.checks.values()]
 
@@ -208,9 +220,19 @@ def _describe_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
     }
 
 
-def _describe_source(problem: Problem, built: Build) -> JsonObject:
-    """Return the file of a variant and the hashes of what was made of it."""
-    return {
+def _describe_versions(times: Times | None, built: Build | None) -> JsonObject:
+    """Return the versions of what compiled and ran, also of what a subject brought with it."""
+    versions: JsonObject = {"torch": find_package_version("torch")}
+    if times:
+        versions |= times.brought
+    if built:
+        versions |= {"nvcc": built.nvcc, "compiler": built.compiler}
+    return versions
+
+
+def _describe_build(problem: Problem, built: Build) -> JsonObject:
+    """Return resources of a variant's kernels, its file and the hashes of what was made of it."""
+    source = {
         "file": f"{problem.name}/{built.variant.path.name}",
         "sha256": built.source,
         "sass": built.sass,
@@ -218,15 +240,23 @@ def _describe_source(problem: Problem, built: Build) -> JsonObject:
         "arch": built.arch,
         "flags": built.flags,
     }
+    return {"resources": [asdict(kernel) for kernel in built.kernels], "source": source}
+
+
+def _add_sanitizer(check: Check, built: Build) -> Check:
+    """Return a check with what the sanitizer found in this very binary."""
+    if built.library is None:
+        return check
+    return replace(check, sanitizer=read_kept_json(built.library.with_name("sanitizer.json")))
 
 
 def make_record(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
-    gpu, check = measured.gpus.get((name, case), measured.gpu), measured.checks.get(name)
-    if check and built and built.library:  # with what the sanitizer found in this very binary
-        check = replace(check, sanitizer=read_kept_json(built.library.with_name("sanitizer.json")))
+    gpu, check = measured.get_gpu(name, case), measured.checks.get(name)
+    if check and built:
+        check = _add_sanitizer(check, built)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -235,20 +265,17 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
         "launches": [asdict(launch) for launch in launches],
         "check": asdict(check) if check else None,
         "gpu": asdict(gpu) if gpu else {},
-        "versions": {"torch": find_package_version("torch"), **(times.brought if times else {})},
+        "versions": _describe_versions(times, built),
         "work": _describe_work(problem, case, gpu),
     }
     if built:
-        document["resources"] = [asdict(kernel) for kernel in built.kernels]
-        document["versions"] |= {"nvcc": built.nvcc, "compiler": built.compiler}
-        document["source"] = _describe_source(problem, built)
-    shape: tuple[LaunchShape, ...] = ()
-    if gpu:
-        shape = _launch_shapes(launches, gpu.sms)
-    record = structs.replace(parse_record(document), shape=shape)
+        document |= _describe_build(problem, built)
+    shape = _launch_shapes(launches, gpu.sms) if gpu else ()
+    record = parse_record(document)
     if built:
-        return structs.replace(record, header=built.variant.header)
-    return structs.replace(record, backend=_detect_backend(problem, launches))
+        return structs.replace(record, shape=shape, header=built.variant.header)
+    backend = _detect_backend(problem, launches)
+    return structs.replace(record, shape=shape, backend=backend)
 
 
 def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:

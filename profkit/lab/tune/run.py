@@ -6,7 +6,7 @@ It ends with the champion measured against the defaults, and keep or fall back; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import nan
 from operator import methodcaller
@@ -193,60 +193,73 @@ class SearchResult:
     final: Conclusion  # the champion, and the decision
 
     def describe_search(self) -> TuneDocument:
-        study, final = self.study, self.final
-        measured, best = final.measured, self._describe_trial(final.champion)
-        trials = []
-        for trial in study.list_trials():
-            if trial.outcome != "repeated":
-                trials.append(trial)
-        refused = [trial for trial in trials if trial.outcome == "refused"]
+        study, final, measured = self.study, self.final, self.final.measured
+        every = study.list_trials()
+        trials = [trial for trial in every if trial.outcome != "repeated"]
         return TuneDocument(
             variant=self.task.variant.id,
             problem=self.task.problem.name,
             case=self.task.case,
             gpu=asdict(measured.gpu) if measured.gpu else {},
-            space={macro: list(values) for macro, values in self.task.space.values.items()},
+            space=self.task.space.describe_values(),
             possible=len(self.task.possible),
             refused_by_arithmetic=dict(self.task.refused),
-            distinct=sum(trial.counts for trial in study.list_trials()),
+            distinct=sum(trial.counts for trial in every),
             outcomes=dict(Counter(trial.outcome for trial in trials)),
-            refused=dict(Counter(str(trial.result.kind) for trial in refused)),
+            refused=count_refusals(trials),
             ended=self.outcome.why,
             lost=tuple(self.outcome.lost),
             seconds=self.outcome.seconds,
             seed=SEED,
-            champion=ChampionEntry(
-                config=best.config,
-                number=best.number,
-                name=best.name,
-                said=best.said,
-                flags=final.champion.config.flags,
-                source=final.champion.source,
-            ),
+            champion=self._describe_champion(),
             default=self._describe_trial(final.default),
             anchor=Basis.from_json(study.read_note("basis")).reference,
             no_anchor=study.read_note("no_anchor"),
             no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
-            times={name: _summarize_times(times) for name, times in measured.times.items()},
+            times=_summarize_all(measured.times),
             keep=final.keep,
             because=final.because,
             importances=study.estimate_importances(),
             steered=self.task.options.profile,
-            steering=count_proposals(study.list_trials()),
+            steering=count_proposals(every),
+        )
+
+    def _describe_champion(self) -> ChampionEntry:
+        champion = self.final.champion
+        best = self._describe_trial(champion)
+        return ChampionEntry(
+            config=best.config,
+            number=best.number,
+            name=best.name,
+            said=best.said,
+            flags=champion.config.flags,
+            source=champion.source,
         )
 
     def _describe_trial(self, trial: Trial) -> TrialEntry:
-        kept = {}
-        for k, v in trial.result.to_json().items():
-            if k != "launches":
-                kept[k] = v
+        kept = trial.result.to_json()
+        kept.pop("launches", None)
         return TrialEntry(
             config=trial.config.named,
             number=trial.number,
             name=self.task.name_config(trial.config),
             said=kept,
         )
+
+
+def count_refusals(trials: Iterable[Trial]) -> dict[str, int]:
+    """Return how many trials were refused for each kind of reason."""
+    kinds = Counter[str]()
+    for trial in trials:
+        if trial.outcome == "refused":
+            kinds[str(trial.result.kind)] += 1
+    return dict(kinds)
+
+
+def _summarize_all(times: Mapping[str, Times]) -> JsonObject:
+    """Return name -> the summary of its times."""
+    return {name: _summarize_times(own) for name, own in times.items()}
 
 
 def _summarize_times(times: Times) -> JsonObject:

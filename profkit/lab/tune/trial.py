@@ -251,24 +251,23 @@ class Runner:
         return time
 
     def _measure_value(self, attempt: _Attempt, basis: Basis) -> float:
-        call, trial, unit = self.choose_reference(basis), attempt.trial, basis.reference_time
-        reference = call.name
+        """Return a trial's time in seconds, confirmed if it is faster than all before it.
+
+        Raises:
+            TrialEnded: It is slower than most at its first look.
+        """
+        trial, unit = attempt.trial, basis.reference_time
+        reference = self.choose_reference(basis)
         name = self.task.name_config(trial.config)
-        times = self.time_entries([self.task.make_trial_entry(trial.config), call], LOOK)
-        value = round_ratio(times, name, reference) * unit
-        if self.study.report_value(trial.number, value, LOOK[0]):
-            attempt.note_result(time=median(times[name].warm))
-            raise TrialEnded(
-                "pruned", "slower than half of the trials at its first look", "", value
-            )
+        self._look_first(attempt, reference, unit)
         while True:
             incumbent = self.get_incumbent()
             comparison, times = self.compare_trials(trial, incumbent, QUICK)
-            value = round_ratio(times, name, reference) * unit
+            value = round_ratio(times, name, reference.name) * unit
             quick = _make_challenge(comparison, incumbent.number)
             attempt.note_result(**{key: getattr(quick, key) for key in _QUICK})
             attempt.note_result(
-                time=median(times[name].warm), reference_time=median(times[reference].warm)
+                time=median(times[name].warm), reference_time=median(times[reference.name].warm)
             )
             self._promote_trial(attempt, comparison, incumbent)
             if not attempt.result.promoted:
@@ -281,6 +280,18 @@ class Runner:
                 attempt.note_result(became_incumbent=True)
                 return value
             # Another worker was faster to find a faster one: now against that.
+
+    def _look_first(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
+        """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
+        trial = attempt.trial
+        name = self.task.name_config(trial.config)
+        times = self.time_entries([self.task.make_trial_entry(trial.config), reference], LOOK)
+        value = round_ratio(times, name, reference.name) * unit
+        if self.study.report_value(trial.number, value, LOOK[0]):
+            attempt.note_result(time=median(times[name].warm))
+            raise TrialEnded(
+                "pruned", "slower than half of the trials at its first look", "", value
+            )
 
     def choose_reference(self, basis: Basis) -> Entry:
         """Return the subject that every trial is timed beside."""

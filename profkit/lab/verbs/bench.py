@@ -15,7 +15,7 @@ profkit bench --all --kernels mine --build-dir build --json --quiet
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,24 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.lab.measure.targets import Target
+    from profkit.lab.measure.targets import Target, TargetRun
+
+Twins = Annotated[
+    int | None,
+    typer.Option(
+        "--aa",
+        metavar="N",
+        help="Time each variant against itself, interleaved, in N processes.",
+        min=1,
+    ),
+]
+Rounds = Annotated[
+    int, typer.Option(metavar="N", help="Set the rounds per process; with --aa.", min=6)
+]
+TwinHistory = Annotated[
+    str,
+    typer.Option("--history", metavar="DIR", help="Keep the results of --aa in this history."),
+]
 
 GROUP = "Work on your own kernels"
 SUMMARY = "Time variants against every reference, with a warm and a cold L2."
@@ -38,25 +55,13 @@ def time_variants(
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
-    aa: int | None = typer.Option(
-        None,
-        "--aa",
-        metavar="N",
-        help="Time each variant against itself, interleaved, in N processes.",
-        min=1,
-    ),
-    rounds: int = typer.Option(
-        120, metavar="N", help="Set the rounds per process; with --aa.", min=6
-    ),
-    history: str = typer.Option(
-        HISTORY, "--history", metavar="DIR", help="Keep the results of --aa in this history."
-    ),
+    aa: Twins = None,
+    rounds: Rounds = 120,
+    history: TwinHistory = HISTORY,
 ) -> int:
-    from profkit.cli.output import print_blocks, print_json, show_spinner
+    from profkit.cli.output import show_spinner
     from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
-    from profkit.lab.measure.targets import BenchDocument, list_timed_rows
-    from profkit.show.views import measured
 
     names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
     target = targets.choose_target(at, names, every, case or (), aa is None)
@@ -69,25 +74,28 @@ def time_variants(
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
     say_gpus(run.measured)
-    by_case = {}
-    for c in target.cases:
-        by_case[c] = list_timed_rows(run, c)
+    _print_times(run)
+    return say_faults(run, run.measured.describe_checks())
+
+
+def _print_times(run: TargetRun) -> None:
+    """Print what was timed in each case, and on which GPU."""
+    from profkit.cli.output import print_blocks, print_json
+    from profkit.lab.measure.targets import BenchDocument, list_timed_rows
+    from profkit.show.views import measured
+
+    by_case = {case: list_timed_rows(run, case) for case in run.target.cases}
     # Everything of a case is timed on one GPU.
     used = {case: gpu for (_, case), gpu in run.measured.gpus.items()}
     if options.FORM.json:
-        if run.measured.gpu:
-            gpu = asdict(run.measured.gpu)
-        else:
-            gpu = {}
+        gpu = asdict(run.measured.gpu) if run.measured.gpu else {}
         print_json(BenchDocument(gpu=gpu, gpus=used, cases=by_case))
-    for name, rows in by_case.items():
-        if rows and not options.FORM.json:
-            gpu = {}
-            if name in used:
-                gpu = asdict(used[name])
+        return
+    for case, rows in by_case.items():
+        if rows:
+            gpu = asdict(used[case]) if case in used else {}
             plain = [row.to_json() for row in rows]
-            print_blocks(measured.show_timed_case(name, gpu, plain, target.references))
-    return say_faults(run, run.measured.describe_checks())
+            print_blocks(measured.show_timed_case(case, gpu, plain, run.target.references))
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,42 @@ from profkit.files import resolve_path
 if TYPE_CHECKING:
     from profkit.lab.measure.capture import CapturedEntry
 
+Command = Annotated[
+    list[str],
+    typer.Argument(metavar="-- COMMAND...", help="Give the Python command as you run it."),
+]
+Kernel = Annotated[
+    str,
+    typer.Option(metavar="REGEX", help="Choose kernels by name. Default: all.", show_default=False),
+]
+Skip = Annotated[int, typer.Option(metavar="N", help="Skip the first N launches.", min=0)]
+Count = Annotated[int, typer.Option(metavar="N", help="Capture N launches.", min=1)]
+Every = Annotated[bool, typer.Option("--all", help="Capture every launch.")]
+Values = Annotated[
+    bool,
+    typer.Option("--values", help="Keep the inputs themselves, not only their statistics."),
+]
+Limit = Annotated[
+    float,
+    typer.Option(metavar="MB", help="Limit the arrays of a launch to this many megabytes.", min=0),
+]
+UntriedOnly = Annotated[
+    bool,
+    typer.Option("--no-try", help="Write the folders without checking or timing."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        help="Stop the program after S seconds, and keep what was captured.",
+        min=1,
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", help="Write the folders of problems here."),
+]
+
 GROUP = "Work on your own kernels"
 SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 
@@ -36,37 +72,16 @@ SUMMARY = "Turn Triton kernels of a running program into folders to work on."
     GROUP, SUMMARY, bad="a captured kernel gives a result that differs from the program's"
 )
 def capture_kernels(
-    command: list[str] = typer.Argument(
-        ..., metavar="-- COMMAND...", help="Give the Python command as you run it."
-    ),
-    kernel: str = typer.Option(
-        ".", metavar="REGEX", help="Choose kernels by name. Default: all.", show_default=False
-    ),
-    skip: int = typer.Option(0, metavar="N", help="Skip the first N launches.", min=0),
-    count: int = typer.Option(1, metavar="N", help="Capture N launches.", min=1),
-    every: bool = typer.Option(False, "--all", help="Capture every launch."),
-    values: bool = typer.Option(
-        False, "--values", help="Keep the inputs themselves, not only their statistics."
-    ),
-    limit: float = typer.Option(
-        512.0, metavar="MB", help="Limit the arrays of a launch to this many megabytes.", min=0
-    ),
-    untried_only: bool = typer.Option(
-        False, "--no-try", help="Write the folders without checking or timing."
-    ),
-    timeout: float | None = typer.Option(
-        None,
-        metavar="S",
-        help="Stop the program after S seconds, and keep what was captured.",
-        min=1,
-    ),
-    output: Path = typer.Option(
-        Path("captured"),
-        "--output",
-        "-o",
-        metavar="DIR",
-        help="Write the folders of problems here.",
-    ),
+    command: Command,
+    kernel: Kernel = ".",
+    skip: Skip = 0,
+    count: Count = 1,
+    every: Every = False,
+    values: Values = False,
+    limit: Limit = 512.0,
+    untried_only: UntriedOnly = False,
+    timeout: Timeout = None,
+    output: Output = Path("captured"),
     build_dir: options.BuildDir = None,
 ) -> int:
     from profkit.cli.output import print_blocks, show_spinner

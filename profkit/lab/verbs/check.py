@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,8 +27,29 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.lab.measure.targets import Places
-
+    from profkit.lab.measure.targets import Places, Target
+Sanitize = Annotated[
+    bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
+]
+BuildOnly = Annotated[
+    bool,
+    typer.Option("--build-only", help="Compile, and check the header's limits; needs no GPU."),
+]
+Archs = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="LIST",
+        help="Compile for these architectures (80,89,90); with --build-only. Default: this GPU's.",
+    ),
+]
+Refresh = Annotated[
+    bool,
+    typer.Option(
+        "--refresh",
+        help="Mark stale records as current if machine code is unchanged; with --build-only.",
+    ),
+]
 
 GROUP = "Work on your own kernels"
 SUMMARY = "Check results and memory accesses in every case."
@@ -44,34 +65,18 @@ def check_variants(
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    sanitize: bool = typer.Option(
-        False, "--sanitize", help="Run compute-sanitizer's four tools too."
-    ),
-    build_only: bool = typer.Option(
-        False, "--build-only", help="Compile, and check the header's limits; needs no GPU."
-    ),
-    arch: str | None = typer.Option(
-        None,
-        "--arch",
-        metavar="LIST",
-        help="Compile for these architectures (80,89,90); with --build-only. Default: this GPU's.",
-    ),
-    refresh: bool = typer.Option(
-        False,
-        "--refresh",
-        help="Mark stale records as current if machine code is unchanged; with --build-only.",
-    ),
+    sanitize: Sanitize = False,
+    build_only: BuildOnly = False,
+    arch: Archs = None,
+    refresh: Refresh = False,
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, refuse_flags, show_spinner
-    from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
-    from profkit.lab.measure import pipeline, targets
-    from profkit.lab.measure.check import CheckDocument
-    from profkit.lab.measure.sanitize import run_sanitizer
-    from profkit.show.views import measured
+    from profkit.cli.output import refuse_flags
+    from profkit.lab.flags import choose_names, on_gpus
+    from profkit.lab.measure import targets
 
     at = targets.Places(kernels, build_dir, artifacts)
     names = choose_names(variant, every)
@@ -84,7 +89,18 @@ def check_variants(
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
-    target = on_gpus(target, gpus)
+    return _check_target(on_gpus(target, gpus), sanitize)
+
+
+def _check_target(target: Target, sanitize: bool) -> int:
+    """Run each variant in each case, and say what is wrong; return the exit status."""
+    from profkit.cli.output import print_blocks, show_spinner
+    from profkit.lab.flags import say_faults, say_gpus
+    from profkit.lab.measure import pipeline
+    from profkit.lab.measure.check import CheckDocument
+    from profkit.lab.measure.sanitize import run_sanitizer
+    from profkit.show.views import measured
+
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
@@ -135,16 +151,14 @@ def _read_archs(text: str | None) -> list[str]:
     """Return architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
     if not text:
         return []
-    words = []
-    for word in text.split(","):
-        if word.strip():
-            words.append(word.strip())
-    numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
+    numbers = []
     bad = []
-    for word, number in zip(words, numbers, strict=True):
-        if number is None:
+    for word in filter(None, map(str.strip, text.split(","))):
+        if number := re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word):
+            numbers.append(number[1])
+        else:
             bad.append(word)
-    if bad or not words:
+    if bad or not numbers:
         hint = "give compute capabilities without the dot: --arch 80,89,90"
         raise ProfkitError(f"--arch {', '.join(bad) or text}: not an architecture", hint)
-    return [number[1] for number in numbers if number]
+    return numbers

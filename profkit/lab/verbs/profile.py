@@ -60,7 +60,30 @@ On = Annotated[
         metavar="ADDRESS", help="Run each case on a GPU of a Dask cluster: tcp://host:8786."
     ),
 ]
-
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- COMMAND...]", help="Give a command to profile, instead of --variant."
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="REGEX", help="Choose kernels by name. Default: all."),
+]
+Skip = Annotated[int, typer.Option(metavar="N", help="Skip the first N launches.", min=0)]
+Count = Annotated[
+    int | None, typer.Option(metavar="N", help="Profile N launches. Default: all.", min=1)
+]
+Nvtx = Annotated[
+    str | None, typer.Option(metavar="RANGE", help="Profile only inside this NVTX range.")
+]
+Timeout = Annotated[
+    float, typer.Option(metavar="S", help="Stop a run of ncu after S seconds.", min=1)
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
+]
 
 GROUP = "Work on your own kernels"
 SUMMARY = "Check, time and profile a variant with ncu, and diagnose it."
@@ -77,30 +100,18 @@ SUMMARY = "Check, time and profile a variant with ncu, and diagnose it."
     },
 )
 def profile_variants(
-    command: list[str] | None = typer.Argument(
-        None, metavar="[-- COMMAND...]", help="Give a command to profile, instead of --variant."
-    ),
+    command: Command = None,
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    kernel: str | None = typer.Option(
-        None, "--kernel", metavar="REGEX", help="Choose kernels by name. Default: all."
-    ),
-    skip: int = typer.Option(0, metavar="N", help="Skip the first N launches.", min=0),
-    count: int | None = typer.Option(
-        None, metavar="N", help="Profile N launches. Default: all.", min=1
-    ),
-    nvtx: str | None = typer.Option(
-        None, metavar="RANGE", help="Profile only inside this NVTX range."
-    ),
+    kernel: Kernel = None,
+    skip: Skip = 0,
+    count: Count = None,
+    nvtx: Nvtx = None,
     set_: Set = "full",
     cache: CacheControl = "all",
-    timeout: float = typer.Option(
-        600.0, metavar="S", help="Stop a run of ncu after S seconds.", min=1
-    ),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="FILE", help="Write the report to this file."
-    ),
+    timeout: Timeout = 600.0,
+    output: Output = None,
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
@@ -112,10 +123,9 @@ def profile_variants(
     It writes the report, and prints what diagnose says of it. A variant is first checked against
     its reference and timed without ncu.
     """
-    from profkit.cli import output as out
     from profkit.collect import profiler
-    from profkit.lab.flags import choose_names, on_gpus, say_gpus
-    from profkit.lab.measure import pipeline, targets
+    from profkit.lab.flags import choose_names, on_gpus
+    from profkit.lab.measure import targets
 
     filters = profiler.launch_filters(kernel, skip, count, nvtx)
     settings = profiler.CollectOptions(set_, cache, timeout, filters if command else ())
@@ -131,7 +141,15 @@ def profile_variants(
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
-    target = on_gpus(target, gpus)
+    return _profile_target(on_gpus(target, gpus), at, settings)
+
+
+def _profile_target(target: Target, at: Places, settings: profiler.CollectOptions) -> int:
+    """Check, time and profile each variant in each case; return the exit status."""
+    from profkit.cli import output as out
+    from profkit.lab.flags import say_gpus
+    from profkit.lab.measure import pipeline
+
     with out.show_spinner() as progress:
 
         def say_problem(result: Profiled) -> None:  # what could not be done, as soon as it is known

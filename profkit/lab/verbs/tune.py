@@ -16,7 +16,8 @@ profkit tune --variant mine --kernels mine --build-dir build --artifacts runs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from profkit.files import write_text
 
 if TYPE_CHECKING:
     from profkit.lab.tune.run import SearchResult, TuneDocument
+    from profkit.lab.tune.task import Task
 
 Case = Annotated[
     str | None,
@@ -38,6 +40,53 @@ Case = Annotated[
         metavar="CASE",
         help="Name the case to tune for.",
         autocompletion=options.list_known_cases,
+    ),
+]
+Variant = Annotated[
+    str,
+    typer.Option(
+        "--variant",
+        metavar="ID",
+        help="Name the variant to tune.",
+        autocompletion=options.list_known_variants,
+    ),
+]
+Trials = Annotated[
+    int,
+    typer.Option(metavar="N", help="Try at most N configurations, the defaults included.", min=1),
+]
+Time = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Start no trial after S seconds. Default: no limit."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue a search that was stopped or killed.")
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Keep the search in this database. Default: SQLite, next to the builds.",
+    ),
+]
+NoProfile = Annotated[
+    bool,
+    typer.Option(
+        "--no-profile",
+        help="Run no ncu: search by time alone, without proposals from diagnoses.",
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(metavar="S", help="Consider a trial hung after S seconds without output.", min=1),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Write the result here. Default: artifacts/tune/NAME.CASE.",
     ),
 ]
 
@@ -55,62 +104,24 @@ SUMMARY = "Search the tunables declared in a variant's header."
     },
 )
 def tune_variant(
-    variant: str = typer.Option(
-        ...,
-        "--variant",
-        metavar="ID",
-        help="Name the variant to tune.",
-        autocompletion=options.list_known_variants,
-    ),
+    variant: Variant,
     case: Case = None,
-    trials: int = typer.Option(
-        60,
-        "--trials",
-        metavar="N",
-        help="Try at most N configurations, the defaults included.",
-        min=1,
-    ),
-    time: float | None = typer.Option(
-        None, "--time", metavar="S", help="Start no trial after S seconds. Default: no limit."
-    ),
-    resume: bool = typer.Option(
-        False, "--resume", help="Continue a search that was stopped or killed."
-    ),
-    storage: str | None = typer.Option(
-        None,
-        "--storage",
-        metavar="URL",
-        help="Keep the search in this database. Default: SQLite, next to the builds.",
-    ),
+    trials: Trials = 60,
+    time: Time = None,
+    resume: Resume = False,
+    storage: Storage = None,
     gpus: options.Gpus = None,
-    no_profile: bool = typer.Option(
-        False,
-        "--no-profile",
-        help="Run no ncu: search by time alone, without proposals from diagnoses.",
-    ),
-    timeout: float = typer.Option(
-        30.0,
-        "--timeout",
-        metavar="S",
-        help="Consider a trial hung after S seconds without output.",
-        min=1,
-    ),
-    output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="DIR",
-        help="Write the result here. Default: artifacts/tune/NAME.CASE.",
-    ),
+    no_profile: NoProfile = False,
+    timeout: Timeout = 30.0,
+    output: Output = None,
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, print_error, say_each, show_spinner
+    from profkit.cli.output import show_spinner
     from profkit.lab.measure import targets
     from profkit.lab.measure.worker import list_visible_devices
     from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
-    from profkit.show.views import measured as views
 
     with require_package("optuna", "profkit tune"):
         from profkit.lab.tune import run
@@ -123,26 +134,40 @@ def tune_variant(
     with show_spinner() as progress:
         progress("build")
         task = prepare_task(target, search)
-        try:
+        with _end_search(task):
             url = storage or run.choose_storage(task)
             result = run.tune_task(task, url, resume, visible, progress)
-        except KeyboardInterrupt:
-            print_error(
-                ProfkitError(
-                    "stopped; no trial is lost", "to continue: the same command with --resume"
-                )
-            )
-            raise
-        finally:
-            task.stop_builds()
         progress("writing")
         written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
+    _print_result(written)
+    return options.DONE
+
+
+@contextmanager
+def _end_search(task: Task) -> Iterator[None]:
+    """Stop the builds when the search ends, and say on Ctrl-C how to go on with it."""
+    from profkit.cli.output import print_error
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        how = "to continue: the same command with --resume"
+        print_error(ProfkitError("stopped; no trial is lost", how))
+        raise
+    finally:
+        task.stop_builds()
+
+
+def _print_result(written: TuneDocument) -> None:
+    """Print how the search ended, which GPUs it lost, and where the result is."""
+    from profkit.cli.output import print_blocks, say_each
+    from profkit.show.views import measured as views
+
     print_blocks(views.show_ended_search(written.to_json()), written)
     if not options.FORM.json:
-        lost = (ProfkitError(line, "the others continued") for line in result.outcome.lost)
+        lost = (ProfkitError(line, "the others continued") for line in written.lost)
         say_each(lost, quiet=options.FORM.quiet)
         print(f"written to {written.output}")
-    return options.DONE
 
 
 def _write_results(result: SearchResult, folder: Path) -> TuneDocument:

@@ -102,37 +102,36 @@ def hash_host_code(object_file: Path) -> str | None:
 def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """Return what counts, section by section; literals count where they are read."""
     symbols = _read_symbols(sections)
-    relocations = {}
-    for s in sections:
-        if s.kind == RELOCATIONS:
-            relocations[s.info] = s
+    relocations = {s.info: s.content for s in sections if s.kind == RELOCATIONS}
     counting = [i for i, section in enumerate(sections) if _is_hashed_data(section)]
     numbers = {at: number for number, at in enumerate(counting)}
-
-    def describe_target(symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
-        """Return what a place refers to, without names that a folder decides."""
-        if symbol.section is None:
-            return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
-        section = sections[symbol.section]
-        if section.flags & MERGED:
-            whole = symbol.kind == SECTION_SYMBOL  # then the addend says which literal
-            start, rest = (symbol.value + addend, 0) if whole else (symbol.value, addend)
-            return "literal", _read_literal(section, start), rest
-        # Not where in the GPU's code: that moves with the length of the paths in it.
-        if symbol.section not in numbers:
-            return "other", section.name
-        return "place", numbers[symbol.section], symbol.value, addend
-
     parts: list[tuple[object, ...]] = []
     for at in counting:
         parts.append(("section", sections[at].size, sections[at].content))
-        if at in relocations:
-            content = relocations[at].content
-        else:
-            content = b""
-        for offset, info, addend in struct.iter_unpack("<QQq", content):
-            parts.append((offset, info & 0xFFFFFFFF, *describe_target(symbols[info >> 32], addend)))
+        for offset, info, addend in struct.iter_unpack("<QQq", relocations.get(at, b"")):
+            target = _describe_target(symbols[info >> 32], addend, sections, numbers)
+            parts.append((offset, info & 0xFFFFFFFF, *target))
     return parts
+
+
+def _describe_target(
+    symbol: ElfSymbol, addend: int, sections: list[ElfSection], numbers: dict[int, int]
+) -> tuple[object, ...]:
+    """Return what a place refers to, without names that a folder decides.
+
+    `numbers`: index of a section that counts -> its number among those.
+    """
+    if symbol.section is None:
+        return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
+    section = sections[symbol.section]
+    if section.flags & MERGED:
+        if symbol.kind == SECTION_SYMBOL:  # then the addend says which literal
+            return "literal", _read_literal(section, symbol.value + addend), 0
+        return "literal", _read_literal(section, symbol.value), addend
+    # Not where in the GPU's code: that moves with the length of the paths in it.
+    if symbol.section not in numbers:
+        return "other", section.name
+    return "place", numbers[symbol.section], symbol.value, addend
 
 
 def _is_hashed_data(section: ElfSection) -> bool:

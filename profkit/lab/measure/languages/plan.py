@@ -87,10 +87,18 @@ class CallPlan:
         }
 
     def to_c(self) -> str:
-        """The tables that player.c includes; image i lies next to them as image<i>.cubin."""
-        images = []
-        for i, image in enumerate(self.images):
-            images.append((f"image{i}", f'"{image.symbol}"'))
+        """Return the tables that player.c includes; image i lies next to them as image<i>.cubin."""
+        lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
+        for declared, rows in self._make_tables().items():
+            lines.append(f"static const {declared}[] = {_write_c_value(rows or [(0,)])};")
+        counts = f"CASE_COUNT = {len(self.cases)}, IMAGE_COUNT = {max(1, len(self.images))}"
+        lines.append(f"enum {{{counts}}};")
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
+
+    def _make_tables(self) -> dict[str, list[Any]]:
+        """Return type and name of each array in C, with its rows; a case names its rows by number."""
+        images = [(f"image{i}", f'"{image.symbol}"') for i, image in enumerate(self.images)]
         parameters: list[Any] = []
         starts: list[Any] = []
         scratch: list[Any] = []
@@ -103,20 +111,13 @@ class CallPlan:
                 how = s.dynamic_smem, s.cluster, s.cooperative, s.dependent
                 starts.append((s.image, s.grid, s.block, *how, len(parameters), len(s.parameters)))
                 parameters += [(_WHERE.index(p.where), p.index, p.value) for p in s.parameters]
-        tables = {
+        return {
             "Image IMAGES": images,
             "Parameter PARAMETERS": parameters,
             "Start STARTS": starts,
             "Memory SCRATCH": scratch,
             "Case CASES": cases,
         }
-        lines = []
-        for i in range(len(self.images)):
-            lines.append(f'IMAGE({i}, "image{i}.cubin")')
-        lines += [f"static const {k}[] = {_write_c_value(v or [(0,)])};" for k, v in tables.items()]
-        lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-        return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
 
 
 def _write_c_value(value: Any) -> str:

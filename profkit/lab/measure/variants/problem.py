@@ -75,6 +75,13 @@ class Problem:
     def references(self) -> tuple[str, ...]:
         return tuple(getattr(self.module, "REFERENCES", ()))
 
+    def choose_cases(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return these cases, or the first one where none is named; a ProfkitError of an unknown one."""
+        chosen = tuple(names) or tuple(self.cases)[:1]
+        for name in chosen:
+            self.get_case(name)
+        return chosen
+
     def get_case(self, name: str) -> Case:
         known = {**self.cases, **self.checks}
         if name not in known:

@@ -156,6 +156,10 @@ class Space:
     def default(self) -> Config:
         return self.make_config({macro: values[0] for macro, values in self.values.items()})
 
+    def describe_values(self) -> dict[str, list[str]]:
+        """Return macro -> its values, as a document has them."""
+        return {macro: list(values) for macro, values in self.values.items()}
+
     def make_config(self, named: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
         ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
