@@ -327,31 +327,37 @@ def find_layouts(kernel: LaunchedCode) -> Layouts:
     left = sorted(shared.known, key=lambda access: -access.excess)
     while left and left[0].conflicts and len(found) < MOST:
         array = _list_overlapping(left[0], shared.known)
-        layout = _find_layout(array, max(shared.widest, *(x.size for x in array)))
-        if layout is not None:
-            kind, row, by, moved = layout
-            file, line = kernel.place(left[0].pc)
-            share = sum(access.excess for access in array) / shared.excess
-            called_at = kernel.find_main_call({left[0].pc: 1.0})
-            _add_layout(
-                found,
-                Layout(
-                    kind=kind,
-                    row=row,
-                    bytes=by,
-                    size=left[0].size,
-                    file=file,
-                    line=line if file else None,
-                    before=left[0].predicted,
-                    after=left[0].mean_wavefronts(moved),
-                    warps=len(moved),
-                    accesses=len(array),
-                    share=share,
-                    called_at=called_at,
-                ),
-            )
+        change = _find_layout(array, max(shared.widest, *(x.size for x in array)))
+        if change is not None:
+            _add_layout(found, _describe_layout(kernel, change, array, shared.excess))
         left = [access for access in left if access not in array]
     return Layouts(decoded, tuple(found))
+
+
+def _describe_layout(
+    kernel: LaunchedCode, change: Found, array: Sequence[Access], excess: float
+) -> Layout:
+    """Return a layout of an array, with the source line of its first access, that with most excess.
+
+    `excess`: wavefronts beyond the ideal of all accesses of the launch.
+    """
+    kind, row, by, moved = change
+    first = array[0]
+    file, line = kernel.place(first.pc)
+    return Layout(
+        kind=kind,
+        row=row,
+        bytes=by,
+        size=first.size,
+        file=file,
+        line=line if file else None,
+        before=first.predicted,
+        after=first.mean_wavefronts(moved),
+        warps=len(moved),
+        accesses=len(array),
+        share=sum(access.excess for access in array) / excess,
+        called_at=kernel.find_main_call({first.pc: 1.0}),
+    )
 
 
 def _add_layout(found: list[Layout], layout: Layout) -> None:

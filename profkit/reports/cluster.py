@@ -64,14 +64,20 @@ def iterate_reports(
     why) -> the result for a file whose process died. `client`: None takes `jobs` processors of this
     machine, or all.
     """
-    todo = iter(paths)
-    if client is None:
-        with closing(
-            iterate_isolated(function, todo, jobs or count_processors(), import_function(died))
-        ) as done:
-            for _, path, result in done:
-                yield path, result
+    if client is not None:
+        yield from _iterate_on_executor(function, paths, died, client)
         return
+    jobs = jobs or count_processors()
+    with closing(iterate_isolated(function, iter(paths), jobs, import_function(died))) as done:
+        for _, path, result in done:
+            yield path, result
+
+
+def _iterate_on_executor(
+    function: str, paths: Iterable[str], died: str, client: Any
+) -> Iterator[tuple[str, Any]]:
+    """Do the same on a client's workers, some files at a time."""
+    todo = iter(paths)
     executor, workers = find_executor(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)

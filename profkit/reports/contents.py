@@ -14,7 +14,7 @@ import hashlib
 import re
 import struct
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -159,11 +159,16 @@ def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
             risky = risky or not _is_in_order(data, start, stop)
         elif number == kind.nvtx:
             _verify_domains(data, start, stop)
+    _verify_whole(seen, ids, shape)
+    return Result(risky, tuple(metrics), strange)
+
+
+def _verify_whole(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> None:
+    """Malformed where a result lacks a part, or a metric."""
     if not shape.required <= seen:
         raise Malformed("a result that lacks a part")
     if find_misplaced(tuple(ids)):
         raise Malformed("a metric is in the place of another")
-    return Result(risky, tuple(metrics), strange)
 
 
 def _read_part(

@@ -136,19 +136,31 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _raise_died if strict else _skip_lines
+    read = _read_items(items, died)
+    for numbers, item, found in zip(by_report.values(), items, read, strict=True):
+        if len(found) != len(numbers):
+            found = died(item, _OTHERS)  # noqa: PLW2901
+        if strict:
+            _refuse_unread_code(str(item[0]), found)
+        answers |= zip(numbers, found, strict=True)
+    return [answers[n] for n in range(len(requests))]
+
+
+def _read_items(items: Sequence[Any], died: Callable[[Any, str], Any]) -> Iterator[list[HotLines]]:
+    """Yield the answers of each report, read in this process where that is safe, else in forks."""
     inside = [_read_inside(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(_read_outside(others, died))
-    for numbers, item, answer in zip(by_report.values(), items, inside, strict=True):
-        found: Sequence[HotLines] = next(outside) if answer is None else answer
-        if len(found) != len(numbers):
-            found = died(item, _OTHERS)
-        refused = [answer.refused for answer in found if answer.refused]
-        if refused and strict:
+    for answer in inside:
+        yield next(outside) if answer is None else answer
+
+
+def _refuse_unread_code(report: str, answers: Sequence[HotLines]) -> None:
+    """Raise a ProfkitError if the machine code of one was not looked into."""
+    for answer in answers:
+        if answer.refused:
             hint = "--lines 0 diagnoses it without; record it again if ncu wrote it"
-            raise ProfkitError(f"{item[0]}: {refused[0]}", hint)
-        answers |= zip(numbers, found, strict=True)
-    return [answers[n] for n in range(len(requests))]
+            raise ProfkitError(f"{report}: {answer.refused}", hint)
 
 
 def _answer_without_lines(counters: Iterable[str] = ()) -> HotLines:
@@ -226,31 +238,44 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
     if frames.message == OUT_OF_MEMORY:
         return _answer_unread(item, OUT_OF_MEMORY)
     launches = [request["launch"] for request in requests]
-    for launch in launches:
-        if not 0 <= launch < frames.launches:
-            raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
+    _refuse_unknown_launches(path, launches, frames.launches)
     places: list[int] = []  # in `requests`, in the order of the answers
 
     def make_copies() -> Iterator[list[Any]]:
-        metrics_only = frames.risky
-        for copy, inside in split_report(
-            path, folder, set(launches), metrics_only=metrics_only, code=True
-        ):
-            here = [n for n, launch in enumerate(launches) if launch in inside]
-            places.extend(here)
-            asked = [{**requests[n], "launch": inside.index(launches[n])} for n in here]
-            yield [os.fspath(copy), asked]
+        split = split_report(path, folder, set(launches), metrics_only=frames.risky, code=True)
+        for copy, inside in split:
+            asked = _take_requests(requests, inside)
+            places.extend(asked)
+            yield [os.fspath(copy), list(asked.values())]
 
     def died_in_copy(copied: Sequence[Any], why: str) -> Any:
         return died([path, copied[1]], why)
 
+    function = f"{__name__}:read_lines"
     with make_temporary_folder() as folder:
         most = count_children(frames.size)
-        read = run_isolated(
-            f"{__name__}:read_lines", make_copies(), most, died_in_copy, remove_copy
-        )
-    found = dict(zip(places, chain.from_iterable(read), strict=False))
-    return [found.get(n, _answer_without_lines()) for n in range(len(requests))]
+        read = run_isolated(function, make_copies(), most, died_in_copy, remove_copy)
+    answers = [_answer_without_lines() for _ in requests]
+    for place, answer in zip(places, chain.from_iterable(read), strict=False):
+        answers[place] = answer
+    return answers
+
+
+def _refuse_unknown_launches(path: str, launches: Iterable[int], count: int) -> None:
+    for launch in launches:
+        if not 0 <= launch < count:
+            raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
+
+
+def _take_requests(
+    requests: Sequence[Mapping[str, Any]], launches: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """Return number of a request -> the request of a copy that has only these launches."""
+    taken = {}
+    for n, request in enumerate(requests):
+        if request["launch"] in launches:
+            taken[n] = {**request, "launch": launches.index(request["launch"])}
+    return taken
 
 
 def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
@@ -414,8 +439,7 @@ def _list_lines(
     total = sum(x.value for x in sums.values())
     lines: list[tuple[CounterLine, _Sum]] = []
     for x in sums.values():
-        waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
-        stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
+        stall, samples_there = _find_main_stall(x.states)
         stalled = x.value / total, x.value, stall, samples_there / x.value
         producer = _find_instruction(kernel, x.producer)
         line = CounterLine(name, *_find_instruction(kernel, x.pc), *stalled, *producer)
@@ -427,6 +451,12 @@ def _list_lines(
         instructions = _list_instructions(kernel, x, sass)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
+
+
+def _find_main_stall(states: Tally[str]) -> tuple[str, int]:
+    """Return the state with most samples, issuing only where there is no other; "" of none."""
+    waiting = Tally({state: n for state, n in states.items() if state != _ISSUING})
+    return next(iter((waiting or states).most_common(1)), ("", 0))
 
 
 def _list_instructions(

@@ -196,13 +196,16 @@ def parse_statement(text: str) -> Statement:
     first = _REGISTER.match(operands[0]) if operands else None
     if first is None:
         return Statement(guard, opcode, parts, operands, ())
-    writes: tuple[str, ...] = ()
-    if first[2] != "Z":
-        count = _count_written(opcode, parts)
-        numbers = range(int(first[2]), int(first[2]) + count)
-        writes = tuple(f"{first[1]}{number}" for number in numbers)
+    writes = _name_written(first[1], first[2], _count_written(opcode, parts))
     sources = tuple(x for x in operands[1:] if not _PREDICATE.match(x))
     return Statement(guard, opcode, parts, sources, writes)
+
+
+def _name_written(kind: str, number: str, count: int) -> tuple[str, ...]:
+    """Return so many registers from one on, R4 R5; none for RZ, which is always zero."""
+    if number == "Z":
+        return ()
+    return tuple(f"{kind}{n}" for n in range(int(number), int(number) + count))
 
 
 def _count_written(opcode: str, modifiers: Sequence[str]) -> int:

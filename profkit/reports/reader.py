@@ -238,10 +238,9 @@ def make_part(
         rows = ()
     read = chain.from_iterable(some.identity for some in rows)
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
-    said = {}
+    said: dict[int, float] = {}
     if identity:
-        for name, number in get_declared_work(record, frames.launches).items():
-            said[PLACES[name]] = number
+        said = _place_declared_work(record, frames.launches)
     values, columns = join_values(rows, said)
     for place, number in said.items():
         values[columns.index(place)] = number
@@ -251,6 +250,12 @@ def make_part(
         status, message = "damaged", why
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, columns=columns, file=file)
+
+
+def _place_declared_work(record: Record | None, launches: int) -> dict[int, float]:
+    """Return place among the metrics -> what a run record says that a launch has to do."""
+    declared = get_declared_work(record, launches)
+    return {PLACES[name]: number for name, number in declared.items()}
 
 
 def _say_other_names(frames: Frames, rows: Sequence[Rows]) -> str:
@@ -269,50 +274,63 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
 
     Memory does not grow with them. One set of children takes what all are split into.
     """
-    checked: dict[str, Frames] = {}
-    owners: list[int] = []  # of each copy, the number of its report
-    unread: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
+    with make_temporary_folder() as folder:
+        split = _Split(paths, os.fspath(folder))
+        many = count_children(size, jobs)
+        copies = split.make_copies()
+        answers = run_isolated(
+            f"{__name__}:read_rows", copies, many, split.read_without_library, remove_copy
+        )
+    by_report: list[list[tuple[Rows, list[str | None]]]] = [[] for _ in paths]
+    for owner, answer in zip(split.owners, answers, strict=True):
+        by_report[owner].append(answer)
+    read = []
+    for path, own in zip(paths, by_report, strict=True):
+        if path in split.unread:
+            read.append(_make_lost(path, split.unread[path]))
+        else:
+            read.append(_join_pieces(path, split.checked[path], own))
+    return read
 
-    def make_copies(folder: str) -> Iterator[list[Any]]:
-        for number, path in enumerate(paths):
-            inside = os.path.join(folder, str(number))
+
+class _Split:
+    """Reports that are read as copies of some of their launches each."""
+
+    def __init__(self, paths: Sequence[str], folder: str) -> None:
+        self.paths = paths
+        self.folder = folder  # for the copies
+        self.checked: dict[str, Frames] = {}
+        self.owners: list[int] = []  # of each copy, the number of its report
+        self.unread: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
+
+    def make_copies(self) -> Iterator[list[Any]]:
+        """Yield [copy, report, number of its first launch], while the children read."""
+        for number, path in enumerate(self.paths):
+            inside = os.path.join(self.folder, str(number))
             os.mkdir(inside)
             try:
                 for copy, indices in split_report(path, inside):
-                    owners.append(number)
+                    self.owners.append(number)
                     yield [os.fspath(copy), path, indices[0]]
             except MemoryError:
                 if not is_memory_limited():
                     raise
-                unread[path] = OUT_OF_MEMORY
+                self.unread[path] = OUT_OF_MEMORY
             else:
-                checked[path] = check_report(path)  # known from the split
+                self.checked[path] = check_report(path)  # known from the split
 
-    def keep_reason(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
-        def keep_why(_item: Any, why: str) -> Rows:
-            if not is_about_file(why):
-                unread[item[1]] = why
-            return Rows()
-
-        rows = keep_why(item, why)
+    def read_without_library(self, item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
+        """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_about_file(why):
-            rows = run_isolated(f"{__name__}:metric_rows", [item], 1, keep_why)[0]
+            rows = run_isolated(f"{__name__}:metric_rows", [item], 1, self._keep_reason)[0]
+        else:
+            rows = self._keep_reason(item, why)
         return rows, [None for _ in rows.identity]
 
-    with make_temporary_folder() as folder:
-        items = make_copies(os.fspath(folder))
-        many = count_children(size, jobs)
-        answers = run_isolated(f"{__name__}:read_rows", items, many, keep_reason, remove_copy)
-    by_report: list[list[tuple[Rows, list[str | None]]]] = [[] for _ in paths]
-    for owner, answer in zip(owners, answers, strict=True):
-        by_report[owner].append(answer)
-    read = []
-    for path, own in zip(paths, by_report, strict=True):
-        if path in unread:
-            read.append(_make_lost(path, unread[path]))
-        else:
-            read.append(_join_pieces(path, checked[path], own))
-    return read
+    def _keep_reason(self, item: Sequence[Any], why: str) -> Rows:
+        if not is_about_file(why):
+            self.unread[item[1]] = why
+        return Rows()
 
 
 def _join_pieces(
@@ -400,30 +418,36 @@ def read_report(
     """
     names = [os.fspath(path) for path in paths]
     known: dict[str, Part] = {}
-    # A file that is large even when it is packed is not walked first to learn that.
-    if client:
-        large = {}
-    else:
-        large = {x: report_weight(x) for x in names if _get_report_size(x) > LARGE}
-
-    def keep_part(name: str, part: Part) -> None:
+    for name, part in _read_small_first(names, jobs, client, lines_follow=lines_follow):
         known[name] = part
         if progress:
             progress(len(known), len(names))
+    if known and all(part.file.message == OUT_OF_MEMORY for part in known.values()):
+        raise _make_unreadable_error(names[0], OUT_OF_MEMORY)
+    return Reports(tuple(known[name] for name in names))
 
-    small = [x for x in dict.fromkeys(names) if x not in large]
+
+def _read_small_first(
+    names: Sequence[str], jobs: int | None, client: Any, *, lines_follow: bool
+) -> Iterator[tuple[str, Part]]:
+    """Yield each file with its part as it is done, and large ones together at the end."""
+    # A file that is large even when it is packed is not walked first to learn that.
+    large: dict[str, int] = {}
+    if not client:
+        large = _weigh_large(names)
+    small = [name for name in dict.fromkeys(names) if name not in large]
     for name, part in _read_each(small, jobs, client, lines_follow and has_unrecorded(small)):
         if isinstance(part, Frames):
             large[name] = part.weight
         else:
-            keep_part(name, part)
+            yield name, part
     if large:
-        parts = read_large([*large], sum(large.values()), jobs)
-        for name, part in zip(large, parts, strict=True):
-            keep_part(name, part)
-    if known and all(part.file.message == OUT_OF_MEMORY for part in known.values()):
-        raise _make_unreadable_error(names[0], OUT_OF_MEMORY)
-    return Reports(tuple(known[name] for name in names))
+        yield from zip(large, read_large([*large], sum(large.values()), jobs), strict=True)
+
+
+def _weigh_large(paths: Iterable[str]) -> dict[str, int]:
+    """Return the large ones of some reports -> how many bytes their launches have."""
+    return {path: report_weight(path) for path in paths if _get_report_size(path) > LARGE}
 
 
 def is_recorded(path: str) -> bool:

@@ -14,7 +14,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -165,24 +165,15 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         os.write(alive, b"%d" % os.getpid())
     os.fchdir(here)
     os.close(here)
-    waiting = []
-    for i in range(0, len(ends), 3):
-        waiting.append(ends[i : i + 3])
+    waiting = [ends[i : i + 3] for i in range(0, len(ends), 3)]
     running: dict[int, list[int]] = {}
     while waiting or running:
         while waiting:
             own = waiting.pop()
-            pid = _fork_child()
-            if pid is None:
-                _tell_ended(own, CANNOT_FORK)
-                for end in own:
-                    os.close(end)
-                continue
-            if pid == 0:
-                for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
-                    os.close(end)
-                _become_child(call, kinds, own)
-            running[pid] = own
+            others = chain.from_iterable((*waiting, *running.values()))
+            child = _start_child(call, kinds, own, others)
+            if child is not None:
+                running[child] = own
         if not running:
             break
         pid, status = os.wait()
@@ -192,9 +183,27 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
             continue
         with contextlib.suppress(BrokenPipeError):  # closed: it had no more to do
             os.write(own[2], b"%d" % code)
-        for end in own:
-            os.close(end)
+        _close_ends(own)
     os._exit(0)
+
+
+def _start_child(
+    call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int], others: Iterable[int]
+) -> int | None:
+    """Fork a child that answers items with its own ends; None where there is no memory for it."""
+    pid = _fork_child()
+    if pid is None:
+        _tell_ended(own, CANNOT_FORK)
+        _close_ends(own)
+    elif pid == 0:
+        _close_ends((own[2], *others))
+        _become_child(call, kinds, own)
+    return pid
+
+
+def _close_ends(ends: Iterable[int]) -> None:
+    for end in ends:
+        os.close(end)
 
 
 def _become_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int]) -> None:
