@@ -166,10 +166,15 @@ class LaunchChange(Document, frozen=True, kw_only=True):
 def compare_launches(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    one_sided = []
-    for m in CATALOGUE:
-        if isnan(read_metric(before, m)) != isnan(read_metric(after, m)):
-            one_sided.append(m)
+    only_before = []
+    only_after = []
+    for name in CATALOGUE:
+        is_before = not isnan(read_metric(before, name))
+        is_after = not isnan(read_metric(after, name))
+        if is_before and not is_after:
+            only_before.append(name)
+        elif is_after and not is_before:
+            only_after.append(name)
     return LaunchChange(
         kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
         bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),
@@ -177,8 +182,8 @@ def compare_launches(
             before=read_metric(before, "time"), after=read_metric(after, "time")
         ),
         moved=list_moved(before, after),
-        only_before=tuple(m for m in one_sided if isnan(read_metric(after, m))),
-        only_after=tuple(m for m in one_sided if isnan(read_metric(before, m))),
+        only_before=tuple(only_before),
+        only_after=tuple(only_after),
         findings=compare_findings(verdicts[0], verdicts[1], (before, after)),
         leads=TextChange(before=find_lead(verdicts[0]), after=find_lead(verdicts[1])),
     )
@@ -194,14 +199,13 @@ def find_lead(verdict: Diagnosis) -> str:
 
 def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
     """Return every catalogue metric that both have and that differs, farthest first."""
-    found = [
-        measure_move(m.name, m.unit, b, a)
-        for m in CATALOGUE.values()
-        if not m.name.startswith(NOT_THE_KERNEL)
-        and not isnan(b := read_metric(before, m.name))
-        and not isnan(a := read_metric(after, m.name))
-        and is_different(m.unit, b, a)
-    ]
+    found = []
+    for metric in CATALOGUE.values():
+        if metric.name.startswith(NOT_THE_KERNEL):
+            continue
+        was, now = read_metric(before, metric.name), read_metric(after, metric.name)
+        if not isnan(was) and not isnan(now) and is_different(metric.unit, was, now):
+            found.append(measure_move(metric.name, metric.unit, was, now))
     return tuple(sorted(found, key=lambda m: -m.weight))
 
 

@@ -181,8 +181,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         if code == _AGAIN:
             waiting.append(own)
             continue
-        with contextlib.suppress(BrokenPipeError):  # closed: it had no more to do
-            os.write(own[2], b"%d" % code)
+        _tell_ended(own, code)
         _close_ends(own)
     os._exit(0)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from profkit.collect import timeline
-from profkit.collect.inject.profkit_capture_launch import CannotCapture, standalone
+from profkit.collect.inject.profkit_capture_launch import CannotCapture, write_standalone
 from profkit.errors import ProfkitError
 from profkit.lab.measure import capture, data
 from profkit.lab.measure.capture import make_folder_name, write_problem
@@ -119,14 +119,14 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
 
 def test_two_launches_differ_by_finite_values_only() -> None:
     torch = pytest.importorskip("torch")
-    from profkit.collect.inject.profkit_capture_launch import _apart
+    from profkit.collect.inject.profkit_capture_launch import _measure_difference
 
     nan, inf = float("nan"), float("inf")
     one = torch.tensor([1.0, inf, -inf, nan])
-    assert _apart(one, torch.tensor([1.5, inf, -inf, nan])) == 0.5
-    assert _apart(one[1:], one[1:]) == 0.0
+    assert _measure_difference(one, torch.tensor([1.5, inf, -inf, nan])) == 0.5
+    assert _measure_difference(one[1:], one[1:]) == 0.0
     for other in ([nan, inf, -inf, nan], [1.0, -inf, -inf, nan], [1.0, inf, -inf, 0.0]):
-        assert _apart(one, torch.tensor(other)) is None
+        assert _measure_difference(one, torch.tensor(other)) is None
 
 
 def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,21 +143,23 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     def add(given: dict[str, Any]) -> None:
         given["out"].copy_(given["x"] + given["y"])
 
-    reach = arrays.reach_of([("x", x), ("y", y), ("out", x)], limit=1 << 20)
+    reach = arrays.copy_reachable([("x", x), ("y", y), ("out", x)], limit=1 << 20)
     assert [array.names for array in reach] == [("x", "out"), ("y",)]
     add({"x": x, "y": y, "out": x})
-    arrays.look_again(reach)
-    outcome = arrays.again(reach, add)
+    arrays.find_written(reach)
+    outcome = arrays.repeat_launch(reach, add)
     assert outcome.bit_equal
     assert [(a.written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
-    assert arrays.on_drawn(outcome, add, lambda about, i: np.full(8, i, np.float32)) is not None
+    assert (
+        arrays.launch_on_drawn(outcome, add, lambda about, i: np.full(8, i, np.float32)) is not None
+    )
     assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
-    named = hook.array_names(arrays.inputs_of(reach), reach[:1])
+    named = hook.name_arrays(arrays.list_inputs(reach), reach[:1])
     assert [named[name] for name in ("x", "y", "out")] == ["out0", "in0", "out0"]
-    apart = arrays.reach_of([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
+    apart = arrays.copy_reachable([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
     add({"x": x[:6], "y": y[:6], "out": x[2:]})
     with pytest.raises(arrays.CannotCapture, match="shares memory"):
-        arrays.look_again(apart)
+        arrays.find_written(apart)
 
 
 SCRIPT = """
@@ -183,7 +185,7 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
         kernel = SimpleNamespace(fn=function, arg_names=[], src=inspect.getsource(function))
         space[name] = kernel
     space |= {"x": object(), "y": object(), "out": object(), "n": object(), "i": object()}
-    imports, definitions = standalone(space["add"], [])
+    imports, definitions = write_standalone(space["add"], [])
     assert imports.splitlines() == ["import triton", "import triton.language as tl"]
     assert [line for line in definitions.splitlines() if line[:1].strip()] == [
         "KIND = 'sum'",
@@ -195,7 +197,7 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
     ]
     space["SCALE"] = object()
     with pytest.raises(CannotCapture, match="it uses SCALE, a object"):
-        standalone(space["add"], [])
+        write_standalone(space["add"], [])
 
 
 def test_folders_have_names_of_their_own() -> None:
@@ -286,14 +288,14 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     code.helper = jit(code.helper, "def helper(x):\n    return x * SCALE\n")
     kernel = jit(code.kernel, "def kernel(x, n):\n    return helper(x) + m.pi\n")
     kernel.fn.__globals__["helper"] = code.helper
-    imports, definitions = standalone(kernel, ["x"])
+    imports, definitions = write_standalone(kernel, ["x"])
     assert "import math as m" in imports.splitlines()
     assert definitions.index("SCALE = 3") < definitions.index("def helper")
     assert definitions.index("def helper") < definitions.index("def kernel")
     assert "do_not_specialize_on_alignment=['x'])\ndef kernel" in definitions
     kernel.fn.__globals__["helper"] = object()
     with pytest.raises(CannotCapture, match="it uses helper, a object"):
-        standalone(kernel, [])
+        write_standalone(kernel, [])
 
 
 def test_the_table_counts_launches_and_says_what_is_left_out() -> None:

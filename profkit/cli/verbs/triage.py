@@ -332,11 +332,13 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
 @contextmanager
 def _print_if_interrupted(content: TriageDocument, asked: _Asked) -> Iterator[None]:
     """Print the answer that is known if the block does not end well, whatever ends it."""
+    is_done = False
     try:
         yield
-    except BaseException:
-        asked.print_answer(content)
-        raise
+        is_done = True
+    finally:
+        if not is_done:
+            asked.print_answer(content)
 
 
 def _count_kernels(command: Sequence[str], answer: Triage, asked: _Asked, kept: _Kept) -> Counts:

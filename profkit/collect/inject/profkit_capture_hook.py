@@ -50,19 +50,19 @@ class Seen:
     arguments: dict[str, Any]  # parameter -> argument, as far as it is known before
     start: Callable[[], Start]  # what is known once it was launched
 
-    def key(self) -> str:
-        """What tells it from other launches of the function."""
-        return repr((self.name, [_kind(v) for v in self.arguments.values()]))
+    def make_key(self) -> str:
+        """Return what tells it from other launches of the function."""
+        return repr((self.name, [_describe_kind(v) for v in self.arguments.values()]))
 
 
-def _kind(value: Any) -> Any:
-    """What makes two launches of a function alike: arrays of one shape; numbers may differ."""
+def _describe_kind(value: Any) -> Any:
+    """Return what two launches of a function have in common: shapes of arrays, types of numbers."""
     if hasattr(value, "data_ptr"):
         return str(value.dtype), tuple(value.shape), tuple(value.stride())
     return type(value).__name__ if isinstance(value, int | float) else repr(value)
 
 
-def _tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(k, v) for k, v in arguments.items() if hasattr(v, "data_ptr")]
 
 
@@ -84,23 +84,23 @@ class Session:
     count: int
     limit: int
     values: bool
-    rows: dict[str, Alike] = field(default_factory=dict)  # by Seen.key
+    rows: dict[str, Alike] = field(default_factory=dict)  # by Seen.make_key
     trouble: str | None = None  # the first of ours
     matched: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: threading.local = field(default_factory=threading.local)
 
-    def watch(self, seen: Seen, run: Callable[[], Any]) -> Any:
+    def watch_launch(self, seen: Seen, run: Callable[[], Any]) -> Any:
         """Run a launch; capture it if it is one of those."""
         if getattr(self.inside, "busy", False):
             return run()
         self.inside.busy = True
         try:
-            return self._watch(seen, run)
+            return self._run_watched(seen, run)
         finally:
             self.inside.busy = False
 
-    def _watch(self, seen: Seen, run: Callable[[], Any]) -> Any:
+    def _run_watched(self, seen: Seen, run: Callable[[], Any]) -> Any:
         ran: list[Any] = []
         failed: list[bool] = []
 
@@ -112,17 +112,17 @@ class Session:
             return ran[0]
 
         try:
-            self._look(seen, once)
+            self._consider_launch(seen, once)
         except _TROUBLE as error:
             if failed:
                 raise  # the program's own
             self.trouble = self.trouble or f"{type(error).__name__}: {str(error)[:300]}"
         return once()
 
-    def _look(self, seen: Seen, once: Callable[[], Any]) -> None:
+    def _consider_launch(self, seen: Seen, once: Callable[[], Any]) -> None:
         import torch
 
-        key = seen.key()
+        key = seen.make_key()
         recording = torch.cuda.is_current_stream_capturing()
         with self.lock:
             row = self.rows.setdefault(key, Alike(seen.name))
@@ -138,46 +138,46 @@ class Session:
             if self.matched <= self.skip or captured >= self.count:
                 return
             row.why_not = None
-            self._capture(seen, row, once)
-            self.leave()  # a program that is stopped later has left this
+            self._capture_launch(seen, row, once)
+            self.write_seen()  # a program that is stopped later has left this
 
-    def _capture(self, seen: Seen, row: Alike, once: Callable[[], Any]) -> None:
+    def _capture_launch(self, seen: Seen, row: Alike, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            reached = launched.reach_of(_tensors(seen.arguments), self.limit)
+            reached = launched.copy_reachable(_list_tensors(seen.arguments), self.limit)
         except (launched.CannotCapture, RuntimeError) as error:
             row.why_not = str(error).splitlines()[0][:200]
             return
         once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
-            self._write(seen.start(), reached, place)
+            self._repeat_and_write(seen.start(), reached, place)
             row.folder = place.name
         except launched.CannotCapture as error:
             row.why_not = str(error)
         except _TROUBLE as error:
             row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
-    def _write(self, start: Start, reached: list[launched.Reach], place: Path) -> None:
+    def _repeat_and_write(self, start: Start, reached: list[launched.Reach], place: Path) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
 
         torch.cuda.synchronize()
-        launched.look_again(reached)
-        outcome = launched.again(reached, start.launch)
+        launched.find_written(reached)
+        outcome = launched.repeat_launch(reached, start.launch)
         try:
-            outcome.seconds = launched.seconds_of(reached, start.launch)
+            outcome.seconds = launched.time_launch(reached, start.launch)
         except RuntimeError as error:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
         if not self.values:
-            drawn = launched.on_drawn(outcome, start.launch, _drawn)
+            drawn = launched.launch_on_drawn(outcome, start.launch, _draw_values)
             if drawn is None:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
                 )
         _write_launch(start, outcome, place, drawn)
 
-    def leave(self) -> None:
+    def write_seen(self) -> None:
         whole = {"launches": list(map(asdict, self.rows.values())), "trouble": self.trouble}
         path = self.folder / f"seen-{os.getpid()}.json"
         if self.rows or self.trouble:
@@ -188,29 +188,22 @@ class Session:
 
 def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
-    unaligned = [k for k, v in _tensors(start.arguments) if v.data_ptr() % 16]
-    imports, definitions = launched.standalone(start.kernel, unaligned)
+    unaligned = [k for k, v in _list_tensors(start.arguments) if v.data_ptr() % 16]
+    imports, definitions = launched.write_standalone(start.kernel, unaligned)
     place.mkdir()
-    inputs = launched.inputs_of(outcome.arrays)
+    inputs = launched.list_inputs(outcome.arrays)
     outputs = [a for a in outcome.arrays if a.written]
     for i, array in enumerate(inputs):
         if drawn is None or i not in drawn:
-            launched.store(array.before, place / f"in{i}.bin")
+            launched.store_tensor(array.before, place / f"in{i}.bin")
     for i, array in enumerate(outputs):
-        launched.store(array.after, place / f"out{i}.bin")
-    begins = [inputs.index(a) if a.works_in_place else None for a in outputs]
-    made = [a.about(a.after) for a in outputs]
-    named = array_names(inputs, outputs)
+        launched.store_tensor(array.after, place / f"out{i}.bin")
     about = {
         "kernel": str(start.kernel.fn.__name__),
         "file": start.file,
-        "inputs": [a.about(a.before) for a in inputs],
-        "outputs": [{**m, "begins": b} for m, b in zip(made, begins, strict=True)],
-        "grid": start.grid,
-        "grid_text": start.grid_text,
-        "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
-        "parameters": [launched.parameter(k, v, named) for k, v in start.arguments.items()],
-        "tunable": [k for k, v in start.arguments.items() if launched.is_tunable(k, v)],
+        "inputs": [a.describe_memory(a.before) for a in inputs],
+        "outputs": [_describe_output(a, inputs) for a in outputs],
+        **_describe_start(start, name_arrays(inputs, outputs)),
         "imports": imports,
         "definitions": definitions,
         "seconds": outcome.seconds,
@@ -222,10 +215,29 @@ def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, d
     (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def array_names(
+def _describe_output(array: launched.Reach, inputs: Sequence[launched.Reach]) -> dict[str, Any]:
+    """Return an array that was written, and the number of the input that it begins as, if any."""
+    begins = inputs.index(array) if array.works_in_place else None
+    return {**array.describe_memory(array.after), "begins": begins}
+
+
+def _describe_start(start: Start, named: dict[str, str]) -> dict[str, Any]:
+    """Return grid, options and arguments of a launch; `named`: parameter -> its array."""
+    arguments = start.arguments.items()
+    plain = {k: v for k, v in start.options.items() if isinstance(v, int | float | str)}
+    return {
+        "grid": start.grid,
+        "grid_text": start.grid_text,
+        "options": plain,
+        "parameters": [launched.describe_parameter(k, v, named) for k, v in arguments],
+        "tunable": [k for k, v in arguments if launched.is_tunable(k, v)],
+    }
+
+
+def name_arrays(
     inputs: Sequence[launched.Reach], outputs: Sequence[launched.Reach]
 ) -> dict[str, str]:
-    """Parameter -> the array that the variant gets in its place; what is both is an output."""
+    """Return parameter -> the array that the variant gets in its place; what is both is an output."""
     named: dict[str, str] = {}
     for kind, several in (("in", inputs), ("out", outputs)):
         for i, array in enumerate(several):
@@ -233,12 +245,12 @@ def array_names(
     return named
 
 
-def install() -> None:
+def install_capture() -> None:
     """Wrap what starts Triton kernels, as soon as it is imported."""
     request = json.loads(Path(os.environ["PROFKIT_CAPTURE"]).read_text(encoding="utf-8"))
     folder = Path(request.pop("folder"))
     session = Session(folder=folder, kernel=re.compile(request.pop("kernel")), **request)
-    atexit.register(session.leave)
+    atexit.register(session.write_seen)
     wrappers = {
         "triton.runtime.jit": lambda m: _wrap_jit(m, session),
         "triton.runtime.autotuner": lambda m: _wrap_timing(m.Autotuner, "_bench", session),
@@ -271,10 +283,10 @@ class _Finder:
 
 
 def _wrap_timing(owner: Any, name: str, session: Session) -> None:
-    """What a tuner launches to choose is no launch of the program."""
+    """Leave out what a tuner launches to choose: that is no launch of the program."""
     plain = getattr(owner, name)
 
-    def quiet(*args: Any, **kwargs: Any) -> Any:
+    def run_quietly(*args: Any, **kwargs: Any) -> Any:
         before = getattr(session.inside, "busy", False)
         session.inside.busy = True
         try:
@@ -282,7 +294,7 @@ def _wrap_timing(owner: Any, name: str, session: Session) -> None:
         finally:
             session.inside.busy = before
 
-    setattr(owner, name, quiet)
+    setattr(owner, name, run_quietly)
 
 
 def _wrap_jit(module: ModuleType, session: Session) -> None:
@@ -313,7 +325,7 @@ def _wrap_jit(module: ModuleType, session: Session) -> None:
             file = self.fn.__code__.co_filename
             return Start(self, arguments, options, blocks, "", launch, file)
 
-        return session.watch(Seen(self.fn.__name__, arguments, start), same)
+        return session.watch_launch(Seen(self.fn.__name__, arguments, start), same)
 
     module.JITFunction.run = run
 
@@ -330,13 +342,13 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
         if benchmark_run:
             return same()
 
-        names = _passed(module, self)
+        names = _list_passed(module, self)
         arguments = dict(zip(names, args, strict=False))
 
         def start() -> Start:
-            return _inductor_start(module, self, args, plain)
+            return _make_inductor_start(module, self, args, plain)
 
-        return session.watch(Seen(self.fn.__name__, arguments, start), same)
+        return session.watch_launch(Seen(self.fn.__name__, arguments, start), same)
 
     module.CachingAutotuner.run = run
     for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
@@ -344,38 +356,45 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
             _wrap_timing(module.CachingAutotuner, name, session)
 
 
-def _passed(module: Any, tuner: Any) -> list[str]:
-    """The parameters that a launcher of Inductor's is called with: all but declared constants."""
+def _list_passed(module: Any, tuner: Any) -> list[str]:
+    """Return the parameters of a launcher of Inductor's: all but declared constants."""
     declared = set(module.get_constexprs(tuner.fn))
     return [n for i, n in enumerate(tuner.fn.arg_names) if i not in declared]
 
 
-def _inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) -> Start:
+def _make_inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) -> Start:
     import torch
 
     (launcher,) = tuner.launchers
     config, meta = launcher.config, tuner.inductor_meta
-    kernel = tuner.fn if tuner.fn.fn is not None else tuner._reload_kernel().fn
+    kernel = _get_kernel(tuner)
     # Where a grid is an argument too, it comes after the function's own.
-    names = [*_passed(module, tuner), *meta.get("extra_launcher_args", ())]
+    names = [*_list_passed(module, tuner), *meta.get("extra_launcher_args", ())]
     arguments = dict(zip(names, args, strict=False))
     compiled = tuner._create_compile_meta(config)
     known = {**compiled["constants"], **config.kwargs, **arguments}
     whole = {n: known.get(n) for n in kernel.arg_names}
-    counts = module.GridExpr.from_meta(meta, config).eval_slow(dict(known))
+    grid = module.GridExpr.from_meta(meta, config).eval_slow(dict(known))
     options = tuner._create_compile_options(config, compiled)
 
     def launch(others: dict[str, Any]) -> None:
         current = torch.cuda.current_stream().cuda_stream
         plain(tuner, *({**arguments, **others}[n] for n in names[: len(args)]), stream=current)
 
-    blocks = tuple(int(n) for n in counts)
-    text = _grid_text(module, meta, config.kwargs)
+    blocks = tuple(map(int, grid))
+    text = _write_grid(module, meta, config.kwargs)
     return Start(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
 
 
-def _grid_text(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
-    """The grid as an expression of parameters; empty where there is no simple one."""
+def _get_kernel(tuner: Any) -> Any:
+    """Return a tuner's JITFunction, loaded again where Inductor has dropped its source."""
+    if tuner.fn.fn is None:
+        return tuner._reload_kernel().fn
+    return tuner.fn
+
+
+def _write_grid(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
+    """Return the grid as an expression of parameters; empty where there is no simple one."""
     try:
         expression = module.GridExpr.from_meta(meta, {name: name for name in constants})
     except (AssertionError, TypeError, KeyError, ValueError):
@@ -386,7 +405,7 @@ def _grid_text(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> 
     return f"({', '.join(axes)})" if simple and not expression.prefix else ""
 
 
-def _drawn(about: dict[str, Any], index: int) -> Any:
+def _draw_values(about: dict[str, Any], index: int) -> Any:
     import captured_problem  # brings numpy, which a program's other processes need not pay for
 
     return captured_problem.drawn(about, index, 0)

@@ -43,8 +43,8 @@ class Reach:
     def written(self) -> bool:
         return self.after is not self.before
 
-    def about(self, flat: Any) -> dict[str, Any]:
-        """Format, sizes and statistics of the memory as it was before the launch, or after it."""
+    def describe_memory(self, flat: Any) -> dict[str, Any]:
+        """Return format, sizes and statistics of the memory, of before the launch or after it."""
         known: dict[str, Any] = {
             "name": self.name,
             "dtype": str(flat.dtype).removeprefix("torch."),
@@ -78,24 +78,10 @@ class CaptureOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
-    """Copies of all that a kernel can reach; CannotCapture: they are too large."""
-    import torch
-
-    flats = []
-    for name, tensor in named:
-        span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        span = span if tensor.numel() else 0
-        plain = tensor.detach() if hasattr(tensor, "detach") else tensor
-        flats.append((name, tensor, torch.as_strided(plain, (span,), (1,), plain.storage_offset())))
-    size = sum(f.numel() * f.element_size() for *_, f in flats)
-    if size > limit:
-        raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")
-    free, _ = torch.cuda.mem_get_info()
-    if 6 * size > free:
-        raise CannotCapture(
-            f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
-        )
+def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
+    """Copy all that a kernel can reach, `limit` bytes at most; CannotCapture: it is too large."""
+    flats = [(name, tensor, _flatten(tensor)) for name, tensor in named]
+    _check_size(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
     arrays: dict[Any, Reach] = {}
     for name, tensor, flat in flats:
         place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
@@ -106,38 +92,66 @@ def reach_of(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
     return list(arrays.values())
 
 
-def look_again(arrays: Sequence[Reach]) -> None:
-    """Which arrays a launch has changed; CannotCapture: one of these shares memory with another."""
+def _flatten(tensor: Any) -> Any:
+    """Return the memory from a tensor's first element to its last as one axis."""
+    import torch
+
+    span = 0
+    if tensor.numel():
+        span = 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+            span += (size - 1) * abs(stride)
+    plain = tensor.detach() if hasattr(tensor, "detach") else tensor
+    return torch.as_strided(plain, (span,), (1,), plain.storage_offset())
+
+
+def _check_size(size: int, limit: int) -> None:
+    """CannotCapture where arrays of so many bytes are not wanted, or no copies fit on the GPU."""
+    import torch
+
+    if size > limit:
+        raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")
+    free, _ = torch.cuda.mem_get_info()
+    if 6 * size > free:
+        raise CannotCapture(
+            f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
+        )
+
+
+def find_written(arrays: Sequence[Reach]) -> None:
+    """Note which arrays a launch has changed; CannotCapture: one shares memory with another."""
     for one in arrays:
-        one.after = one.before if _same(one.flat, one.before) else one.flat.clone()
+        one.after = one.before if _is_same(one.flat, one.before) else one.flat.clone()
     for one in (a for a in arrays if a.written):
         for other in arrays:
-            if other is not one and _overlap(one.flat, other.flat):
+            if other is not one and _is_overlapping(one.flat, other.flat):
                 raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
 
 
-def again(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> CaptureOutcome:
-    """Launch on copies: what does it need of what it overwrites, is it the same each time."""
+def repeat_launch(
+    arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
+) -> CaptureOutcome:
+    """Launch twice on copies: note what it needs of what it overwrites, and how results differ."""
     outcome = CaptureOutcome(list(arrays))
     if not any(a.written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
-    copies = {a.name: _poisoned(a.before) if a.written else a.before.clone() for a in arrays}
-    _run(arrays, copies, launch)
+    copies = {a.name: _make_poisoned(a.before) if a.written else a.before.clone() for a in arrays}
+    _launch_on(arrays, copies, launch)
     for array in (a for a in arrays if a.written):
-        array.works_in_place = not _same(copies[array.name], array.after)
+        array.works_in_place = not _is_same(copies[array.name], array.after)
     copies = {a.name: a.before.clone() for a in arrays}
-    _run(arrays, copies, launch)
+    _launch_on(arrays, copies, launch)
     for array in arrays:
-        if not _same(copies[array.name], array.after):
+        if not _is_same(copies[array.name], array.after):
             outcome.bit_equal = False
-            apart = _apart(copies[array.name], array.after)
+            apart = _measure_difference(copies[array.name], array.after)
             if apart is None:
                 raise CannotCapture(f"{array.name} is finite in one launch, not in another")
             outcome.spread = max(outcome.spread, apart)
     return outcome
 
 
-def on_drawn(
+def launch_on_drawn(
     outcome: CaptureOutcome,
     launch: Callable[[dict[str, Any]], None],
     drawn: Callable[[dict[str, Any], int], Any],
@@ -146,22 +160,16 @@ def on_drawn(
 
     `drawn`: (about an array, its number) -> it, as numpy has it.
     """
-    import torch
-
+    inputs = list_inputs(outcome.arrays)
+    kept = _draw_inputs(inputs, drawn)
     tensors: dict[str, Any] = {}
-    kept: dict[int, Any] = {}
-    for i, array in enumerate(inputs_of(outcome.arrays)):
-        tensors[array.name] = array.before
-        about = array.about(array.before)
-        if about.get("finite") and about["dtype"] in _DRAWN:
-            values = torch.from_numpy(drawn(about, i)).to(array.before.device)
-            tensors[array.name] = values.view(array.before.dtype)
-            kept[i] = tensors[array.name]
+    for i, array in enumerate(inputs):
+        tensors[array.name] = kept.get(i, array.before)
     for array in outcome.arrays:
         if array.name not in tensors:
-            tensors[array.name] = _poisoned(array.before)
+            tensors[array.name] = _make_poisoned(array.before)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
-    _run(outcome.arrays, copies, launch)
+    _launch_on(outcome.arrays, copies, launch)
     written = [a for a in outcome.arrays if a.written]
     results = [copies[a.name] for a in written]
     if any(r.is_floating_point() and not bool(r.isfinite().all()) for r in results):
@@ -171,17 +179,32 @@ def on_drawn(
     return kept
 
 
-def inputs_of(arrays: Sequence[Reach]) -> list[Reach]:
-    """What is given to the kernel: what it reads, then what it works on in place."""
+def _draw_inputs(
+    inputs: Sequence[Reach], drawn: Callable[[dict[str, Any], int], Any]
+) -> dict[int, Any]:
+    """Return number of an input -> what is drawn for it; nothing for indices and masks."""
+    import torch
+
+    found: dict[int, Any] = {}
+    for i, array in enumerate(inputs):
+        about = array.describe_memory(array.before)
+        if about.get("finite") and about["dtype"] in _DRAWN:
+            values = torch.from_numpy(drawn(about, i)).to(array.before.device)
+            found[i] = values.view(array.before.dtype)
+    return found
+
+
+def list_inputs(arrays: Sequence[Reach]) -> list[Reach]:
+    """Return what is given to the kernel: what it reads, then what it works on in place."""
     read = [a for a in arrays if not a.written]
     return [*read, *(a for a in arrays if a.written and a.works_in_place)]
 
 
-def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
-    """Time of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
+def time_launch(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
+    """Return seconds of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
     import torch
 
-    copies = _by_parameter(arrays, {a.name: a.before.clone() for a in arrays})
+    copies = _name_by_parameter(arrays, {a.name: a.before.clone() for a in arrays})
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -203,29 +226,29 @@ def seconds_of(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
     return float(median(times))
 
 
-def store(tensor: Any, path: Path) -> None:
+def store_tensor(tensor: Any, path: Path) -> None:
     import torch
 
     path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
 
 
-def _run(
+def _launch_on(
     arrays: Sequence[Reach], copies: dict[str, Any], launch: Callable[[dict[str, Any]], None]
 ) -> None:
     import torch
 
-    launch(_by_parameter(arrays, copies))
+    launch(_name_by_parameter(arrays, copies))
     torch.cuda.synchronize()
 
 
-def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
+def _name_by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for array in arrays:
         named |= dict.fromkeys(array.names, copies[array.name])
     return named
 
 
-def _poisoned(tensor: Any) -> Any:
+def _make_poisoned(tensor: Any) -> Any:
     import torch
 
     made = torch.empty_like(tensor)
@@ -233,8 +256,8 @@ def _poisoned(tensor: Any) -> Any:
     return made
 
 
-def _apart(one: Any, other: Any) -> float | None:
-    """The largest difference of finite values; None where others are not of one kind."""
+def _measure_difference(one: Any, other: Any) -> float | None:
+    """Return the largest difference of finite values; None where others are not of one kind."""
     import torch
 
     sides = [side.double() for side in (one, other)]
@@ -246,13 +269,13 @@ def _apart(one: Any, other: Any) -> float | None:
     return float(largest.max()) if largest.numel() else 0.0
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     import torch
 
     return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
 
 
-def _overlap(one: Any, other: Any) -> bool:
+def _is_overlapping(one: Any, other: Any) -> bool:
     first = one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()
     second = other.data_ptr(), other.data_ptr() + other.numel() * other.element_size()
     return bool(first[0] < second[1] and second[0] < first[1])
@@ -261,11 +284,11 @@ def _overlap(one: Any, other: Any) -> bool:
 _LIBRARIES = ("triton", "torch")
 
 
-def standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
-    """The file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
+def write_standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
+    """Return a file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}
-    _take(kernel, imports, bodies)
+    _take_kernel(kernel, imports, bodies)
     name = kernel.fn.__name__
     marks = {
         "do_not_specialize": list(getattr(kernel, "do_not_specialize", ())),
@@ -280,15 +303,15 @@ def standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     return "\n".join(imports), "\n\n\n".join([*bodies.values(), main])
 
 
-def _take(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
+def _take_kernel(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
     function = kernel.fn
     name = function.__name__
     if name in bodies:
         return
-    source = _source_of(kernel)
+    source = _get_source(kernel)
     bodies[name] = ""  # a function that uses itself ends here
     space = function.__globals__
-    for used in sorted(_names(source) - {"tl", "triton"}):
+    for used in sorted(_list_used_names(source) - {"tl", "triton"}):
         if used in space:
             _take_name(used, space[used], imports, bodies)
     del bodies[name]  # what is used comes first
@@ -297,20 +320,21 @@ def _take(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None
 
 def _take_name(name: str, value: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
     module = getattr(getattr(value, "fn", value), "__module__", "") or ""
+    is_of_library = module.partition(".")[0] in _LIBRARIES
     if isinstance(value, ModuleType):
-        imports[_import_of(value, name)] = None
+        imports[_write_import(value, name)] = None
     elif hasattr(value, "fn") and hasattr(value, "arg_names"):  # a JITFunction
-        if module.partition(".")[0] in _LIBRARIES and name == value.fn.__name__:
-            imports[f"from {module} import {name}"] = None
-        elif name == value.fn.__name__:
-            _take(value, imports, bodies)
-        else:
+        if name != value.fn.__name__:
             raise CannotCapture(f"{value.fn.__name__} is called {name}")
+        if is_of_library:
+            imports[f"from {module} import {name}"] = None
+        else:
+            _take_kernel(value, imports, bodies)
     elif type(value).__name__ == "constexpr":
-        bodies.setdefault(name, f"{name} = tl.constexpr({_literal(value.value, name)})")
+        bodies.setdefault(name, f"{name} = tl.constexpr({_write_literal(value.value, name)})")
     elif isinstance(value, int | float | str | bool | None):
-        bodies.setdefault(name, f"{name} = {_literal(value, name)}")
-    elif module.partition(".")[0] in _LIBRARIES and hasattr(sys.modules.get(module), name):
+        bodies.setdefault(name, f"{name} = {_write_literal(value, name)}")
+    elif is_of_library and hasattr(sys.modules.get(module), name):
         imports[f"from {module} import {name}"] = None
     else:
         raise CannotCapture(
@@ -318,7 +342,7 @@ def _take_name(name: str, value: Any, imports: dict[str, None], bodies: dict[str
         )
 
 
-def _literal(value: Any, name: str) -> str:
+def _write_literal(value: Any, name: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
     if value is None or isinstance(value, int | float | str | bool):
@@ -326,7 +350,7 @@ def _literal(value: Any, name: str) -> str:
     raise CannotCapture(f"{name} is a {type(value).__name__}")
 
 
-def _import_of(module: ModuleType, name: str) -> str:
+def _write_import(module: ModuleType, name: str) -> str:
     full = module.__name__
     parent, _, last = full.rpartition(".")
     if full == name:
@@ -334,7 +358,7 @@ def _import_of(module: ModuleType, name: str) -> str:
     return f"from {parent} import {last} as {name}" if parent else f"import {full} as {name}"
 
 
-def _source_of(kernel: Any) -> str:
+def _get_source(kernel: Any) -> str:
     text = textwrap.dedent(kernel.src)
     start = re.search(r"^def\s", text, re.M)
     if start is None:
@@ -342,8 +366,8 @@ def _source_of(kernel: Any) -> str:
     return text[start.start() :].rstrip()
 
 
-def _names(source: str) -> set[str]:
-    """The names that a function takes from its module: none of its parameters, none of its own."""
+def _list_used_names(source: str) -> set[str]:
+    """Return the names that a function takes from its module: no parameters, no variables."""
     whole = symtable.symtable(source, "kernel", "exec")
     names = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
     inner = list(whole.get_children())
@@ -361,8 +385,8 @@ def is_tunable(name: str, value: Any) -> bool:
     return isinstance(value, int) and value > 1 and value & (value - 1) == 0
 
 
-def parameter(name: str, value: Any, named: dict[str, str]) -> dict[str, Any]:
-    """How the launch function of the variant says an argument; `named`: parameter -> its array."""
+def describe_parameter(name: str, value: Any, named: dict[str, str]) -> dict[str, Any]:
+    """Return how a variant's launch function writes an argument; `named`: parameter -> its array."""
     if name in named:
         return {"name": name, "array": named[name]}
     if value is None or isinstance(value, bool | int | float | str):

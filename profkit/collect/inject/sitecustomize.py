@@ -19,6 +19,6 @@ def _own_file_of_this_machine() -> None:
 
 _own_file_of_this_machine()
 if os.environ.get("PROFKIT_CAPTURE"):
-    importlib.import_module("profkit_capture_hook").install()
+    importlib.import_module("profkit_capture_hook").install_capture()
 if os.environ.get("PROFKIT_TIMELINE"):
     importlib.import_module("profkit_recorder_hook").install_recorder()

@@ -193,27 +193,32 @@ class SearchResult:
     final: Conclusion  # the champion, and the decision
 
     def describe_search(self) -> TuneDocument:
-        study, final, measured = self.study, self.final, self.final.measured
+        task, study, final = self.task, self.study, self.final
+        measured = final.measured
         every = study.list_trials()
+        distinct = sum(trial.counts for trial in every)
         trials = [trial for trial in every if trial.outcome != "repeated"]
+        outcomes = Counter(trial.outcome for trial in trials)
+        basis = Basis.from_json(study.read_note("basis"))
+        default = self._describe_trial(final.default)
         return TuneDocument(
-            variant=self.task.variant.id,
-            problem=self.task.problem.name,
-            case=self.task.case,
+            variant=task.variant.id,
+            problem=task.problem.name,
+            case=task.case,
             gpu=asdict(measured.gpu) if measured.gpu else {},
-            space=self.task.space.describe_values(),
-            possible=len(self.task.possible),
-            refused_by_arithmetic=dict(self.task.refused),
-            distinct=sum(trial.counts for trial in every),
-            outcomes=dict(Counter(trial.outcome for trial in trials)),
+            space=task.space.describe_values(),
+            possible=len(task.possible),
+            refused_by_arithmetic=dict(task.refused),
+            distinct=distinct,
+            outcomes=dict(outcomes),
             refused=count_refusals(trials),
             ended=self.outcome.why,
             lost=tuple(self.outcome.lost),
             seconds=self.outcome.seconds,
             seed=SEED,
             champion=self._describe_champion(),
-            default=self._describe_trial(final.default),
-            anchor=Basis.from_json(study.read_note("basis")).reference,
+            default=default,
+            anchor=basis.reference,
             no_anchor=study.read_note("no_anchor"),
             no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
@@ -221,7 +226,7 @@ class SearchResult:
             keep=final.keep,
             because=final.because,
             importances=study.estimate_importances(),
-            steered=self.task.options.profile,
+            steered=task.options.profile,
             steering=count_proposals(every),
         )
 
