@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         whatif,
     )
     from profkit.show.notebook import claims as verify
+    from profkit.show.plots import roofline
     from profkit.show.views.explain import explain
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "plots",
     "raw",
     "report",
+    "roofline",
     "triage",
     "verify",
     "whatif",
@@ -87,6 +89,7 @@ _WHERE = {
     "ProfkitError": "profkit.errors",
     "explain": "profkit.show.views.explain",
     "history": "profkit.evidence.history",
+    "roofline": "profkit.show.plots",
 }
 _MODULE = "profkit.show.notebook"  # of every other name
 _CALLED = {"Rule": "LaunchRule", "verify": "claims"}  # what a name is called in its module
@@ -100,7 +103,13 @@ def __getattr__(name: str) -> Any:
 
         return version("profkit")
     if name not in __all__:
-        raise AttributeError(f"module 'profkit' has no attribute {name!r}")
+        message = f"module 'profkit' has no attribute {name!r}"
+        if not name.startswith("_"):
+            from difflib import get_close_matches
+
+            if near := get_close_matches(name, __all__, 1):
+                message += f"; did you mean {near[0]}?"
+        raise AttributeError(message)
     module = import_module(_WHERE.get(name, _MODULE))
     return getattr(module, _CALLED.get(name, name))
 

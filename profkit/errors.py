@@ -37,6 +37,8 @@ class ProfkitError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
+        if hint:
+            self.add_note(hint)  # a traceback shows it, too
         self.message = message
         self.hint = hint
 

@@ -354,9 +354,7 @@ def match_pattern(pattern: str | Path) -> list[str]:
     No folder is looked into twice for the same part of the pattern: links that lead in a circle
     would give one file any number of names. What may not be read matches nothing.
     """
-    parts = Path(pattern).parts
-    start = parts[0] if Path(pattern).is_absolute() else ""
-    pattern_parts = parts[1:] if start else parts
+    start, pattern_parts = _split_pattern(Path(pattern))
     matched: list[str] = []
     seen: set[tuple[int, int, int]] = set()
     waiting = [(start, 0)]
@@ -371,6 +369,21 @@ def match_pattern(pattern: str | Path) -> list[str]:
         for step, link in _match_part(place, pattern_parts, at):
             (behind_links if link else waiting).append(step)
     return sorted(set(matched))
+
+
+def _split_pattern(pattern: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the folder that a pattern begins with ("" for the current one), and what is left of it.
+
+    Folders above that one are not looked into: they may lie outside of where reading is confined to.
+    """
+    parts = pattern.parts
+    plain = 0
+    while plain < len(parts) - 1 and not glob.has_magic(parts[plain]):
+        plain += 1
+    start = ""
+    if plain:
+        start = str(Path(*parts[:plain]))
+    return start, parts[plain:]
 
 
 def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:

@@ -101,6 +101,30 @@ def test_a_name_that_nothing_has_is_answered_with_the_nearest(monkeypatch) -> No
     assert "did you mean stage2" in error.value.hint
 
 
+def test_a_name_that_the_package_lacks_is_answered_with_the_nearest() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'diagnos'; did you mean diagnose"):
+        _ = pk.diagnos
+    assert pk.roofline is pk.plots.roofline
+
+
+def test_a_traceback_shows_the_hint() -> None:
+    with pytest.raises(pk.ProfkitError, match="no such file") as raised:
+        pk.diagnose(str(ROOT / "artifacts" / "stage2.B.ncu-re"))
+    assert raised.value.__notes__ == [raised.value.hint]
+    assert "did you mean" in raised.value.hint
+
+
+def test_a_console_shows_what_fires_and_counts_the_rest(runs) -> None:
+    shown = repr(pk.diagnose(runs))
+    assert "shared-bank-conflicts" in shown
+    assert "debug-build" not in shown
+    assert " clear" in shown.splitlines()[-1]
+    assert max(map(len, shown.splitlines())) <= 100
+    assert "55.1 µs" in repr(pk.load(ROOT / "artifacts" / "stage2.B.ncu-rep"))
+    few = pk.findings(runs)[["rule", "expected"]]
+    assert repr(few).splitlines()[1].startswith("0 "), "a narrow frame is pandas' own"
+
+
 def test_several_launches_are_told_apart(runs) -> None:
     both = pk.lines(runs, count=2)
     assert list(both.columns[:2]) == ["report", "launch"]

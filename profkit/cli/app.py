@@ -320,7 +320,7 @@ class Verbs(TyperGroup):
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
         except FORESEEN as error:
-            told = explain_error(error)
+            told = explain_error(error, ctx.invoked_subcommand)
             if told is None:
                 raise
             if isinstance(error, LIMITS):
@@ -333,12 +333,12 @@ class Verbs(TyperGroup):
                 raise typer.Exit(INTERRUPTED)
 
 
-def explain_error(error: BaseException) -> ProfkitError | None:
+def explain_error(error: BaseException, verb: str | None = None) -> ProfkitError | None:
     """Return what a user is told of an error; None of a bug of profkit's own, which is a traceback."""
     if isinstance(error, ProfkitError):
         return error
     if isinstance(error, UsageError):
-        return explain_usage(error)
+        return explain_usage(error, verb)
     if isinstance(error, LIMITS):
         return explain_limit(error)
     if isinstance(error, SystemExit):  # click ends with an exception of its own

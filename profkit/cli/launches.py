@@ -20,8 +20,8 @@ from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import print_error, show_progress
 from profkit.diagnosis.launches import Judged, judge_reports, make_table
 from profkit.errors import ProfkitError
-from profkit.files import is_there, list_folder, shorten_path
-from profkit.records.paths import FULL, SUFFIXES, expand_paths, suggest_verb
+from profkit.files import is_there, shorten_path
+from profkit.records.paths import NOT_THERE, expand_paths, suggest_report, suggest_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.isolated import find_hint, is_about_file
@@ -143,7 +143,10 @@ def _say_unread(reports: Reports) -> bool:
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)
-            print_error(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
+            why = f"{file.status}: {file.message}"
+            if file.message == NOT_THERE:
+                why = "no such file"
+            print_error(ProfkitError(f"{name}: {why}", _name_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
             print_error(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
@@ -192,14 +195,9 @@ def _name_repair(file: ReportFile) -> str:
             if file.status == "damaged" and not file.launches:
                 return "copy it again or profile again; nothing in it could be read"
             return _MEND[file.status]
-        beside = list_folder(path.parent)
+        return suggest_report(path)
     except ProfkitError as error:
         return error.hint
-    reports = [other for other in beside if other.suffix in SUFFIXES]
-    near = get_close_matches(path.name, {other.name: other for other in reports}, 2, 0.6)
-    if near:
-        return f"did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
-    return f"to record a report: {FULL}"
 
 
 _FAILED = "profile again: ncu's own output says why (memory, a time-out, a crash of the kernel)"

@@ -57,10 +57,13 @@ def _set_colour(text: str, colour: str) -> str:
     return f"{colour}{text}{_PLAIN}" if is_coloured(sys.stdout) else text
 
 
-def explain_usage(error: Any) -> ProfkitError:
-    """Return what a user is told of a command line that cannot be parsed: what, and how to fix it."""
+def explain_usage(error: Any, verb: str | None = None) -> ProfkitError:
+    """Return what a user is told of a command line that cannot be parsed: what, and how to fix it.
+
+    `verb` is the one that was called, for errors that do not know it.
+    """
     context = error.ctx
-    path = context.command_path if context else "profkit"
+    path = context.command_path if context else " ".join(filter(None, ("profkit", verb)))
     verb = path.partition(" ")[2]
     before = f"{verb}: " if verb else ""
     help_command = f"{path} --help lists the options and arguments"
@@ -80,6 +83,7 @@ _IN_WORDS = (
     (r"is not a valid int( range)?", "is not a whole number"),
     (r"is not a valid float( range)?", "is not a number"),
     (r"is not in the range x>=(\S+)", r"is less than \1"),
+    (r"[Oo]ption '(--[\w-]+)' requires an argument", r"\1 needs a value"),
     (r"[Gg]ot unexpected extra argument(?:s|\(s\))? \((.*)\)", r"too many arguments: \1"),
 )
 

@@ -272,9 +272,9 @@ class Evidence:
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         if variant in known:
-            near = []
-        else:
-            near = get_close_matches(variant, known, 3, 0.6)
+            cases = sorted(c for v, c in self._files if v == variant)
+            return f"recorded cases: {', '.join(cases)}; otherwise: {command}"
+        near = get_close_matches(variant, known, 3, 0.6)
         if near:
             return f"did you mean {' or '.join(near)}? otherwise: {command}"
         return command
@@ -293,9 +293,11 @@ class Evidence:
         if files is None and self._unread:
             raise self._unread[0]
         if files is None:
+            where = f"in {self.root}"
+            if not is_folder(self.root):
+                where = f"in {self.root}, which is no folder here"
             raise MissingEvidence(
-                f"no run of {variant} at case {case} in {self.root}",
-                self.suggest_instead(variant, case),
+                f"no run of {variant} at case {case} {where}", self.suggest_instead(variant, case)
             )
         record, stale = None, False
         if files.record:

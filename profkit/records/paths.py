@@ -32,7 +32,32 @@ from profkit.files import (
 )
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
+NOT_THERE = "no such file or directory"  # of a report that cannot be read, as the system says it
+LISTED_MOST = 3  # reports that a hint names
 FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report with everything in it
+
+ROOFLINE = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
+
+
+def suggest_report(path: Path) -> str:
+    """Return what to do about a report that is not there: one of a near name, else what is beside it."""
+    from difflib import get_close_matches
+
+    beside: dict[str, str] = {}  # the name without its suffix, which says nothing -> the path
+    if is_folder(path.parent):
+        for other in list_folder(path.parent):
+            if other.suffix in SUFFIXES:
+                beside.setdefault(other.stem, str(other))
+    near = get_close_matches(path.stem, beside, 2, 0.6)
+    if near:
+        return f"did you mean {' or '.join(beside[stem] for stem in near)}?"
+    if beside:
+        there = list(beside.values())
+        more = ""
+        if len(there) > LISTED_MOST:
+            more = f" and {len(there) - LISTED_MOST} more"
+        return f"reports in that folder: {', '.join(there[:LISTED_MOST])}{more}"
+    return f"to record a report: {FULL}"
 
 
 def is_table(path: str | Path) -> bool:

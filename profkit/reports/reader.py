@@ -27,7 +27,7 @@ from profkit.files import (
     resolve_path,
     write_bytes,
 )
-from profkit.records.paths import expand_paths, is_table
+from profkit.records.paths import NOT_THERE, expand_paths, is_table, suggest_report
 from profkit.records.record import Record, get_declared_work, get_report_sha256, record_beside
 from profkit.reports.container import (
     PART,
@@ -629,5 +629,7 @@ def _make_lost(path: str, why: str) -> Part:
 
 
 def _make_unreadable_error(path: str, why: str) -> ProfkitError:
+    if why.startswith(NOT_THERE):
+        return ProfkitError(f"{path}: no such file", suggest_report(Path(path)))
     hint = find_hint(why, otherwise="give a .ncu-rep file that ncu wrote")
     return ProfkitError(f"{path}: {why}", hint)

@@ -34,7 +34,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine, to_html
 from profkit.show.text.escape import shorten_name
-from profkit.show.text.terminal import ShowsItself
+from profkit.show.text.terminal import ShowsItself, make_console, to_text
 from profkit.show.views import comparison as changes
 from profkit.show.views.triage import show_compared_triages, show_triage
 
@@ -46,6 +46,10 @@ LEADING = (
     "cause where advice try time waves "
     "registers occupancy issue_busy tensor_busy shared_busy l2_busy dram_busy"
 ).split()
+# What a console has room for.
+PLAIN = "kernel grid block time bound occupancy issue_busy dram_busy".split()
+PLAIN_FINDINGS = "kernel rule expected at_most expect gain cause".split()
+WIDTH = 100  # of a console
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(("gain", "at_most"), words.format_gain),
@@ -65,14 +69,26 @@ class Frame(pd.DataFrame):
     def _repr_html_(self) -> str:
         return to_html(show_frame(self))
 
+    def __repr__(self) -> str:
+        if self.shape[1] <= COLUMNS:
+            return super().__repr__()
+        leading = PLAIN_FINDINGS if "rule" in self.columns else PLAIN
+        width = min(pd.options.display.width or WIDTH, WIDTH)
+        return to_text(show_frame(self, leading), make_console(width=width)).rstrip("\n")
 
-def show_frame(frame: pd.DataFrame) -> Iterator[Block]:
+
+def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterator[Block]:
+    """Yield the leading columns of a frame; of findings only those that fire, and how many do not."""
+    statuses: dict[Any, int] = {}
+    if {"rule", "status"} <= set(frame.columns):
+        statuses = frame["status"].value_counts().to_dict()
+        frame = frame[frame["status"] == "fires"]
     most = pd.options.display.max_rows or len(frame)
     names = [str(name) for name in frame.columns]
     shown = list(range(len(names)))
     if len(names) > COLUMNS:
-        known = [n for n in LEADING if n in names and frame[n].notna().any()]
-        if "variant" not in known:
+        known = [n for n in leading if n in names and frame[n].notna().any()]
+        if "variant" not in known and "variant" in leading:
             known = ["report", "launch", *known]
         shown = [names.index(n) for n in known if n in names] or shown[:COLUMNS]
     if len(frame) <= most:
@@ -88,9 +104,15 @@ def show_frame(frame: pd.DataFrame) -> Iterator[Block]:
             (*[format_cell("", label)] * index, *(format_cell(names[i], row[i]) for i in shown))
         )
     head = (*[str(frame.index.name or "")] * index, *(sides[i] + names[i] for i in shown))
-    yield Grid(head, tuple(cells), asked=True)
+    wraps = None
+    if head and head[-1] == "cause":
+        wraps = len(head) - 1
+    yield Grid(head, tuple(cells), wraps=wraps, asked=True)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
     yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+    rest = [f"{count} {status}" for status, count in statuses.items() if status != "fires"]
+    if rest:
+        yield TextLine(f"not shown: {', '.join(rest)} (the column status has all)")
 
 
 def format_cell(name: str, value: Any) -> str:

@@ -87,6 +87,17 @@ def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
 
 
+def explain_empty_roofline(rows: Sequence[Row]) -> str:
+    """Say why no launch has a point on a roofline; "" where one has, or where there is no launch."""
+    if not rows or any(model.list_points(row) for row in rows):
+        return ""
+    reasons = count_reasons_for_no_point(rows).most_common(1)
+    why = "its counters were not collected"
+    if reasons:
+        why = reasons[0][0]
+    return f"no launch has a point on a roofline: {why}"
+
+
 _LONG = 0.1  # of the longest launch's time
 
 

@@ -34,10 +34,11 @@ def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
     said = run("diagnose", REPORT, "--brief").stdout.strip()
     assert told.splitlines()[:5] == said.splitlines()[:5]
     assert "bank conflicts" in told
-    assert (
-        answers.compare("stage2", "stage2swizzle", "B").text.splitlines()
-        == run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.splitlines()
-    )
+    compared = answers.compare("stage2", "stage2swizzle", "B").text
+    asked = run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.strip()
+    assert "profkit explain short-scoreboard" in asked
+    call = "call explain(name='short-scoreboard')"
+    assert compared == asked.replace("profkit explain short-scoreboard", call)
     assert answers.explain("shared-bank-conflicts").text.startswith("shared-bank-conflicts\n")
     assert "ptx.cuh" in answers.lines(REPORT).text
 
@@ -91,7 +92,7 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     assert "bank conflicts" in call("diagnose", reports=REPORT).text
     trace = "tests/program/data/copy_pageable.planted.json.gz"
     assert "1. copy: saves about" in call("triage", recording=trace).text
-    picture = call("roofline", reports=REPORT)
+    picture = call("roofline", reports=REPORT, picture=True)
     assert (picture.type, picture.mime_type) == ("image", "image/png")
     assert "shared-bank-conflicts: " in call("explain").text
     with pytest.raises(ToolError) as refusal:
@@ -103,8 +104,30 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
 def test_roofline_says_each_launch_in_words(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'profkit[plots]'")
     told = Answers(ROOT).roofline(REPORT)
-    assert re.search(r"stage2.*: 55.1 µs, [\d.]+ % of [\w ]+$", told.text)
-    assert told.picture
+    assert re.search(r"^stage2<64>: 55.1 µs, [\d.]+ % of [\w ]+$", told.text)
+    assert told.picture is None
+    assert Answers(ROOT).roofline(REPORT, picture=True).picture
+    with pytest.raises(ProfkitError, match="no launch matches --kernel gemm"):
+        Answers(ROOT).roofline(REPORT, kernel="gemm")
+
+
+def test_globs_are_read_below_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    for name in ("runs/x.ncu-rep", "runs/a/y.ncu-rep"):
+        (tmp_path / name).write_bytes((ROOT / REPORT).read_bytes())
+    answers = Answers(tmp_path.resolve())
+    for pattern in ("runs/*.ncu-rep", "*/*.ncu-rep", "runs/**/x.ncu-rep"):
+        assert answers.diagnose(pattern).content["kernels"][0]["report"] == "runs/x.ncu-rep"
+
+
+def test_a_step_is_told_by_line_module_or_operator(answers: Answers) -> None:
+    trace = "tests/program/data/attention_written_out.planted.json.gz"
+    told = answers.triage(trace, by="operator")
+    assert told.content["table"][0]["operator"] == "aten::masked_fill"
+    assert "kernels" not in told.content
+    assert "of 12.0 ms" in answers.triage(trace, step_ms=12.0).text
+    with pytest.raises(ProfkitError, match="by=file: no such table"):
+        answers.triage(trace, by="file")
 
 
 def test_reports_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
@@ -166,13 +189,19 @@ REFUSED = [
     ("lines", {}, "lines: report: field required"),
     ("compare", {"before": "stage2", "after": "stage2swizle"}, "did you mean stage2swizzle"),
     ("compare", {"before": "stage2.B", "after": "x/y.ncu-rep"}, "no such report in the folder"),
+    ("compare", {"before": REPORT[:-1], "after": REPORT}, f"did you mean {REPORT}?"),
+    ("compare", {"before": "", "after": REPORT}, "no file was named"),
+    ("diagnose", {"reports": ""}, "no file was named"),
+    ("lines", {"report": "t.json.gz"}, "call triage(recording='t.json.gz')"),
+    ("roofline", {"reports": "t.json.gz"}, "call triage(recording='t.json.gz')"),
+    ("triage", {"recording": "t.json.gz", "step_ms": "two"}, "number"),
     ("triage", {"recording": "nosuch.json.gz"}, "no such file"),
     ("triage", {"recording": "empty"}, "name a .triage folder or a trace"),
     ("triage", {"recording": "notes.txt"}, "export_chrome_trace"),
     ("triage", {"recording": "t.jsn.gz"}, "did you mean t.json.gz?"),
-    ("triage", {"recording": REPORT}, f"call diagnose({REPORT})"),
-    ("diagnose", {"reports": "t.json.gz"}, "call triage(t.json.gz)"),
-    ("diagnose", {"reports": f"{REPORT[:-1]}"}, "did you mean stage2.B.ncu-rep"),
+    ("triage", {"recording": REPORT}, f"call diagnose(reports={REPORT!r})"),
+    ("diagnose", {"reports": "t.json.gz"}, "call triage(recording='t.json.gz')"),
+    ("diagnose", {"reports": f"{REPORT[:-1]}"}, "did you mean artifacts/stage2.B.ncu-rep"),
     ("diagnose", {"reports": REPORT, "kernel": "gemm"}, "there are: stage2<64>"),
     ("diagnose", {"reports": REPORT, "where": "tme > 1"}, "did you mean time?"),
     ("diagnose", {"reports": REPORT, "where": "open('x')"}, "only comparisons of columns"),
@@ -195,9 +224,15 @@ def test_a_refusal_tells_the_agent_what_to_do(served: Path) -> None:
 
 def test_a_hint_names_the_tool_where_there_is_one() -> None:
     told = describe_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
-    assert told == "t.json: is a trace\ncall triage(t.json)"
+    assert told == "t.json: is a trace\ncall triage(recording='t.json')"
     run_it = ProfkitError("not recorded", "profkit profile --variant stage2")
     assert describe_error(run_it).endswith("\nask the user: profkit profile --variant stage2")
+    a_case = ProfkitError("--case Z: not recorded", "profkit profile --case Z")
+    assert describe_error(a_case) == "case=Z: not recorded\nask the user: profkit profile --case Z"
+    written = ProfkitError("t.json: no report", "give a .ncu-rep file that ncu wrote")
+    assert describe_error(written).endswith("\ngive a .ncu-rep file that ncu wrote")
+    record = ProfkitError("a.json: is a run record", "profkit compare a.json OTHER")
+    assert describe_error(record).endswith("\ncall compare(before='a.json', after=...)")
 
 
 def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
@@ -218,7 +253,7 @@ def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
         assert "      " not in content.text or name in ("triage", "explain"), name
         if result.structured_content:
             # Keys and braces are what it may be longer: it was up to 47 times the text.
-            assert len(json.dumps(result.structured_content)) <= 2.2 * len(content.text), name
+            assert len(json.dumps(result.structured_content)) <= 1.5 * len(content.text), name
         assert str(served) not in f"{content.text} {result.structured_content}"
         assert (result.structured_content is None) == (name == "explain")
     diagnosed, compared, triaged, lined, _ = (r.structured_content for r in results)

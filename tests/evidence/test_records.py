@@ -236,7 +236,7 @@ def test_a_variant_that_may_have_been_meant_is_named_before_the_command(tmp_path
     assert evidence.recorded_cases() == ["B", "C"], "of a report alone nothing was recorded"
     again = "profkit profile --variant {} --case {}"
     for name, hint in (
-        ("stage2.Z", again.format("stage2", "Z")),
+        ("stage2.Z", f"recorded cases: B, C; otherwise: {again.format('stage2', 'Z')}"),
         ("stage22.B", f"did you mean stage2 or stage9? otherwise: {again.format('stage22', 'B')}"),
         ("other.B", again.format("other", "B")),
     ):

@@ -2,8 +2,9 @@
 
 # Explain a rule, a finding of triage, a metric or a word of a verdict.
 profkit explain shared-bank-conflicts
-# Explain what Nsight Compute calls a metric or a stall.
-profkit explain 'DRAM Throughput'
+# Explain a label of Nsight Compute, or a word of a screen.
+profkit explain DRAM Throughput
+profkit explain waiting for launches
 # List every rule and every metric.
 profkit explain
 # Write the whole reference.
@@ -22,10 +23,10 @@ SUMMARY = "Explain a rule, a metric or a word of a verdict."
 
 @options.verb(GROUP, SUMMARY, forms="")
 def explain_name(
-    name: str | None = typer.Argument(
+    names: list[str] | None = typer.Argument(
         None,
         metavar="NAME",
-        help="Name a rule, a metric, a limiter, a stall or a label of ncu. Default: list all.",
+        help="Name a rule, a metric, a stall, a label of ncu or a word of a screen. Default: list all.",
         autocompletion=options.list_known_pages,
     ),
     markdown: bool = typer.Option(
@@ -36,8 +37,8 @@ def explain_name(
     from profkit.show.views import explain as pages
 
     options.FORM.markdown = markdown
-    if name is not None:
-        print_blocks(pages.explain(name).blocks())
+    if names:
+        print_blocks(pages.explain(" ".join(names)).blocks())
     else:
         print_blocks(pages.show_reference() if markdown else pages.show_index())
     return options.DONE

@@ -51,27 +51,30 @@ from profkit.files import (
     read_text,
     resolve_path,
 )
-from profkit.model.roofline import find_nearest_roof
+from profkit.model.roofline import find_nearest_roof, list_missing
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
-from profkit.records.paths import expand_paths, suggest_verb
+from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds, share
+from profkit.reports.frame import list_viewed_rows
 from profkit.reports.isolated import ROOM
-from profkit.reports.reader import ReportFile, Reports, load_reports, read_some
+from profkit.reports.reader import ReportFile, Reports, read_some
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, TextLine
-from profkit.show.text.escape import escape_text
+from profkit.show.text.escape import escape_text, shorten_name
 from profkit.show.text.terminal import make_console, to_text
 from profkit.show.views.agents import (
+    NAME,
     select_comparison,
     select_launches,
+    select_origins,
     select_programs,
     select_triage,
 )
 from profkit.show.views.diagnosis import ROWS, write_brief_diagnosis
 from profkit.show.views.explain import explain
-from profkit.show.views.triage import show_compared_triages, show_triage
+from profkit.show.views.triage import TABLES, show_compared_triages, show_triage
 
 Answer = TypeVar("Answer")
 ABOUT = (
@@ -84,11 +87,17 @@ LINES = 20  # source lines at most in one answer
 WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
 MOST = 20_000  # characters at most of an answer
 _VARIANT = re.compile(r"\w[\w+.-]*")
-# A command in a hint that one of the tools answers: the tool is what an agent calls.
-_COMMAND = re.compile(r"\bprofkit (diagnose|compare|explain|roofline|triage) ([\w./-]+)$")
+# A command that one of the tools answers, with its one argument: the tool is what an agent calls.
+_COMMAND = re.compile(r"\bprofkit (diagnose|explain|roofline|triage) ([\w./-]*[\w/-])")
+_COMPARE = re.compile(r"\bprofkit compare ([\w./-]+) OTHER")
+ARGUMENTS = {"diagnose": "reports", "explain": "name", "roofline": "reports", "triage": "recording"}
+_OTHERWISE = re.compile(r";? otherwise: ")  # behind a hint that an agent can follow by itself
+_IN_BRACKETS = re.compile(r"\((profkit [a-z])")  # a command of a shell, in the middle of a line
 _OPTION = re.compile(r"--(kernel|where|case) ")  # of the command line: an argument of a tool
 # A command of a shell, which the server has not: the user may run it.
-_SHELL = re.compile(r"\b(?:profkit|ncu|nsys|nvcc|pip|python) (?:--?)?[a-z]")
+_SHELL = re.compile(
+    r"\b(?:profkit [a-z]|(?:ncu|nvcc) -|nsys [a-z]+ -|pip install|python -?\w+[. ])"
+)
 ASK = "ask the user: "
 ASK_NAME = "name one that is in the server's folder"
 LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
@@ -352,7 +361,9 @@ class Answers:
             self._refuse_other(paths[0], "diagnose")
         read = read_some(paths)
         bad = self._list_unread(read.files)
-        table = judged_rows(self._choose_launches(read, kernel, where))
+        launches = judge_reports(read)
+        kept = choose_launches(read, launches, kernel, where)
+        table = judged_rows([launches[n] for n in kept])
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
         if bad and not table:
@@ -384,25 +395,34 @@ class Answers:
             return self._make_answer(text, select_programs(programs))
         evidence = sources.open_evidence(self._resolve_inside("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
-        return self._make_answer(write_brief_comparison(compared), select_comparison(compared))
+        text = _IN_BRACKETS.sub(rf"({ASK}\1", name_tools(write_brief_comparison(compared)))
+        return self._make_answer(text, select_comparison(compared))
 
     @_confine_reads
-    def triage(self, recording: str) -> Told:
+    def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> Told:
         """Where the step of a whole program goes, and what to do first about it.
 
         Args:
             recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
+            by: What the table has a row of: kernel, line, module or operator.
+            step_ms: The time of one step without a profiler, in ms, where it is known.
         """
+        if by not in TABLES:
+            raise ProfkitError(f"by={by}: no such table", f"one of {', '.join(TABLES)}")
         path = self._find_file(recording)
         self._refuse_other(str(path), "triage")
-        answer, counts = judge_recordings([path])
+        answer, counts = judge_recordings([path], plain_ms=step_ms or None)
         content = triage_document(answer, counts)
         if counts and counts.report:
             call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
-        blocks = [ask_user(block) for block in show_triage(content, "profkit triage --json")]
-        return self._make_answer(to_text(blocks, make_console(width=100)), select_triage(content))
+        blocks = [ask_user(block) for block in show_triage(content, "profkit triage --json", by)]
+        chosen = select_triage(content)
+        if by != "kernel":
+            del chosen["kernels"]
+            chosen["table"] = select_origins(content, by)
+        return self._make_answer(to_text(blocks, make_console(width=100)), chosen)
 
     @_confine_reads
     def explain(self, name: str = "") -> Told:
@@ -412,7 +432,7 @@ class Answers:
             name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
                 Without it, the names of all rules.
         """
-        if not name:
+        if not name.strip():
             rules = [f"{rule.id}: {rule.title}" for rule in ALL]
             rules += [f"{rule.id}: {rule.title}" for rule in STEP_RULES.values()]
             return self._make_answer("\n".join(rules))
@@ -438,6 +458,7 @@ class Answers:
         if others:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
+        self._refuse_other(path, "diagnose")
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
         frame = frame[frame["file"].notna()]
         if not len(frame):
@@ -453,18 +474,37 @@ class Answers:
         return self._make_answer("\n".join(text), {"lines": rows})
 
     @_confine_reads
-    def roofline(self, reports: str | list[str]) -> Told:
-        """Every launch under the ceilings of its machine, as a picture (PNG) and a line for each.
+    def roofline(
+        self, reports: str | list[str], kernel: str = "", where: str = "", picture: bool = False
+    ) -> Told:
+        """Every launch under the ceilings of its machine: which one it comes nearest to, and how near.
 
         Args:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
+            kernel: Only kernels whose name contains this.
+            where: Only launches for which this holds, for example "time > 1e-5".
+            picture: Whether to draw it, too, as a PNG of about 90 kB.
         """
-        plots = import_plots()
-        frame = load_reports(list(self.expand_inside(reports)))
-        picture: bytes = plots.png(plots.roofline(frame))
-        gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
-        lines = [say_roof(row) for row in frame.head(TOP).to_dict("records")]
-        return Told(_shorten_text("\n".join(lines)), picture=picture)
+        paths = self.expand_inside(reports)
+        if len(paths) == 1:
+            self._refuse_other(paths[0], "roofline")
+        read = read_some(paths)
+        launches = judge_reports(read)
+        kept = choose_launches(read, launches, kernel, where)
+        frame = judged_table(read, launches).iloc[kept]
+        rows = list_viewed_rows(frame)
+        if why := numbers.explain_empty_roofline(rows):
+            raise ProfkitError(why, ROOFLINE)
+        drawn = None
+        if picture:
+            plots = import_plots()
+            drawn = plots.png(plots.roofline(frame))
+            gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
+        text = [say_roof(row) for row in rows[:TOP]]
+        if len(rows) > TOP:
+            text.append(f"{len(rows) - TOP} more launches: ask for fewer with kernel or where")
+        told = self._make_answer("\n".join(text))
+        return replace(told, picture=drawn)
 
     def expand_inside(self, patterns: str | list[str]) -> tuple[str, ...]:
         """The reports that paths or globs name; a ProfkitError where one is outside."""
@@ -500,28 +540,25 @@ class Answers:
         """Return which files could not be read whole, and why."""
         return [f"{self._make_relative(f.path)}: {f.message}" for f in files if f.status != "ok"]
 
-    def _choose_launches(self, read: Reports, kernel: str, where: str) -> list[Judged]:
-        """Judge the launches; return those that an agent asks for."""
-        launches = judge_reports(read)
-        kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
-        if where and kept:
-            kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))
-        if launches and not kept:
-            raise explain_no_match(launches, kernel, where)
-        return [launches[n] for n in kept]
-
     def _find_file(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""
         path = self._resolve_inside(name)
+        if not name.strip():
+            raise ProfkitError("no file was named", ASK_NAME)
         if not is_there(path):
-            found = list_folder(path.parent) if is_folder(path.parent) else []
-            names = [other.name for other in found]
-            raise ProfkitError(
-                f"{name[:WIDTH]}: no such file", did_you_mean(path.name, names, ASK_NAME)
-            )
+            raise self._explain_missing_file(name, path)
         return path
 
+    def _explain_missing_file(self, name: str, path: Path) -> ProfkitError:
+        """Return the error for a file that is not there; it names near ones, by their paths."""
+        found = list_folder(path.parent) if is_folder(path.parent) else []
+        near = {self._make_relative(str(other)): None for other in found}
+        hint = did_you_mean(self._make_relative(str(path)), near, ASK_NAME)
+        return ProfkitError(f"{name[:WIDTH]}: no such file", hint)
+
     def _resolve_side(self, side: str) -> str:
+        if not side.strip():
+            raise ProfkitError("no file was named", ASK_NAME)
         path = self._resolve_inside(side)
         if is_there(path):
             return str(path)
@@ -531,7 +568,8 @@ class Answers:
         except ProfkitError:
             is_elsewhere = True
         if not _VARIANT.fullmatch(side) or is_elsewhere:
-            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
+            hint = self._explain_missing_file(side, path).hint
+            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp", hint)
         return side
 
     def _resolve_inside(self, name: str) -> Path:
@@ -545,21 +583,45 @@ class Answers:
         return path
 
 
+def choose_launches(
+    read: Reports, launches: Sequence[Judged], kernel: str, where: str
+) -> list[int]:
+    """Return which launches an agent asks for; a ProfkitError where there is none."""
+    kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
+    if where and kept:
+        kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))
+    if launches and not kept:
+        raise explain_no_match(launches, kernel, where)
+    return kept
+
+
 def say_roof(row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
-    launch = f"{row['kernel']}: {seconds(row['time'])}"
+    launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
     nearest = find_nearest_roof(row)
     if nearest is None:
-        return f"{launch}, no position: what that takes was not collected"
+        why = "; ".join(missing.why for missing in list_missing(row))
+        return f"{launch}, no position: {why or 'what that takes was not collected'}"
     return f"{launch}, {share(nearest[1])} of {numbers.spell_unit(nearest[0])}"
 
 
 def describe_error(error: ProfkitError) -> str:
     """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
-    hint = _COMMAND.sub(r"call \1(\2)", error.hint)
-    hint = ASK + hint if _SHELL.search(hint) else hint
-    text = "\n".join(filter(None, [error.message, hint]))
-    return _shorten_text(_OPTION.sub(r"\1=", text))
+    lines = [_OPTION.sub(r"\1=", error.message)]
+    for hint in _OTHERWISE.split(name_tools(error.hint)):
+        lines.append(ASK + hint if _SHELL.search(hint) else _OPTION.sub(r"\1=", hint))
+    return _shorten_text("\n".join(filter(None, lines)))
+
+
+def name_tools(text: str) -> str:
+    """Return a text in which commands that a tool answers are calls of the tool."""
+    text = _COMPARE.sub(r"call compare(before='\1', after=...)", text)
+    return _COMMAND.sub(lambda found: f"call {name_call(*found.groups())}", text)
+
+
+def name_call(tool: str, argument: str) -> str:
+    """Return the call of a tool with one argument: triage(recording='t.json')."""
+    return f"{tool}({ARGUMENTS[tool]}={argument!r})"
 
 
 def ask_user(block: Block) -> Block:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from profkit.records.grid import TimeGrid
 
 GROUP = "Understand a kernel"
-_COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
 SUMMARY = "Draw launches under the ceilings of their GPU."
 
 
@@ -109,18 +108,12 @@ def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> 
 
 def _refuse_empty(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
-    from profkit.model import roofline
+    from profkit.records.paths import ROOFLINE
     from profkit.reports.frame import list_viewed_rows
-    from profkit.show.numbers import count_reasons_for_no_point
+    from profkit.show.numbers import explain_empty_roofline
 
-    rows = list_viewed_rows(frame)
-    if not rows or any(roofline.list_points(row) for row in rows):
-        return
-    reasons = count_reasons_for_no_point(rows).most_common(1)
-    why = "its counters were not collected"
-    if reasons:
-        why = reasons[0][0]
-    raise ProfkitError(f"no launch has a point on a roofline: {why}", _COLLECT)
+    if why := explain_empty_roofline(list_viewed_rows(frame)):
+        raise ProfkitError(why, ROOFLINE)
 
 
 def _refuse_several_devices(launches: Iterable[Judged]) -> None:

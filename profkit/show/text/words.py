@@ -422,15 +422,21 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
-        sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
-        advice = (sentence.group() if sentence else top.advice).rstrip(".;")
-        return [what, say_worth(row, rows, top), f"Next: {advice}."]
+        return [what, say_worth(row, rows, top), f"Next: {take_first_sentence(top.advice)}."]
     if is_lacking(run):
         return [what, f"Next: profile again with more counters: {FULL}"]
     return [
         what,
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+def take_first_sentence(advice: str) -> str:
+    """Return advice up to its first full stop or semicolon, without that."""
+    sentence = re.match(r".*?[.;](?=\s|$)", advice)
+    if sentence is None:
+        return advice
+    return sentence.group().rstrip(".;")
 
 
 def say_not_profiled(rows: Sequence[Row]) -> str:

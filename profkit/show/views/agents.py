@@ -13,13 +13,15 @@ from typing import Any
 
 from profkit.diagnosis.launches import Judged
 from profkit.diagnosis.rule import LaunchFinding
+from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.steps.places import shorten_line
 from profkit.show.text.escape import shorten_name
+from profkit.show.text.words import take_first_sentence
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
 from profkit.show.views.diagnosis import FINDINGS
-from profkit.show.views.triage import FIRST, GROUPS
+from profkit.show.views.triage import FIRST, GROUPS, select_large_kernels, sum_by_origin
 
 DIGITS = 4  # of a figure: nobody has measured more
 NAME = 60  # characters of a kernel's name
@@ -33,39 +35,61 @@ def select_launches(
     """Return launches, worst first, of so many rows; `names`: what the agent calls their reports."""
     kernels: list[Entry] = []
     for run, name in zip(runs, names, strict=True):
-        kernels.append(select_launch(run, name, 1 if kernels else FINDINGS))
+        if kernels:
+            kernels.append(select_further_launch(run, name))
+        else:
+            kernels.append(select_launch(run, name))
     more = rows - len(runs)
     return drop_unknown(
         {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
     )
 
 
-def select_launch(run: Judged, report: str, findings: int) -> Entry:
-    """Return a launch with the first of its findings; `report` is what the agent calls its file."""
+def select_launch(run: Judged, report: str) -> Entry:
+    """Return the launch that leads, with its first findings and the advice of the first of them."""
+    findings = list_findings(run)[:FINDINGS]
+    entry = select_identity(run, report)
+    if findings:
+        entry["findings"] = [select_finding(finding) for finding in findings]
+        entry["findings"][0]["try"] = take_first_sentence(findings[0].advice)
+    else:
+        entry["because"] = run.diagnosis.because
+    return drop_unknown(entry)
+
+
+def select_further_launch(run: Judged, report: str) -> Entry:
+    """Return a launch behind the first: its leading finding in a line, as the text has it."""
+    findings = list_findings(run)[:1]
+    entry = select_identity(run, report)
+    if findings:
+        entry["findings"] = [select_finding(findings[0], places=1)]
+    else:
+        entry["because"] = run.diagnosis.because
+    return drop_unknown(entry)
+
+
+def select_identity(run: Judged, report: str) -> Entry:
+    """Return which launch it is, its time and its verdict; `report`: what the agent calls its file."""
     diagnosis = run.diagnosis
-    fires = [finding for finding in diagnosis.findings if finding.status == "fires"]
-    chosen = [select_finding(finding) for finding in fires[: min(findings, FINDINGS)]]
-    if chosen:
-        chosen[0]["try"] = fires[0].advice
-    entry = {
+    return {
         "report": report,
         "index": run.index,
         "kernel": shorten_name(run.kernel, NAME),
         "time_s": run.time,
         "bound": diagnosis.bound,
         "limiter": diagnosis.limiter,
-        "saves_s": diagnosis.estimate_saved_time(run.time),
-        "findings": chosen,
+        "saves_s": diagnosis.estimate_saved_time(run.time) or None,
     }
-    if not chosen:
-        entry["because"] = diagnosis.because
-    return drop_unknown(entry)
 
 
-def select_finding(finding: LaunchFinding) -> Entry:
+def list_findings(run: Judged) -> list[LaunchFinding]:
+    """Return what fires, without doubts of the measurement: a page has these last."""
+    return [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+
+
+def select_finding(finding: LaunchFinding, places: int = PLACES) -> Entry:
     """Return what a rule says, with the source lines that have most of its cause."""
     expect = finding.expect
-    places = [f"{line.file}:{line.line}" for line in finding.where[:PLACES]]
     interval = {}
     if expect:
         interval = {"gain": expect.gain, "low": expect.low, "high": expect.high}
@@ -74,7 +98,7 @@ def select_finding(finding: LaunchFinding) -> Entry:
         "cause": finding.cause,
         "gain": finding.gain,
         "expect": drop_unknown(interval),
-        "where": places,
+        "where": [f"{line.file}:{line.line}" for line in finding.where[:places]],
     }
     return drop_unknown(entry)
 
@@ -111,10 +135,11 @@ def select_launch_change(launch: LaunchChange) -> Entry:
     moved = []
     for metric in choose_metrics(launch, BRIEF_METRICS):
         moved.append({"metric": metric.metric, **select_sides(metric, ("before", "after"))})
-    gone = [finding.rule for finding in launch.findings if finding.what == "gone"]
-    new = [finding.rule for finding in launch.findings if finding.what == "new"]
+    findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
+    gone = [finding.rule for finding in findings if finding.what == "gone"]
+    new = [finding.rule for finding in findings if finding.what == "new"]
     still_there: dict[str, dict[str, str]] = {}
-    for finding in launch.findings:
+    for finding in findings:
         if finding.what in ("hidden", "uncovered"):
             still_there.setdefault(finding.what, {})[finding.rule] = finding.why
     entry = {
@@ -151,6 +176,7 @@ def select_triage(document: Mapping[str, Any]) -> Entry:
     """Return the step, its findings and the kernels that take longest."""
     step, first = document["step"], document["first"]
     idle = [drop_unknown({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
+    shown, _ = select_large_kernels(document["kernels"])
     says_more = not document["findings"]
     entry = {
         "device": document["program"]["device"],
@@ -158,7 +184,7 @@ def select_triage(document: Mapping[str, Any]) -> Entry:
         "first": {"category": first["category"], "say": first["say"] if says_more else None},
         "findings": [select_step_finding(row) for row in document["findings"][:FIRST]],
         "more_findings": max(0, len(document["findings"]) - FIRST) or None,
-        "kernels": [select_kernel(row) for row in document["kernels"][:GROUPS]],
+        "kernels": [select_kernel(row) for row in shown],
         "notes": list(document["notes"]),
     }
     entry["first"] = drop_unknown(entry["first"])
@@ -173,12 +199,25 @@ def select_step_finding(row: Mapping[str, Any]) -> Entry:
     return drop_unknown(entry)
 
 
+def select_origins(document: Mapping[str, Any], by: str) -> list[Entry]:
+    """Return a step's GPU time by line, module or operator: what the text's table has."""
+    rows = []
+    for row in sum_by_origin(document, by)[:GROUPS]:
+        entry = {by: row["name"], "ms": row["ms"], "share": row["share"], "calls": row["calls"]}
+        if by == "line":
+            entry["in"] = row["function"]
+        rows.append(drop_unknown(entry))
+    return rows
+
+
 def select_kernel(row: Mapping[str, Any]) -> Entry:
     """Return one kernel of a step."""
-    names = ("id", "category", "calls", "ms", "limiter")
+    names = ("id", "op", "calls", "ms", "limiter")
     entry = {name: row[name] for name in names}
     entry["name"] = shorten_name(row["name"], NAME)
     entry["line"] = shorten_line(row["line"] or "")
+    if not row["op"]:
+        entry["category"] = row["category"]
     return drop_unknown(entry)
 
 

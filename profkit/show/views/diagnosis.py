@@ -109,9 +109,8 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
         what = ""
         if run.top:
             what = f"; {_say_in_brief(run.top)}"
-        out.append(
-            f"{number}. {name}, {figures.seconds(row.total)}, {words.label_verdict(run)}{what}"
-        )
+        time = figures.seconds(row.total) if row.times else "no duration"
+        out.append(f"{number}. {name}, {time}, {words.label_verdict(run)}{what}")
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         out.append(f"{len(rows) - ROWS} more kernels: {rest}")

@@ -1,4 +1,4 @@
-"""The name of a rule, a metric or a word of the verdict  ->  its page, as blocks.
+"""The name of a rule, a metric or a word of a screen  ->  its page, as blocks.
 
 What can be worked out of the rule or metric itself is; the rest is in diagnosis/rules/pages.
 """
@@ -28,6 +28,7 @@ from profkit.reports.figures import counted, figures, speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
+from profkit.show.text.glossary import SCREEN_WORDS, find_screen_word
 from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, name_nvidia_rules
 from profkit.show.text.terminal import ShowsItself
 
@@ -84,8 +85,10 @@ def explain(name: str) -> Explanation:
             metric or what ncu's pages call one.
 
     Raises:
-        ProfkitError: Nothing is called so; the hint has the nearest name.
+        ProfkitError: There is no such name; the hint suggests the closest one.
     """
+    if screen_word := find_screen_word(name):
+        return _explain_screen_word(screen_word)
     word = _find_full_name(_drop_bound(name.strip()))
     answered = name_nvidia_rules(name)
     if len(answered) == 1:
@@ -126,6 +129,25 @@ def explain(name: str) -> Explanation:
             if texts:
                 told |= {f"For a step: {heading}": texts}
     return Explanation(named, kind, title, told)
+
+
+def _explain_screen_word(name: str) -> Explanation:
+    """Return what a word of a screen means that is no name of a rule, a metric or a verdict."""
+    word = SCREEN_WORDS[name]
+    see = tuple(name_and_text(other, _find_title(other)) for other in word.see)
+    told: dict[str, tuple[Words | blocks.Code, ...]] = {"Where it is shown": (word.where,)}
+    if see:
+        told["See also"] = see
+    return Explanation(name, "word of a screen", word.meaning, told)
+
+
+def _find_title(name: str) -> str:
+    """Return in a few words what a rule or a metric is."""
+    if name in BY_ID:
+        return BY_ID[name].title
+    if name in STEP_RULES:
+        return STEP_RULES[name].title
+    return CATALOGUE[name].meaning
 
 
 def _explain_counter(name: str, readers: list[Metric]) -> Parts:
@@ -221,7 +243,8 @@ def find_nearest_names(name: str) -> str:
             holding.append(rule)
     if holding:
         return f"did you mean {' or '.join(holding[:3])}?"
-    lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
+    known = (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS, *SCREEN_WORDS)
+    lower = {n.lower(): n for n in known}
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.7)
     if not near and "__" in name:
         return "profkit does not read this counter; profkit explain lists those that it reads"
@@ -448,6 +471,9 @@ def show_index() -> Iterator[Block]:
     yield blocks.Heading("Words of the verdict")
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
         yield blocks.ListItem(name_and_text(word, meaning))
+    yield blocks.Heading("Other words of the screens")
+    for word, entry in SCREEN_WORDS.items():
+        yield blocks.ListItem(name_and_text(word, entry.meaning))
     yield blocks.Heading("Metrics (columns of the frame)")
     for metric in CATALOGUE.values():
         yield blocks.ListItem(describe_metric(metric))

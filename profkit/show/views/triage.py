@@ -35,6 +35,7 @@ OVERLAPS = 1.01  # of the step: shares that add up to more are of kernels that r
 PATH_MOST = 44  # characters of a file's path in the table
 OPERATOR_MOST = 36  # characters of an operator's name in the table
 SMALL = 0.01  # of the step: kernels that take less are counted, not listed
+TABLES = ("kernel", "line", "module", "operator")  # what the table can have a row of
 LISTED = 3  # kernels that are listed, however little they take
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
 NO_FINDING = ("healthy", "unknown")  # what is said first where no finding is
@@ -259,14 +260,22 @@ def list_kernels(
     kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Iterator[Block]:
     """Yield the table of the kernels that take longest, and what the others take together."""
-    large = [row for row in kernels if row["share"] >= SMALL]
-    shown = kernels[: max(LISTED, min(len(large), GROUPS))]
+    shown, rest = select_large_kernels(kernels)
     yield make_kernels_table(shown, origins)
-    if rest := kernels[len(shown) :]:
+    if rest:
         took = sum(row["ms"] for row in rest)
         share = sum(row["share"] for row in rest)
         more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
         yield TextLine(more + say_overlap(kernels))
+
+
+def select_large_kernels(
+    kernels: Sequence[Mapping[str, Any]],
+) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+    """Return the kernels that are listed, and those that are only counted."""
+    large = [row for row in kernels if row["share"] >= SMALL]
+    count = max(LISTED, min(len(large), GROUPS))
+    return kernels[:count], kernels[count:]
 
 
 def say_overlap(rows: Iterable[Mapping[str, Any]]) -> str:
