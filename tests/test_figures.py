@@ -35,6 +35,12 @@ FIGURE = re.compile(
 ELSEWHERE = {
     "README.md": {
         "84 of 89": "kernels/test_gains.py::test_pages_say_of_intervals",
+        "1.87x": "evidence/test_causes.py::test_the_estimate_of_what_the_change_fixed",
+        "1.53x": "evidence/test_causes.py::test_the_estimate_of_what_the_change_fixed",
+    },
+    "statistics.md": {
+        "107 of 546": "evidence/test_causes.py::test_what_another_session_finds",
+        "542 of 546": "evidence/test_causes.py::test_what_another_session_finds",
     },
     "verdict.md": {
         "29 of 74": "kernels/test_verdicts.py::test_the_page_has_the_score",
@@ -83,7 +89,7 @@ def computed(page: str) -> set[str]:
             share(100 * SITTING),
             share(100 * PROCESS_SPREAD),
         },
-        "statistics.md": {two},
+        "statistics.md": {two, share(100 * THRESHOLDS.session_ratio)},
         "gains.md": {share(100 * reached) for _, reached in STREAMS},
         "tune.md": {share(100 * PROMOTE - 100)},
         "ablation.md": {

@@ -156,6 +156,7 @@ class Measure:
         unit: As in the catalogue of metrics.
         border: The amount from which the cause is there; None: no amount is small.
         less_is_worse: The cause is there below the border.
+        of_time: It is a share of the launch's time: the same share of a shorter launch is less.
     """
 
     of: Callable[[Launch], float]
@@ -163,6 +164,7 @@ class Measure:
     unit: str = "share"
     border: float | None = None
     less_is_worse: bool = False
+    of_time: bool = False
 
     def is_there(self, amount: float) -> bool:
         """Whether this much is enough for the cause."""

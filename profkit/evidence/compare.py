@@ -18,6 +18,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import counters, stats
+from profkit.evidence.causes import ChangeCause, GainEstimate, check_estimate, find_cause
 from profkit.evidence.conditions import (
     WAIVABLE,
     Incomparable,
@@ -99,6 +100,10 @@ class RunComparison(Document, frozen=True, kw_only=True):
     time_note: str = ""  # where `time` comes from, or why it is None
     # what processes are taken to differ by; None where both were timed in one
     between_processes: BetweenProcesses | None = None
+    # what BEFORE's diagnosis expected of the fix, and what was measured; of one launch, timed
+    estimate: GainEstimate | None = None
+    # the finding that explains why the time changed; of one launch, where one does
+    cause: ChangeCause | None = None
     launches: tuple[LaunchChange, ...] = ()  # launch by launch; empty without reports of both
     unmatched: tuple[str, ...] = ()  # kernels of one side that have no partner
     resources: tuple[ResourceChange, ...] = ()  # those that differ
@@ -120,6 +125,15 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     untimed = find_untimed(before, after)
     pairs, unmatched = match_launches(before, after)
     once = ["both sides are the same measurement: record the change first"]
+    launches = []
+    verdicts = []
+    for b, a in pairs:
+        verdicts.append((before.judge_row(b), after.judge_row(a)))
+        launches.append(counters.compare_launches(b, a, verdicts[-1]))
+    estimate, cause = None, None
+    if len(launches) == 1 and not unmatched:
+        estimate = check_estimate(launches[0], verdicts[0][0], time)
+        cause = find_cause(launches[0], time)
     return RunComparison(
         before=before.name,
         after=after.name,
@@ -130,10 +144,9 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         between_processes=assume_process_spread(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
-        launches=tuple(
-            counters.compare_launches(b, a, (before.judge_row(b), after.judge_row(a)))
-            for b, a in pairs
-        ),
+        estimate=estimate,
+        cause=cause,
+        launches=tuple(launches),
         unmatched=unmatched,
         resources=compare_resources(before, after),
         promises=counters.check_predictions(before, after),
@@ -197,7 +210,7 @@ def compare_recorded_times(
     except ProfkitError as error:
         return None, error.message
     if is_same_timing(was, now):
-        sentence = "the same: both sides are one measurement"
+        sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
     between = assume_process_spread(was, now, policy)
     note = f"warm L2, {classify_timing(was, now)}"

@@ -71,6 +71,12 @@ class Moved(Document, frozen=True, kw_only=True):
 Became = Literal["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"]
 
 
+# The same as a person would say it: explained (another finding now accounts for it), better or worse
+# (there is clearly less or more of its cause), still there. Of a share of the launch's time, what counts
+# is the time: the rest of a launch may have become shorter.
+FindingState = Literal["gone", "new", "worse", "better", "still there", "explained", "unknown"]
+
+
 def measure_move(metric: str, unit: str, before: float, after: float) -> Moved:
     points = None
     if unit == "share":
@@ -111,14 +117,37 @@ class Amount(Document, frozen=True, kw_only=True):
     unit: str = ""  # as of a metric; "ratio" of a number without one
     before: float = nan
     after: float = nan
+    # Of a share of the launch's time: that time in the SMs' cycles, which no clock changes. NaN where
+    # it is no share of the time, or the clock was not collected.
+    cycles_before: Unprinted[float] = nan
+    cycles_after: Unprinted[float] = nan
 
     @property
     def sentence(self) -> str:
         """Return both sides: "35 % -> 66 % of the warps' time"."""
-        sides = []
-        for value in (self.before, self.after):
-            sides.append(quantity(value, self.unit))
-        return f"{sides[0]} -> {sides[1]} {self.what}"
+        said = f"{self.sides} {self.what}"
+        if isnan(self.cycles_before) or not has_changed(self.unit, self.before, self.after):
+            return said
+        # A share can rise because the rest of the launch became shorter.
+        if not has_changed("count", self.cycles_before, self.cycles_after):
+            return f"{said}, in about as many cycles"
+        if (self.cycles_after > self.cycles_before) == (self.after > self.before):
+            return said
+        if self.cycles_after > self.cycles_before:
+            return f"{said}, in more cycles"
+        return f"{said}, in fewer cycles"
+
+    @property
+    def sides(self) -> str:
+        """Return both numbers: "35 % -> 66 %"."""
+        return f"{quantity(self.before, self.unit)} -> {quantity(self.after, self.unit)}"
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """Return what is compared: cycles where they are known, else the amounts themselves."""
+        if isnan(self.cycles_before) or isnan(self.cycles_after):
+            return self.before, self.after
+        return self.cycles_before, self.cycles_after
 
 
 class FindingChange(Document, frozen=True, kw_only=True):
@@ -131,6 +160,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
     amount: Amount | None = None  # None where the rule has none, or it was not collected
     # The rule that explains it on the side where it is clear; of one that is hidden or uncovered.
     explained_by: str | None = None
+    state: FindingState = "unknown"  # the same as `what`, in the words of the screen
 
     @property
     def why(self) -> str:
@@ -141,11 +171,11 @@ class FindingChange(Document, frozen=True, kw_only=True):
         if self.what == "hidden" and self.explained_by:
             return f"now explained by {self.explained_by} ({amount})"
         if self.what == "hidden":
-            return f"still there, but too small to report ({amount})"
+            return f"no longer reported ({amount})"
         if self.what == "uncovered" and self.explained_by:
             return f"explained by {self.explained_by} before ({amount})"
         if self.what == "uncovered":
-            return f"there before, too, but too small to report ({amount})"
+            return f"not reported before ({amount})"
         return amount
 
 
@@ -229,7 +259,9 @@ def compare_findings(
             explained_by = find_explanation(old, after)
         elif change.what == "uncovered":
             explained_by = find_explanation(new, before)
-        found.append(structs.replace(change, explained_by=explained_by))
+        sides = change.before, change.after
+        state = name_state(change.what, explained_by, sides, measured)
+        found.append(structs.replace(change, explained_by=explained_by, state=state))
     order = get_args(Became)
     return tuple(
         sorted(found, key=lambda f: (order.index(f.what), -find_largest_gain(f.before, f.after)))
@@ -283,7 +315,17 @@ def measure_cause(
             continue
         if not all(map(isfinite, sides)):
             continue
-        amount = Amount(what=measure.what, unit=measure.unit, before=sides[0], after=sides[1])
+        cycles = (nan, nan)
+        if measure.of_time:
+            cycles = count_cycles(sides[0], launches[0]), count_cycles(sides[1], launches[1])
+        amount = Amount(
+            what=measure.what,
+            unit=measure.unit,
+            before=sides[0],
+            after=sides[1],
+            cycles_before=cycles[0],
+            cycles_after=cycles[1],
+        )
         measured = MeasuredCause(amount, measure)
         if fired_before:
             firing = amount.before
@@ -295,6 +337,51 @@ def measure_cause(
     if found:
         return found[0]
     return None
+
+
+def count_cycles(share: float, launch: Launch) -> float:
+    """Return a share of a launch's time in cycles of the SMs; NaN where no clock was collected."""
+    try:
+        return share * launch["time"] * launch["sm_clock"]
+    except NotCollected:
+        return nan
+
+
+def name_state(
+    what: Became,
+    explained_by: str | None,
+    sides: tuple[FindingSide, FindingSide],
+    measured: MeasuredCause | None,
+) -> FindingState:
+    """Return what became of a finding in the words of the screen."""
+    if what in ("gone", "new", "unknown"):
+        return what
+    if what == "stays":
+        return "still there"
+    if what == "hidden" and explained_by:
+        return "explained"
+    if measured is not None:
+        return compare_amounts(measured)
+    before, after = sides[0].gain, sides[1].gain
+    if before is None or after is None:
+        return "still there"
+    if after < before:
+        return "better"
+    return "worse"
+
+
+def compare_amounts(measured: MeasuredCause) -> Literal["worse", "better", "still there"]:
+    """Return whether there is clearly more or less of a cause."""
+    before, after = measured.amount.costs
+    is_cycles = not isnan(measured.amount.cycles_before)
+    unit = measured.amount.unit
+    if is_cycles:
+        unit = "count"
+    if not has_changed(unit, before, after):
+        return "still there"
+    if measured.measure.is_less(after, before):
+        return "better"
+    return "worse"
 
 
 def judge_finding(
@@ -318,7 +405,9 @@ def judge_finding(
         return "changed"
     if before.gain and after.gain and abs(log(before.gain / after.gain)) > GAIN:
         return "changed"
-    if measured is not None and has_amount_changed(measured.amount):
+    if measured is not None and has_changed(
+        measured.amount.unit, measured.amount.before, measured.amount.after
+    ):
         return "changed"
     return "stays"
 
@@ -330,13 +419,13 @@ def has_left(measure: Measure, fired: float, clear: float) -> bool:
     return measure.border is None or not measure.is_there(clear)
 
 
-def has_amount_changed(amount: Amount) -> bool:
+def has_changed(unit: str, before: float, after: float) -> bool:
     """Whether two amounts differ by a tenth, and by more than two runs of one kernel."""
-    if not is_different(amount.unit, amount.before, amount.after):
+    if not is_different(unit, before, after):
         return False
-    if amount.before <= 0 or amount.after <= 0:
+    if before <= 0 or after <= 0:
         return True
-    return abs(log(amount.before / amount.after)) > GAIN
+    return abs(log(before / after)) > GAIN
 
 
 def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:

@@ -156,6 +156,10 @@ class Thresholds:
     # are drawn anew in each. An assumption until a machine's own groups are given, which
     # replace it
     process_spread: float = 0.01
+    # what the ratio of two machine codes, timed in turns in one session, differs by in another
+    # session on another GPU of its model, as a relative standard deviation: over 273 pairs that were
+    # timed in two sessions on two H200s it was 0.47 %. On one GPU it is 0.01 to 0.03 % (45 processes)
+    session_ratio: float = 0.005
 
 
 THRESHOLDS = Thresholds()

@@ -60,6 +60,9 @@ class TimeComparison(Document, frozen=True, kw_only=True):
     sentence: str = ""  # the same with its figures, for people
     # median(before) / median(after) with its interval; 1.8 is 1.8 times faster
     speedup: Interval = Interval()
+    # the same with what sessions on other GPUs of the model differ by: where another one would find
+    # it, at the same level; `speedup` itself where the two sides are already of two sessions
+    across_sessions: Interval = Interval()
     # standardised difference of the means (positive: faster), corrected for small samples;
     # NaN when there is no spread to measure it in
     hedges_g: float = nan
@@ -122,11 +125,16 @@ def compare_samples(
     ratio = estimate_ratio(logs, sides, taken, spread, thresholds)
     speedup = exponentiate_interval(ratio.interval)
     answer, reason = decide_answer(speedup, ratio, within)
+    across = speedup
+    if taken != "apart":
+        wider = widen_interval(ratio, thresholds.session_ratio)
+        across = exponentiate_interval(wider.interval)
     return TimeComparison(
         answer=answer,
         reason=reason,
         sentence=write_sentence(answer, reason, speedup, within, groups),
         speedup=speedup,
+        across_sessions=across,
         hedges_g=hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
         p_value=compute_p_value(ratio.interval),
         before=exponentiate_interval(sides[0].interval),
@@ -273,8 +281,7 @@ def write_sentence(
     groups: tuple[list[Array], list[Array]],
 ) -> str:
     if answer == "slower":
-        slowdown = Interval(1 / speedup.median, 1 / speedup.high, 1 / speedup.low)
-        return write_ratio(slowdown, " slower")
+        return write_ratio(invert_interval(speedup), " slower")
     ratio = write_ratio(speedup)
     if answer == "faster":
         return write_ratio(speedup, " faster")
@@ -282,6 +289,11 @@ def write_sentence(
         return f"the same within {within * 100:g} %: {ratio}"
     n = " and ".join(str(sum(g.size for g in side)) for side in groups)
     return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"
+
+
+def invert_interval(ratio: Interval) -> Interval:
+    """Return a slow-down of a speed-up, or the other way round."""
+    return Interval(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.level)
 
 
 def write_ratio(ratio: Interval, what: str = "") -> str:

@@ -43,7 +43,7 @@ DIGITS = 9  # of what is compared: all 17 are half of a page
 Values = Mapping[str, float]
 _LEVELS = (  # its name, in metrics, how near its peak it was, what hit
     ("L1TEX", "l1", "l1_busy", (("l1_hit", "hit rate"),)),
-    ("L2", "l2", "l2_cache_busy", (("l2_hit", "hit rate"), ("l2_read_hit", "of reads"))),
+    ("L2", "l2", "l2_cache_busy", (("l2_hit", "hit rate"), ("l2_read_hit", "hit rate of reads"))),
     ("DRAM", "dram", "dram_busy", ()),
 )
 
@@ -254,6 +254,8 @@ def make_script_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     return {
         "number": shown.number,
         "label": shown.label,
+        "variant": run.variant or "",
+        "case": run.case or "",
         "kernel": shorten_name(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
         "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],

@@ -167,6 +167,7 @@ def list_measures(rule: str) -> list[dict[str, Any]]:
                 "unit": measure.unit,
                 "border": measure.border,
                 "less_is_worse": measure.less_is_worse,
+                "of_time": measure.of_time,
             }
         )
     return measures

@@ -38,7 +38,7 @@ FAST = Thresholds(resamples=400)
 
 
 def test_the_numbers_that_decide():
-    assert astuple(THRESHOLDS) == (0.95, 6, 2000, 0, 0.05, 0.1, 0.05, 60, 120, 0.02, 0.01)
+    assert astuple(THRESHOLDS) == (0.95, 6, 2000, 0, 0.05, 0.1, 0.05, 60, 120, 0.02, 0.01, 0.005)
 
 
 # --- samples as groups

@@ -534,7 +534,12 @@ RULES = (
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
         measures=(
-            Measure(of=_share_without_work, what="of the time no SM has work", border=WAITED),
+            Measure(
+                of=_share_without_work,
+                what="of the time no SM has work",
+                border=WAITED,
+                of_time=True,
+            ),
         ),
         fix=Fix(best=_without_ends),
         fires=(

@@ -475,7 +475,9 @@ def _make_rule(wait: Wait) -> LaunchRule:
         clear=(clear,),
         explains=(state,),
         lines=(f"stall {state}",),
-        measures=(Measure(of=itemgetter(mine), what="of the warps' time", border=STALLED),),
+        measures=(
+            Measure(of=itemgetter(mine), what="of the warps' time", border=STALLED, of_time=True),
+        ),
         fix=_make_fix(state, wait.family),
     )
 

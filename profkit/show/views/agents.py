@@ -14,6 +14,7 @@ from typing import Any
 from profkit.diagnosis.launches import Judged
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
+from profkit.evidence.causes import GainEstimate
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.steps.places import shorten_line
@@ -125,9 +126,19 @@ def select_change(change: RunComparison) -> Entry:
         "after": change.after,
         "refusals": [refusal.sentence for refusal in change.refusals],
         "time": time,
+        "estimate": select_estimate(change.estimate),
         "launches": [select_launch_change(launch) for launch in change.launches],
     }
     return drop_unknown(entry)
+
+
+def select_estimate(estimate: GainEstimate | None) -> Entry | None:
+    """Return what was expected of the fix, and what was measured."""
+    if estimate is None:
+        return None
+    names = ("expected", "low", "high", "measured")
+    outcome = f"{estimate.outcome} the interval"
+    return {"rule": estimate.rule, **select_sides(estimate, names), "outcome": outcome}
 
 
 def select_launch_change(launch: LaunchChange) -> Entry:

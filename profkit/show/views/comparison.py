@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from math import isfinite
+from math import isfinite, isnan
 
 from profkit.diagnosis.rules import BY_ID
+from profkit.evidence.causes import GainEstimate
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
-from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
+from profkit.evidence.counters import (
+    FindingChange,
+    FindingSide,
+    FindingState,
+    HeaderPrediction,
+    LaunchChange,
+    Moved,
+)
 from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
+from profkit.evidence.stats import TimeComparison, invert_interval, write_ratio
+from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
@@ -52,15 +62,17 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield from _time_under_ncu(change)
     yield TextLine(*say_time_change(change))
+    if change.estimate is not None:
+        yield TextLine(say_estimate(change.estimate), "predicted")
     if len(change.launches) == 1:
-        yield from say_cause(change.launches[0])
+        yield from say_cause(change.launches[0], change)
     if change.time is not None:
         yield TextLine(say_timing(change), "measured")
     yield from (TextLine(f"compared despite this: {r.sentence}", r.code) for r in change.refusals)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
-            yield from say_cause(launch)
+            yield from say_cause(launch, change)
         is_timed = change.time is not None or len(change.launches) > 1
         yield from show_launch(launch, shown, is_timed)
     if change.promises:
@@ -79,8 +91,10 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
     if change.unmatched:
         names = ", ".join(shorten_name(name, NAME) for name in change.unmatched)
         yield TextLine(f"unmatched launches: {names}")
+    is_one = change.time is not None and change.time.reason == "identical"
     for note in change.notes:
-        yield TextLine(note, "note")
+        if not (is_one and note.startswith("both sides are the same")):  # said above
+            yield TextLine(note, "note")
 
 
 def _say_amount(resource: ResourceChange, value: float | None) -> str:
@@ -96,25 +110,6 @@ def _say_direction(resource: ResourceChange) -> str:
     if resource.after > resource.before:
         return "more"
     return "less"
-
-
-# What became of a finding -> what that means.
-MEANINGS = {
-    "gone": "fired, and its cause is now too small",
-    "new": "fires now, and its cause was too small before",
-    "hidden": "its cause is still there, but no longer the one to name",
-    "uncovered": "its cause was there before, but not the one to name",
-    "changed": "fires in both, with another amount or gain",
-    "unknown": "could not be decided on one side",
-}
-
-
-def explain_changes(findings: Iterable[FindingChange]) -> Iterator[TextLine]:
-    """Yield what the words in the first column mean, of those that are less than plain."""
-    said = {finding.what for finding in findings}
-    told = [f"{what}: {MEANINGS[what]}" for what in ("hidden", "uncovered") if what in said]
-    if told:
-        yield TextLine(TextSpan("; ".join(told), "dim"))
 
 
 def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
@@ -135,27 +130,33 @@ def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
 
 
 # What became of the finding that led before -> the end of the sentence that says so.
-_BECAME = {
+_BECAME: dict[FindingState, str] = {
     "gone": "is gone",
-    "hidden": "is not gone",
-    "changed": "is still there",
-    "stays": "is still there",
+    "better": "is down",
+    "worse": "is up",
+    "new": "is new",
+    "still there": "is still there",
+    "explained": "is not gone",
     "unknown": "cannot be compared",
 }
 
 
-def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
-    """Yield what became of the cause that led before, and which leads now: that is next."""
-    before, after = launch.leads.before, launch.leads.after
+def say_finding_change(change: FindingChange) -> str:
+    """Return what became of a finding: "fixed-latency is down: 37 % -> 19 % of the warps' time"."""
+    said = f"{change.rule} {_BECAME[change.state]}"
+    if change.state == "explained":
+        return f"{said}: {change.why}"
+    if change.amount is not None:
+        return f"{said}: {change.amount.sentence}"
+    return said
+
+
+def say_cause(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
+    """Yield what explains the change in time, what became of the top finding, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
-    if before in found:
-        change = found[before]
-        said = f"{before}, the top finding before, {_BECAME.get(change.what, change.what)}"
-        if change.why:
-            said += f": {change.why}"
-        yield TextLine(said, "cause")
-    elif not before:
-        yield TextLine("no finding before", "cause")
+    if change.time is None or change.time.reason != "identical":
+        yield from _explain_time(launch, found, change)
+    before, after = launch.leads.before, launch.leads.after
     if after in found:
         worth = words.format_gain(found[after].after.gain)
         if after == before:
@@ -165,6 +166,58 @@ def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
         yield TextLine(f"{lead} ({worth}); profkit explain {after}", "next")
     else:
         yield TextLine("no finding is left: less work is what would make it faster", "next")
+
+
+def _explain_time(
+    launch: LaunchChange, found: Mapping[str, FindingChange], change: RunComparison
+) -> Iterator[TextLine]:
+    """Yield the finding that explains a change in time; without one that none does."""
+    cause, before = change.cause, launch.leads.before
+    is_changed = change.time is not None and change.time.answer in ("faster", "slower")
+    if cause is not None:
+        said = say_finding_change(found[cause.rule])
+        if cause.share is not None and change.time is not None:
+            did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
+            said += f"; {figures.quantity(min(cause.share, 1.0), 'share')} of the time {did}"
+        yield TextLine(said, "cause")
+    if before in found:
+        if cause is None or cause.rule != before:
+            yield TextLine(say_finding_change(found[before]), "top finding before")
+    elif not before:
+        yield TextLine("none", "top finding before")
+    if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
+        yield TextLine(_say_unexplained(launch, change.time.answer), "why")
+
+
+# Metrics of the measurement, which no code of a kernel sets.
+_CLOCKS = ("sm_clock", "dram_clock")
+
+
+def _say_unexplained(launch: LaunchChange, answer: str) -> str:
+    """Return that no finding explains a change in time, with the metrics that moved farthest."""
+    said = f"why it is {answer} is not known from the findings"
+    moved = []
+    for metric in choose_metrics(launch, len(launch.moved)):
+        if metric.metric not in _CLOCKS:
+            name, was, now, _ = list_move_cells(metric)
+            moved.append(f"{name} {was} -> {now}")
+    if not moved:
+        return said
+    return f"{said}; what changed most: {', '.join(moved[:BRIEF_METRICS])}"
+
+
+def say_estimate(estimate: GainEstimate) -> str:
+    """Return whether an estimate was right: "1.87x (1.27 to 2.21) for RULE; measured 1.53x: ..."."""
+    expectation = Expectation(estimate.expected, estimate.low, estimate.high)
+    if expectation.is_wide:
+        said = words.say_range(expectation)
+    else:
+        said = words.format_expectation(expectation)
+    outcome = f"{estimate.outcome} the interval"
+    if estimate.state == "better":
+        outcome += " (the finding is smaller, not gone)"
+    measured = figures.speedup(estimate.measured)
+    return f"{said} for {estimate.rule}; measured {measured}: {outcome}"
 
 
 def show_prediction(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
@@ -203,7 +256,7 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
             yield TextLine(", ".join(rules), what, indent)
     for finding in findings:
         if finding.what in ("hidden", "uncovered"):
-            yield TextLine(f"{finding.rule}: {finding.why}", finding.what, indent)
+            yield TextLine(f"{finding.rule}: {finding.why}", finding.state, indent)
 
 
 def say_time_change(change: RunComparison) -> tuple[str, str]:
@@ -212,8 +265,19 @@ def say_time_change(change: RunComparison) -> tuple[str, str]:
     if time is None:
         return change.time_note, "cannot tell"
     both = " -> ".join(figures.seconds(side.median) for side in (time.before, time.after))
-    said = time.sentence.replace(f"x {time.answer} (", "x (")  # the mark says it
-    return f"{said}; {both}", time.answer
+    return f"{_say_speedup(time)}; {both}", time.answer
+
+
+def _say_speedup(time: TimeComparison) -> str:
+    """Return by how much the time changed, as far as another session would find it."""
+    if time.answer not in ("faster", "slower") or isnan(time.across_sessions.low):
+        return time.sentence.replace(f"x {time.answer} (", "x (")  # the mark says it
+    across, here = time.across_sessions, time.speedup
+    if time.answer == "slower":
+        across, here = invert_interval(across), invert_interval(here)
+    if across.low <= 1:
+        return f"{write_ratio(here)} in this session; another one may not show it"
+    return write_ratio(across)
 
 
 def say_timing(change: RunComparison) -> str:
@@ -221,7 +285,14 @@ def say_timing(change: RunComparison) -> str:
     time = change.time
     if time is None:
         return change.time_note
-    return ", ".join(filter(None, (change.time_note, words.say_chance(time.p_value))))
+    parts = [change.time_note]
+    if time.across_sessions != time.speedup and time.answer in ("faster", "slower"):
+        here = time.speedup
+        if time.answer == "slower":
+            here = invert_interval(here)
+        parts.append(f"{write_ratio(here)} in this session")
+    parts.append(words.say_chance(time.p_value))
+    return ", ".join(filter(None, parts))
 
 
 def join_sides(before: str, after: str) -> str:
@@ -246,15 +317,13 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
         yield Heading("Findings, and what fixing each could gain at most", 3)
         head = ("", "finding", ">before", ">after", "why")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
-        yield from explain_changes(differ)
-    if stay := [f.rule for f in launch.findings if f.what == "stays"]:
+    if stay := [f.rule for f in launch.findings if f.what == "stays" and f not in notes]:
         yield TextLine(", ".join(stay), "as before")
     for finding in notes:
-        told = finding.after
-        if told.status != "fires":
-            told = finding.before
-        if finding.what != "stays":
-            yield TextLine(f"{finding.what}: {told.cause}", finding.rule)
+        if finding.after.status != "fires":
+            yield TextLine(f"BEFORE only: {finding.before.cause}", finding.rule)
+        elif finding.before.status != "fires":
+            yield TextLine(f"AFTER only: {finding.after.cause}", finding.rule)
     if rows := choose_metrics(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))
@@ -265,8 +334,7 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
 
 
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
-    sides = (change.before, change.after)
-    gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
+    gains = [_say_side(change, side) for side in (change.before, change.after)]
     if change.what in ("hidden", "uncovered"):
         cause = change.why
     elif change.after.status == "fires":
@@ -275,7 +343,16 @@ def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
         cause = change.before.cause
     if change.what in ("gone", "changed") and change.amount is not None:
         cause = f"{cause}; {change.why}"
-    return change.what, change.rule, *(g or "-" for g in gains), cause
+    return change.state, change.rule, *gains, cause
+
+
+def _say_side(change: FindingChange, side: FindingSide) -> str:
+    """Return what fixing a finding could gain on a side; "-" where its cause is there, unreported."""
+    if side.status == "fires":
+        return figures.speedup(side.gain) or "-"
+    if side.status == "clear" and change.what in ("hidden", "uncovered"):
+        return "-"
+    return side.status
 
 
 def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
@@ -377,12 +454,14 @@ def write_brief_comparison(compared: Compared) -> str:
         lines.append(f"{name}: {answer}: {sentence}")
         if change.time is not None:
             lines.append(f"measured: {say_timing(change)}")
+        if change.estimate is not None:
+            lines.insert(len(lines) - 1, f"predicted: {say_estimate(change.estimate)}")
         for launch in change.launches:
             name = ""
             if len(change.launches) > 1:
                 name = f"{shorten_name(launch.kernel.after, NAME)}, "
             lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
-            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in say_cause(launch)]
+            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in say_cause(launch, change)]
             lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in show_changed_rules([launch])]
             for metric, before, after, _ in map(
                 list_move_cells, choose_metrics(launch, BRIEF_METRICS)

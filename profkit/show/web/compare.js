@@ -39,8 +39,10 @@ function measureCause(rule, before, after, firedBefore) {
   for (const [n, measure] of (DATA.measures[rule] ?? []).entries()) {
     const [one, other] = [before, after].map((launch) => launch.amounts[rule]?.[n]);
     if (!one || !other) continue;
-    const text = `${one[1]} -> ${other[1]} ${measure.what}`;
-    const cause = { measure, before: one[0], after: other[0], text };
+    const cause = { measure, before: one[0], after: other[0] };
+    if (measure.of_time) cause.cycles = [countCycles(before, one[0]), countCycles(after, other[0])];
+    if (cause.cycles?.includes(null)) delete cause.cycles;
+    cause.text = `${one[1]} -> ${other[1]} ${measure.what}${sayCycles(cause)}`;
     if (isThere(measure, firedBefore ? cause.before : cause.after)) return cause;
     found.push(cause);
   }
@@ -53,14 +55,47 @@ function hasLeft(measure, fired, clear) {
   return less && (measure.border === null || !isThere(measure, clear));
 }
 
+/** A share of a launch's time in cycles of the SMs, or null where no clock was collected. */
+function countCycles(launch, share) {
+  const [time, clock] = ["time", "sm_clock"].map(
+    (name) => launch.values[DATA.metrics.findIndex((metric) => metric.name === name)] ?? null,
+  );
+  return time === null || clock === null ? null : share * time * clock;
+}
+
 /** Whether two amounts differ by a tenth, and by more than two runs of one kernel. */
-function hasAmountChanged({ measure, before, after }) {
+function hasChanged(unit, before, after) {
   const { points, relative, gain } = DATA.thresholds;
   const far = Math.abs(after - before);
-  if (measure.unit === "share" ? far < points : far <= relative * Math.max(Math.abs(before), Math.abs(after)))
+  if (unit === "share" ? far < points : far <= relative * Math.max(Math.abs(before), Math.abs(after)))
     return false;
   if (before <= 0 || after <= 0) return true;
   return Math.abs(Math.log(before / after)) > gain;
+}
+
+/** What the cycles of a share say besides: it can rise because the rest became shorter. */
+function sayCycles({ measure, before, after, cycles }) {
+  if (!cycles || !hasChanged(measure.unit, before, after)) return "";
+  if (!hasChanged("count", ...cycles)) return ", in about as many cycles";
+  if (cycles[1] > cycles[0] === after > before) return "";
+  return cycles[1] > cycles[0] ? ", in more cycles" : ", in fewer cycles";
+}
+
+/** Whether there is clearly more or less of a cause. */
+function compareAmounts({ measure, before, after, cycles }) {
+  const [was, now] = cycles ?? [before, after];
+  if (!hasChanged(cycles ? "count" : measure.unit, was, now)) return "still there";
+  return (measure.less_is_worse ? now > was : now < was) ? "better" : "worse";
+}
+
+/** What became of a finding, in the words of the screen. */
+function nameState(what, explainedBy, was, now, cause) {
+  if (["gone", "new", "unknown"].includes(what)) return what;
+  if (what === "stays") return "still there";
+  if (what === "hidden" && explainedBy) return "explained";
+  if (cause) return compareAmounts(cause);
+  if (was[2] === null || now[2] === null) return "still there";
+  return now[2] < was[2] ? "better" : "worse";
 }
 
 /** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
@@ -73,7 +108,7 @@ function became(was, now, cause) {
   const [a, b] = [was[2], now[2]];
   if ((a === null) !== (b === null)) return "changed";
   if (a && b && Math.abs(Math.log(a / b)) > DATA.thresholds.gain) return "changed";
-  return cause && hasAmountChanged(cause) ? "changed" : "stays";
+  return cause && hasChanged(cause.measure.unit, cause.before, cause.after) ? "changed" : "stays";
 }
 
 /** The first finding of a launch that explains what a rule saw in another launch, or null. */
@@ -90,8 +125,8 @@ function explanation(rule, finding, launch) {
 /** How much of the cause there is, and why it is clear on a side that has enough of it. */
 function whyClear(what, explainedBy, amount) {
   if (what === "hidden")
-    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `still there, but too small to report (${amount})`;
-  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `there before, too, but too small to report (${amount})`;
+    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `no longer reported (${amount})`;
+  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `not reported before (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
@@ -112,12 +147,15 @@ function findingRows(before, after) {
     .filter((x) => x.what)
     .sort((a, b) => BECAME.indexOf(a.what) - BECAME.indexOf(b.what) || most(b) - most(a))
     .map(({ rule, was, now, cause, what }) => {
-      const gain = (side) => (side[0] === "fires" ? side[3] || "-" : side[0]);
+      const moved = what === "hidden" || what === "uncovered";
+      const gain = (side) => (side[0] === "fires" ? side[3] || "-" : moved && side[0] === "clear" ? "-" : side[0]);
       let said = (now[0] === "fires" ? now : was)[1];
-      if (what === "hidden") said = whyClear(what, explanation(rule, was, after), cause.text);
-      else if (what === "uncovered") said = whyClear(what, explanation(rule, now, before), cause.text);
+      let explainedBy = null;
+      if (what === "hidden") explainedBy = explanation(rule, was, after);
+      if (what === "uncovered") explainedBy = explanation(rule, now, before);
+      if (moved) said = whyClear(what, explainedBy, cause.text);
       else if (cause && (what === "gone" || what === "changed")) said = `${said}; ${cause.text}`;
-      return [what, rule, gain(was), gain(now), said];
+      return [nameState(what, explainedBy, was, now, cause), rule, gain(was), gain(now), said];
     });
 }
 
@@ -134,6 +172,7 @@ function rest(rows) {
 
 function compareChosen() {
   const [before, after] = ["before", "after"].map((id) => DATA.launches[Number(byId(id).value) - 1]);
+  if (!before || !after) return;
   const time = DATA.metrics.findIndex((metric) => metric.name === "time");
   const sides = (get) => (get(before) === get(after) ? get(before) : `${get(before)} → ${get(after)}`);
   const facts = [
@@ -157,9 +196,21 @@ function compareChosen() {
   reachable(byId("compared"));
 }
 
+/** The first two launches that belong together: two variants at one case, or one kernel twice. */
+function findPair() {
+  const alike = (one, other) =>
+    one.case && one.case === other.case ? one.variant !== other.variant : one.kernel === other.kernel;
+  for (const one of DATA.launches)
+    for (const other of DATA.launches)
+      if (one.number < other.number && alike(one, other)) return [one.number, other.number];
+  return null;
+}
+
 if (DATA.launches.length > 1) {
-  for (const [id, chosen] of [["before", 1], ["after", 2]]) {
+  const pair = findPair();
+  for (const [id, chosen] of [["before", pair?.[0]], ["after", pair?.[1]]]) {
     const select = byId(id);
+    if (!pair) select.append(make("option", "", "choose a launch"));
     for (const launch of DATA.launches) {
       const option = make("option", "", `${launch.number} ${launch.label}`);
       option.value = launch.number;

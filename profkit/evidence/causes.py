@@ -1,0 +1,139 @@
+"""What became of the findings, and the time  ->  was the estimate right, and what explains the change?
+
+Only what is gone or clearly smaller can have made a kernel faster, and only what is new or clearly
+larger can have made it slower. Everything else was there on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, isnan, log
+from typing import Literal
+
+from profkit.diagnosis.rule import Diagnosis
+from profkit.diagnosis.rules import BY_ID
+from profkit.evidence.counters import FindingChange, FindingState, LaunchChange
+from profkit.evidence.stats import TimeComparison
+from profkit.records.store import Document
+
+# A cause has to account for at least so much of a change in time: what accounts for less is a part of
+# the answer, and the larger part is unknown.
+MOST_OF_IT = 0.5
+
+
+class GainEstimate(Document, frozen=True, kw_only=True):
+    """The gain that BEFORE's diagnosis expected of a fix, and the one that was measured."""
+
+    rule: str = ""  # the finding that is gone or smaller
+    state: FindingState = "gone"
+    expected: float = 1.0  # speed-up factors, as in the diagnosis of BEFORE
+    low: float = 1.0
+    high: float = 1.0
+    at_most: float | None = None
+    measured: float = 1.0  # median(before) / median(after)
+    is_inside: bool = False  # whether what was measured lies between low and high
+
+    @property
+    def outcome(self) -> Literal["inside", "above", "below"]:
+        if self.is_inside:
+            return "inside"
+        if self.measured > self.high:
+            return "above"
+        return "below"
+
+
+class ChangeCause(Document, frozen=True, kw_only=True):
+    """The finding that explains why the time changed."""
+
+    rule: str = ""
+    state: FindingState = "gone"
+    # the part of the time saved or lost that it accounts for, where the finding is measured in time
+    share: float | None = None
+
+
+def check_estimate(
+    launch: LaunchChange, before: Diagnosis, time: TimeComparison | None
+) -> GainEstimate | None:
+    """Return the estimate for the finding that the change fixed; None where it fixed none."""
+    if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
+        return None
+    estimates = {finding.rule: finding for finding in before.findings}
+    for change in _list_first(launch, launch.leads.before, ("gone", "better")):
+        finding = estimates.get(change.rule)
+        if finding is None or finding.expect is None:
+            continue
+        expect, measured = finding.expect, time.speedup.median
+        return GainEstimate(
+            rule=change.rule,
+            state=change.state,
+            expected=expect.gain,
+            low=expect.low,
+            high=expect.high,
+            at_most=finding.gain,
+            measured=measured,
+            is_inside=expect.low <= measured <= expect.high,
+        )
+    return None
+
+
+def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause | None:
+    """Return the finding that explains a change in time; None where none does, or nothing changed."""
+    if time is None or time.answer not in ("faster", "slower"):
+        return None
+    if time.answer == "faster":
+        candidates = _list_first(launch, launch.leads.before, ("gone", "better"))
+    else:
+        candidates = _list_first(launch, launch.leads.after, ("new", "worse"))
+    for change in candidates:
+        share = measure_share(change, time)
+        if is_enough(change, time, share):
+            return ChangeCause(rule=change.rule, state=change.state, share=share)
+    return None
+
+
+def _list_first(
+    launch: LaunchChange, lead: str, states: tuple[FindingState, ...]
+) -> Iterator[FindingChange]:
+    """Yield the findings in these states: the one that led first, then by what they were worth."""
+    chosen = []
+    for change in launch.findings:
+        rule = BY_ID.get(change.rule)
+        is_note = rule is not None and rule.note
+        if change.state in states and not is_note:
+            chosen.append(change)
+    chosen.sort(key=lambda change: (change.rule != lead, -_find_gain(change)))
+    yield from chosen
+
+
+def _find_gain(change: FindingChange) -> float:
+    """Return the bound on the gain of a finding, on the side where it fires."""
+    if change.state in ("gone", "better"):
+        return change.before.gain or 1.0
+    return change.after.gain or 1.0
+
+
+def measure_share(change: FindingChange, time: TimeComparison) -> float | None:
+    """Return the part of the time saved or lost that a finding accounts for.
+
+    Known of a share of the launch's time only: the seconds of it before, less those after.
+    """
+    amount = change.amount
+    if amount is None or isnan(amount.cycles_before):
+        return None
+    before, after = time.before.median, time.after.median
+    if before == after:
+        return None
+    return (amount.before * before - amount.after * after) / (before - after)
+
+
+def is_enough(change: FindingChange, time: TimeComparison, share: float | None) -> bool:
+    """Return whether a finding can account for most of a change in time."""
+    change_in_time = abs(log(time.speedup.median))
+    if log(_find_gain(change)) < MOST_OF_IT * change_in_time:
+        return False  # not even without any of it
+    if share is not None:
+        return share >= MOST_OF_IT
+    if change.state in ("gone", "new") or change.amount is None:
+        return True
+    small, large = sorted(change.amount.costs)
+    return small <= (1 - MOST_OF_IT) * large
