@@ -19,15 +19,18 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
-CORRELATION, STACK = 2, 3  # words of it
+CORRELATION, STACK, HOW = 2, 3, 5  # words of it
+REPLAYS = 4  # in its `how`: a CUDA graph is launched
 LOOKED_AT = 16384  # launches, the last ones
-SURE = 512  # launches that must be as those a repeat before: loops inside of a step are shorter
+# Launches that must be as those a repeat before: loops inside of a step are shorter. A replay of a
+# graph stands for as many itself.
+SURE = 512
 BEFORE = 6  # repeats that must have been seen: the steps before are not slowed
 REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
 PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
@@ -37,6 +40,15 @@ PATIENCE = 120.0  # seconds until it is given up
 LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that
 LONGEST = 20.0  # seconds that the profiler runs at most
 AT_ONCE = 100  # operators that are written before other threads go on
+# Of what was recorded, from where to where it is written: of four steps one is whole there, or more.
+# Writing takes longer than recording, and slows the program as well.
+FROM, TO = 1 / 4, 3 / 4
+# That take memory or look at it another way, and launch nothing: where the clocks differ by a
+# microsecond a call seems to be in one of them.
+WORKLESS = frozenset(
+    "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::resize_ aten::view "
+    "aten::as_strided aten::expand aten::slice aten::select aten::t aten::transpose".split()
+)
 CAPTURES = 200  # graphs that are looked at while they are captured: a server has thousands
 NOTHING = "99"  # of KINETO_LOG_LEVEL: above its own levels and its marks
 READINGS = 10  # of the clocks, of which the closest counts
@@ -45,24 +57,31 @@ BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def find_repeat(stacks: array[int], times: int) -> int:
+def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) -> int:
     """Find after how many launches the same stacks come again, to the end; 0 where they do not.
 
     Args:
         stacks: Of launches, in order.
         times: How often they must have come.
+        replays: The stacks that launch a CUDA graph.
     """
     size = stacks.itemsize
     content = stacks.tobytes()
     for lag in range(1, len(stacks) // times + 1):
         if stacks[-1] != stacks[-1 - lag] or stacks[-lag] != stacks[-2 * lag]:
             continue  # most are seen to be none at once
-        checked = max((times - 1) * lag, min(SURE, len(stacks) - lag))
+        sure = 0 if is_replaying(stacks, lag, replays) else SURE
+        checked = max((times - 1) * lag, min(sure, len(stacks) - lag))
         last = content[-checked * size :]
         before = content[-(checked + lag) * size : -lag * size]
         if len(before) == len(last) and before == last:
             return lag
     return 0
+
+
+def is_replaying(stacks: array[int], lag: int, replays: Container[int]) -> bool:
+    """Whether a CUDA graph is among the last launches."""
+    return any(stack in replays for stack in stacks[-lag:])
 
 
 class Launches:
@@ -76,6 +95,15 @@ class Launches:
         self.rows = 0
         self.count = 0  # of those with a stack
         self.last = array("I")
+        self.replays: set[int] = set()  # stacks that launch a CUDA graph
+
+    def find_repeat(self) -> int:
+        """Find after how many launches they come again; 0 where they do not."""
+        return find_repeat(self.last, BEFORE, self.replays)
+
+    def is_sure(self, lag: int) -> bool:
+        """Whether so many launches are no loop inside of a step."""
+        return REPEATS * lag >= SURE or is_replaying(self.last, lag, self.replays)
 
     def read_on(self) -> int:
         """Read what was written since; how many launches there are now."""
@@ -90,7 +118,11 @@ class Launches:
                 written = len(correlations)
                 if 0 in correlations:  # the file ends in zeros
                     written = correlations.index(0)
-                stacks = array("I", filter(None, words[STACK::every][:written]))
+                made = words[STACK::every][:written]
+                stacks = array("I", filter(None, made))
+                for stack, how in zip(made, words[HOW::every], strict=False):
+                    if how & REPLAYS:
+                        self.replays.add(stack)
                 self.last += stacks
                 self.count += len(stacks)
                 self.rows += written
@@ -129,6 +161,8 @@ class OperatorRecorder:
         self.pid = os.getpid()  # a forked child has a copy of all this, and none of the threads
         self.profile: Any = None
         self.is_over = False  # nothing more is recorded
+        self.is_of_steps = False  # what repeats is no loop inside of one
+        self.is_complete = False  # all repeats that were wanted came, and each is long
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
         self.clocks: list[tuple[int, int, int]] = []
@@ -155,22 +189,28 @@ class OperatorRecorder:
             if self.profile is None:
                 self.is_over = True  # what waits to be started is not, either
                 return
-            self.wait_for_launches(launches, lag, until)
+            has_all = self.wait_for_launches(launches, lag, until)
+            self.is_complete = has_all and REPEATS * lag >= SURE
             while not self.is_stopped.wait(SHORT_PAUSE):
                 ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
             self.write_operators()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
 
-    def wait_for_launches(self, launches: Launches, lag: int, until: float) -> None:
-        """Wait for as many repeats as are recorded; a short one may be a loop inside of a step."""
+    def wait_for_launches(self, launches: Launches, lag: int, until: float) -> bool:
+        """Wait for as many repeats as are recorded; whether they came.
+
+        A short one may be a loop inside of a step.
+        """
         begun, count = time.monotonic(), launches.read_on()
         while time.monotonic() < until:
             done = launches.read_on() - count
             is_enough = done >= REPEATS * lag
-            if is_enough and (done >= SURE or time.monotonic() > begun + LOOP):
-                return
+            is_long = done >= SURE or time.monotonic() > begun + LOOP
+            if is_enough and (self.is_of_steps or is_long):
+                return True
             time.sleep(SHORT_PAUSE)
+        return False
 
     def wait_for_repeat(self) -> tuple[Launches | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again."""
@@ -183,8 +223,9 @@ class OperatorRecorder:
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
                 threads.setdefault(path, Launches(path)).read_on()
             launches = max(threads.values(), key=lambda own: own.count, default=None)
-            lag = find_repeat(launches.last, BEFORE) if launches is not None else 0
-            if lag:
+            lag = launches.find_repeat() if launches is not None else 0
+            if launches is not None and lag:
+                self.is_of_steps = launches.is_sure(lag)
                 return launches, lag
         return None, 0
 
@@ -295,6 +336,8 @@ class OperatorRecorder:
         """Write a line for each event into a file that is there when it is whole."""
         if not events:
             raise RuntimeError("torch's profiler saw no operator")
+        if self.is_complete:
+            events = keep_middle(events)
         target = f"{FOLDER}/{os.getpid()}.operators"
         with open(f"{target}.part", "w", encoding="utf-8") as file:
             write_lines(file, self.clocks, events, self.pause)
@@ -416,10 +459,31 @@ def write_lines(
     """
     file.write(json.dumps({"clocks": clocks}) + "\n")
     for number, event in enumerate(events):
-        if event.scope() != USERS_RANGE:
+        if event.scope() != USERS_RANGE and event.name() not in WORKLESS:
             file.write(json.dumps(describe_event(event)) + "\n")
         if pause and number % AT_ONCE == AT_ONCE - 1:
             time.sleep(pause)
+
+
+def keep_middle(events: Sequence[Any]) -> list[Any]:
+    """Keep of a thread's outermost events those that are whole in the middle, and what is in them.
+
+    The middle by their count: the first ones may take long, because the profiler has just begun.
+    """
+    timed = sorted((event.start_ns(), -event.end_ns(), at) for at, event in enumerate(events))
+    low, high = timed[int(FROM * len(timed))][0], timed[int(TO * len(timed))][0]
+    outer: dict[int, tuple[int, bool]] = {}  # of each thread: until when it lasts, and is kept
+    kept = []
+    for start, negative_end, at in timed:
+        event = events[at]
+        thread = event.device_resource_id()
+        until, is_kept = outer.get(thread, (0, False))
+        if start >= until:
+            until, is_kept = -negative_end, low <= start and -negative_end <= high
+            outer[thread] = until, is_kept
+        if is_kept:
+            kept.append(event)
+    return kept
 
 
 def describe_event(event: Any) -> dict[str, Any]:

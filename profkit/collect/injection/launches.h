@@ -17,6 +17,7 @@ namespace recorder {
 
 constexpr uint32_t kNodeRuns = 1;   // a node of autograd runs
 constexpr uint32_t kNodeBefore = 2; // none with a number does: it is the last one of this thread
+constexpr uint32_t kReplays = 4;    // a CUDA graph is launched
 
 #pragma pack(push, 1)
 struct Launch {
@@ -67,6 +68,7 @@ inline void note_call(const CUpti_CallbackData* data) {
   if (resolving) return;
   const char* name = data->functionName ? data->functionName : "";
   running = find_launch(data->correlationId, may_name_in(name));
+  if (std::strncmp(name, "cuGraphLaunch", 13) == 0) running.how |= kReplays;
   in_call = true;
   push_row("launches", running);
 }

@@ -22,12 +22,6 @@ AROUND = (3, 15, 63)
 # Of the recorded calls, from where to where they are looked at: of four steps at least one is
 # whole there, while operators that were open at the begin or the end were seen in part.
 FROM, TO = 1 / 3, 2 / 3
-# That take memory or look at it another way, and launch nothing: where the clocks differ by a
-# microsecond a call seems to be in one of them.
-WORKLESS = frozenset(
-    "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::resize_ aten::view "
-    "aten::as_strided aten::expand aten::slice aten::select aten::t aten::transpose".split()
-)
 COMPILED = "## Call CompiledFxGraph"  # a whole graph, which is no operator
 WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
 MOST = 1_000_000  # operators that are read
@@ -64,7 +58,7 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
 
 def is_left_out(name: str) -> bool:
     """Whether what torch records is no operator that launches anything."""
-    return name in WRAPPERS or name in WORKLESS or name.startswith(COMPILED)
+    return name in WRAPPERS or name.startswith(COMPILED)
 
 
 def _find_shift(clocks: Sequence[Sequence[int]]) -> int:

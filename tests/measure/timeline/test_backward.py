@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.readers.operators import WORKLESS
+from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.store import read_store, write_timeline
 from profkit.program.steps.attribution import NOBODY, find_makers
 from profkit.program.timeline import Place

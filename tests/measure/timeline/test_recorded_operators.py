@@ -26,10 +26,10 @@ def hook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         sys.modules.pop(f"profkit_recorder_{name}", None)
 
 
-def write_launches(path: Path, stacks: list[int]) -> None:
+def write_launches(path: Path, stacks: list[int], replaying: int = 0) -> None:
     words = array("I")
     for number, stack in enumerate(stacks, 1):
-        words.extend((0, 0, number, stack, 1, 0))
+        words.extend((0, 0, number, stack, 1, 4 if stack == replaying else 0))
     words.extend([0] * LAUNCH * 8)  # what was not written yet
     path.write_bytes(words.tobytes())
 
@@ -45,6 +45,67 @@ def test_a_step_repeats_only_after_it_came_often_enough(hook: Any, tmp_path: Pat
     write_launches(path, step * 6)
     assert launches.read_on() == 1200
     assert hook.find_repeat(launches.last, 6) == 200
+
+
+def test_a_step_that_replays_a_graph_is_known_by_fewer_launches(hook: Any, tmp_path: Path) -> None:
+    path = tmp_path / "7-7.launches"
+    start, step = list(range(100, 700)), [1, 2, 3, 4]
+    write_launches(path, [*start, *step * 20])
+    launches = hook.Launches(path)
+    launches.read_on()
+    assert launches.find_repeat() == 0  # it may be a loop inside of a step
+    write_launches(path, [*start, *step * 20], replaying=3)
+    launches = hook.Launches(path)
+    launches.read_on()
+    assert launches.find_repeat() == 4
+    assert launches.is_sure(4)
+    write_launches(path, [*start, *step * 5], replaying=3)
+    launches = hook.Launches(path)
+    launches.read_on()
+    assert launches.find_repeat() == 0  # not often enough
+
+
+class Event:
+    """An event of torch's profiler."""
+
+    def __init__(self, name: str, start: int, end: int, thread: int = 1) -> None:
+        self.name = name
+        self.times = start, end
+        self.thread = thread
+
+    def start_ns(self) -> int:
+        return self.times[0]
+
+    def end_ns(self) -> int:
+        return self.times[1]
+
+    def device_resource_id(self) -> int:
+        return self.thread
+
+
+def test_of_four_steps_the_middle_is_written_in_whole_operators(hook: Any) -> None:
+    """An operator with another in it, one on autograd's thread, a long one; the first step is slow."""
+    events = []
+    begin = 0
+    for step, slow in enumerate((50, 1, 1, 1)):
+        for name, start, end, thread in (
+            ("outer", 5, 30, 1),
+            ("inner", 10, 20, 1),
+            ("long", 40, 100, 1),
+            ("backward", 50, 60, 2),
+            ("in long", 90, 95, 1),
+        ):
+            events.append(
+                Event(f"{name} {step}", begin + slow * start, begin + slow * end, thread=thread)
+            )
+        begin += 100 * slow
+    across = [Event("across", 5195, 5400, thread=3), Event("in across", 5201, 5210, thread=3)]
+    kept = {event.name for event in hook.keep_middle([*across, *events[::-1]])}
+    names = ("outer", "inner", "backward", "long", "in long")
+    assert {f"{name} 1" for name in names} <= kept
+    assert "across" not in kept
+    assert "in across" not in kept
+    assert not any(name.endswith(" 0") or name.endswith(" 3") for name in kept)
 
 
 def test_a_forked_child_leaves_the_recording_to_its_parent(hook: Any, tmp_path: Path) -> None:

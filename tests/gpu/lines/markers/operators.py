@@ -21,6 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.injected import read_injected
 from profkit.program.readers.operators import is_left_out
 from profkit.program.steps.attribution import NOBODY, Maker, find_makers
@@ -137,7 +138,7 @@ def tell_operator(stack: Sequence[Any]) -> tuple[str, tuple[tuple[int, ...], ...
     operator = ""
     sizes: tuple[tuple[int, ...], ...] = ()
     for name, shapes, types in stack:
-        if is_left_out(name):
+        if name in WORKLESS or is_left_out(name):
             continue
         operator = name
         own = read_operand_sizes(name, shapes)
