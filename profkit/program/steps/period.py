@@ -58,16 +58,21 @@ class Turns(NamedTuple):
 def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | None:
     """Find steps by the period of the launch sequence; None where there is none."""
     by_call = _group_by_call(order)
-    tokens = [_make_token(calls[index], own) for index, own in by_call]
+    tokens: list[Hashable] = []
+    callers = []
+    for index, launched in by_call:
+        tokens.append(_make_token(calls[index], launched))
+        callers.append(index)
     turns = _find_turns_of_launches(calls, by_call, tokens)
     if turns is None:
         return None
-    callers = [index for index, _ in by_call]
     offset = _find_phase(calls, callers, turns)
     heads = _shift_heads(tokens, turns, offset)
     if offset == 0 and turns.end < len(callers):
         heads.append(turns.end)
-    begins = [calls[callers[head]].start for head in heads]
+    begins = []
+    for head in heads:
+        begins.append(calls[callers[head]].start)
     if len(begins) < 2:
         begins.append(find_end_of_work(calls, order))
     warm_up = 0
@@ -88,8 +93,13 @@ def _find_turns_of_launches(
     turns = _find_turns_of_graphs(calls, by_call)
     if turns is not None:
         candidates.append(turns)
-    possible = [turns for turns in candidates if _is_step_pattern(by_call, turns)]
-    return max(possible, key=lambda turns: _sum_repeated_work(by_call, turns), default=None)
+    best = None
+    most = 0
+    for turns in candidates:
+        work = _sum_repeated_work(by_call, turns)
+        if work > most and _is_step_pattern(by_call, turns):
+            best, most = turns, work
+    return best
 
 
 def _make_even_turns(first: int, length: int, count: int) -> Turns:
@@ -269,11 +279,13 @@ def _shift_heads(tokens: Sequence[Hashable], turns: Turns, offset: int) -> list[
     shifted = []
     for head, end in zip(turns.heads, ends, strict=True):
         middle = head + offset
-        alike = []
+        nearest = middle
         if end - head != turns.length and offset:
-            alike = [at for at in range(head, end) if tokens[at] == wanted]
-        shifted.append(min(alike, key=lambda at: abs(at - middle), default=middle))
-    return [at for at in shifted if at < len(tokens)]
+            alike = (at for at in range(head, end) if tokens[at] == wanted)
+            nearest = min(alike, key=lambda at: abs(at - middle), default=middle)
+        if nearest < len(tokens):
+            shifted.append(nearest)
+    return shifted
 
 
 def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
