@@ -189,7 +189,10 @@ def _list_operators(
 def _say_captured_before(activities: Sequence[Activity], calls: Sequence[Call]) -> Iterator[str]:
     """Say so where what is replayed was captured before what is kept of the recording (--after)."""
     kept = {call.correlation for call in calls}
-    nodes = {a.captured for a in activities if a.captured and a.captured not in kept}
+    nodes = set()
+    for activity in activities:
+        if activity.captured and activity.captured not in kept:
+            nodes.add(activity.captured)
     if nodes:
         yield (
             f"the operators of {len(nodes)} nodes of CUDA graphs are not known: the graphs were "

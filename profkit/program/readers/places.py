@@ -190,8 +190,12 @@ class Places:
     @cached_property
     def _backward_calls(self) -> list[int]:
         """The launches that a program's calls of a backward pass made themselves, in order."""
-        calling = {number for number, own in self.stacks.items() if is_calling_backward(own)}
-        return sorted(number for number, own in self.launches.items() if own.stack in calling)
+        calls = []
+        for number, launch in self.launches.items():
+            stack = self.stacks.get(launch.stack)
+            if stack is not None and is_calling_backward(stack):
+                calls.append(number)
+        return sorted(calls)
 
     @cached_property
     def _is_replicated(self) -> bool:
