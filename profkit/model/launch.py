@@ -360,6 +360,33 @@ def collected_metrics(launch: Row) -> dict[str, float]:
     return {n: v for n, v in numbers if not (isnan(v) or is_impossible(n, v))}
 
 
+# Counters of different replay passes differ by a few per cent; beyond that a point above its roof
+# is an error of the measurement and is said to be one.
+TOLERANCE = 1.05
+# Of a DRAM clock that is counted once where the attribute counts twice, by memory type: no slow one.
+HALVES = 0.02
+
+
+def find_counted_part(launch: Row) -> float:
+    """The part of a launch's duration in which its cycles were counted, 0 to 1; 1 when nothing shows it.
+
+    A clock in a report is counted cycles over the duration. A memory clock does not change within a
+    launch: where DRAM seems slow, its cycles were counted in a part of the duration only (not in a
+    launch's start and end, nor while another program had the GPU). The SM's were counted in the same
+    part: in reports of six GPUs the SM clock so corrected is one and the same in all launches, the
+    one that ncu locks. A pass may count the SM's cycles throughout, though (a T4 at its base clock and
+    92.6 % of DRAM's): what goes by the SM clock is then too high by as much, so it still is a ceiling.
+    Where the SM clock so corrected would exceed its maximum, the memory clock really was lower.
+    """
+    row = collected_metrics(launch)
+    part = row.get("dram_clock", nan) / row.get("dram_clock_max", nan)
+    if not 0 < part < 1 / TOLERANCE or "sm_clock" not in row or abs(part - 0.5) < HALVES:
+        return 1.0
+    if row["sm_clock"] / part > TOLERANCE * row.get("sm_clock_max", nan):
+        return 1.0
+    return part
+
+
 def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
     """Why the launch's data came from the caches and not from DRAM; "" when it did not.
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 from typing import Literal
 
-from profkit.model.launch import Missing, Row, collected_metrics, explain_cache_resident
+from profkit.model.launch import (
+    TOLERANCE,
+    Missing,
+    Row,
+    collected_metrics,
+    explain_cache_resident,
+    find_counted_part,
+)
 from profkit.records.gpus import find_exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
@@ -26,9 +33,6 @@ SCALAR = ("fp32", "fp64", "fp16")
 FAMILIES = (*SCALAR, *(f"tensor_{kind}" for kind in TENSOR_TYPES))
 
 Place = Literal["dram", "l2", "l1", "workload"]
-# Counters of different replay passes differ by a few per cent; beyond that a point above its roof
-# is an error of the measurement and is said to be one.
-TOLERANCE = 1.05
 
 
 _CLOCK = {"dram": "dram_clock", "l2": "l2_clock"}  # the others run at the SM clock
@@ -48,24 +52,6 @@ class Ceiling:
     def memory(self) -> bool:
         """Whether it is a bandwidth."""
         return self.name in LEVELS
-
-
-def find_counted_part(launch: Row) -> float:
-    """The part of a launch's duration in which its cycles were counted, 0 to 1; 1 when nothing shows it.
-
-    A clock in a report is counted cycles over the duration. A memory clock does not change within a
-    launch: where DRAM seems slow, cycles were counted in a part of the duration only (of a short
-    launch, not in its start and end), and the SM clock seems slow by the same ratio. Seen in reports
-    of five GPUs; the SM clock so corrected is the one that ncu locks. Where it would exceed its
-    maximum, the memory clock really was lower.
-    """
-    row = collected_metrics(launch)
-    part = row.get("dram_clock", nan) / row.get("dram_clock_max", nan)
-    if not 0 < part < 1 / TOLERANCE or "sm_clock" not in row:
-        return 1.0
-    if row["sm_clock"] / part > TOLERANCE * row.get("sm_clock_max", nan):
-        return 1.0
-    return part
 
 
 def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:

@@ -23,7 +23,14 @@ from typing import Literal
 
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import ENDS_MOST, Launch, NotCollected, measure_idleness
-from profkit.model.resources import ENTRY, REACH, is_scattered, loads, share_attainable
+from profkit.model.resources import (
+    ENTRY,
+    REACH,
+    is_scattered,
+    loads,
+    share_attainable,
+    share_of_begun_blocks,
+)
 from profkit.reports.metrics.warps import STATES, list_states
 
 
@@ -283,8 +290,9 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     except NotCollected:
         return NOT_PRICED
     bound = None
+    begun = _bound_by_beginning(launch, fixes)
     if len(best) == len(fixes):
-        most = bound_speedup(launch, join_scenarios(best))
+        most = min(bound_speedup(launch, join_scenarios(best)), begun)
         if most == inf:
             bound = None
         else:
@@ -294,10 +302,22 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     # Where no unit was counted, nothing says what would bind after it.
     if len(counted) < len(fixes) or not kinds or not loads(launch):
         return Estimate(bound=bound)
-    gain = model_gain(launch, join_scenarios(counted))
+    gain = min(model_gain(launch, join_scenarios(counted)), begun)
     commonest = max(kinds, key=kinds.count)
     expected = make_expectation(gain, SPREAD[commonest], bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
+
+
+def _bound_by_beginning(launch: Launch, fixes: tuple[Fix, ...]) -> float:
+    """The speed-up at which as many blocks as before begin as fast as they can; inf when others may.
+
+    Accesses that waste nothing are made by the same blocks. Other fixes often give a thread more work,
+    and so need fewer of them.
+    """
+    share = share_of_begun_blocks(launch)
+    if not share or any(fix.kind != "waste" for fix in fixes):
+        return inf
+    return max(1.0, 1 / share)
 
 
 def read_expectation(saving: Estimate) -> Expectation | None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.launch import Launch, NotCollected, find_counted_part
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -306,11 +306,12 @@ HOT = {
         ({"cycles": 1501.0}, False),
         ({"cycles": 200.0}, True),
         ({"cycles": 199.0}, False),
-        ({"l2_busy_max": 0.25}, True),
-        ({"l2_busy_max": 0.24}, False),
-        ({"l2_busy_max": 0.4, "l2_busy": 0.2}, True),
-        ({"l2_busy_max": 0.39, "l2_busy": 0.2}, False),
-        # Without the loads' wait eight times the average is asked for.
+        # What the busiest slice does beyond the others counts, whatever these do, and who waits.
+        ({"l2_busy_max": 0.28}, True),
+        ({"l2_busy_max": 0.26}, False),
+        ({"l2_busy_max": 0.46, "l2_busy": 0.2}, True),
+        ({"l2_busy_max": 0.44, "l2_busy": 0.2}, False),
+        ({"l2_busy_max": 0.46, "l2_busy": 0.2, "l2_atomic_sectors": 60.0}, False),
         (
             {"stall_lg_throttle": 0.0, "stall_membar": 0.3, "l2_busy_max": 0.4, "l2_busy": 0.05},
             True,
@@ -404,6 +405,7 @@ CLOCKS = {
         ({"dram_clock": 0.99e9}, False),
         ({"dram_clock": 0.89e9}, True),
         ({"dram_clock": 1.7e9}, True),
+        ({"dram_clock": 1.9e9, "sm_clock": 0.75e9}, True),
         ({"sm_clock": 1e9, "time": 4.9e-6}, False),
         ({"sm_clock": 1e9, "time": 5e-6}, True),
     ],
@@ -411,14 +413,33 @@ CLOCKS = {
 def test_clocks_below_the_machine_s_best(change, fires):
     found = hit("clocks-unsteady", **{**CLOCKS, **change})
     assert (found is not None) is fires
-    if "sm_clock" in change and found:
+    if next(iter(change), "") == "sm_clock" and found:
         said = change["sm_clock"] / 1e6
         assert found.cause.startswith(f"SM clock {said:,.0f} of 2,000 MHz (")
     if "dram_clock" in change and found:
         said = change["dram_clock"] / 1e6
         assert found.cause.startswith(f"DRAM clock {said:,.0f} of 2,000 MHz (")
-        part = said > 1000  # no DRAM runs at 85 % of its clock: it was counted for 85 % of the time
-        assert ("counters ran for 85 % of the duration" in found.cause) is part
+        # With the SM at its highest clock the whole launch was counted: the memory was slow.
+        part = "sm_clock" in change
+        assert ("counters ran for 95 % of the duration" in found.cause) is part
+
+
+def test_a_dram_clock_is_read_as_the_roofline_reads_it():
+    """A T4 at its base clock, where DRAM's cycles were counted for 92.6 % of the time."""
+    clocks = {
+        "sm_clock": 584e6,
+        "sm_clock_max": 1590e6,
+        "dram_clock": 4631e6,
+        "dram_clock_max": 5001e6,
+        "time": 47.1e-6,
+    }
+    found = hit("clocks-unsteady", **clocks)
+    assert "counters ran for 92.6 % of the duration" in found.cause
+    assert found.cause.endswith("its clock was 631 MHz")
+    assert find_counted_part(clocks) == pytest.approx(0.926, abs=1e-3)
+    halved = {**clocks, "dram_clock": 2500.5e6}  # counted once where the attribute counts twice
+    assert find_counted_part(halved) == 1.0
+    assert "counters ran" not in hit("clocks-unsteady", **halved).cause
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ NOT_HELD = {
     "launch.HEAVY": "reports without opcodes",
     "launch.FILLED": "sizes a gain: fuller grids of probes are full, emptier ones a sixteenth",
     "launch.ENDS_MOST": "reports of ncu before 2024.1, which has no busiest SM; probes have it",
-    "waste.ONE_OF_MANY": "all probes with one hot word also wait beyond UNEVEN",
+    "occupancy.BEGINNING": "what the sentence adds; it decides no verdict",
     "waste.CYCLES": "one hot word: probes' atomics wait longer than any word takes",
     "waste.ATOMIC": "probes' L2 serves atomics only, or hardly any",
     "launch.UNUSED": "probes waste half of their sectors or hardly any",

@@ -66,8 +66,6 @@ ENDS = {
     "verdict.WORTH": (1.0, 8.0),
     "launch.TAIL": (0.5, 1.0),  # more than one wave fills more than half of two
     "launch.LINE": (1.0, 8.0),  # a gain
-    "waste.UNEVEN": (1.0, waste.ONE_OF_MANY),  # likewise; beyond, the other test fires
-    "waste.ONE_OF_MANY": (waste.UNEVEN, 128.0),  # to the number of slices
     **{
         f"{name}.likely": (0.0, peak.sure)
         for name, peak in vars(resources).items()

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, find_counted_part
 from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,
     explain_cache_resident,
-    find_counted_part,
     find_nearest_roof,
     list_ceilings,
     list_families,

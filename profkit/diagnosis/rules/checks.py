@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.model.launch import Launch, Threshold
+from profkit.model.launch import HALVES, Launch, Threshold, find_counted_part
 from profkit.model.resources import list_resource_uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
 from profkit.reports import figures
@@ -34,7 +34,6 @@ STEADY = Threshold(
 IDLE_STATE = Threshold(
     0.45, "DRAM's clock over its highest, below which it has not been raised yet"
 )
-HALVES = Threshold(0.02, "of a DRAM clock that is counted once where the attribute counts twice")
 MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
@@ -57,21 +56,23 @@ def _check_clocks(launch: Launch) -> Hit | None:
     sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
     if "time" in launch and launch["time"] < 5e-6:
         return None  # a few thousand cycles do not measure a clock
-    # DRAM clocks are counted at 1 or 2 per attribute cycle by memory type.
-    is_counted_by_halves = abs(memory - 0.5) < HALVES
-    is_memory_slow = memory < STEADY and not is_counted_by_halves
-    if sm >= STEADY and not is_memory_slow:
-        return None
     said_sm = f"SM clock {_say_clock(launch, 'sm')}"
     said_memory = f"DRAM clock {_say_clock(launch, 'dram')}"
-    if is_memory_slow and memory < IDLE_STATE and sm >= STEADY:
-        return Hit(f"{said_memory}: the GPU had not left its idle state")
-    if is_memory_slow:
-        # A DRAM clock does not go down by a tenth: it runs at one of a few clocks.
+    part = find_counted_part(launch)
+    if part < 1:
+        highest = f"{launch['sm_clock'] / part / 1e6:,.0f} MHz"
         return Hit(
             f"{said_memory}, {said_sm}: DRAM runs at one clock, so its counters ran for "
-            f"{share(memory)} of the duration, and rates over the duration are too low by as much"
+            f"{share(part)} of the duration, and rates over the duration are too low by as much; "
+            f"if the SM's ran as long, its clock was {highest}"
         )
+    is_memory_slow = memory < STEADY and abs(memory - 0.5) >= HALVES
+    if is_memory_slow and sm >= STEADY:
+        if memory < IDLE_STATE:
+            return Hit(f"{said_memory}: the GPU had not left its idle state")
+        return Hit(f"{said_memory}, {said_sm}: the memory ran at a lower clock than it can")
+    if sm >= STEADY:
+        return None
     return Hit(
         f"{said_sm}, held by ncu or lowered by power: {said_memory}; peaks here are for the "
         "measured clocks, and ncu holds the SM at its base clock by default"

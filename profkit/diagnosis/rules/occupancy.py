@@ -11,7 +11,7 @@ from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, share_of_arithmetic
-from profkit.model.resources import COMPUTE, list_resource_uses
+from profkit.model.resources import COMPUTE, list_resource_uses, share_of_begun_blocks
 from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, apply_amdahl
 from profkit.reports.figures import counted, seconds, share
 
@@ -204,6 +204,9 @@ _WAITS_IN_EACH_WARP = (
     "barrier",
     "branch_resolving",
 )
+BEGINNING = Threshold(
+    0.9, "rate at which blocks begin over the GPU's highest, from which launching them is the limit"
+)
 SHORT_LIFE = Threshold(
     5e-6, "s: a block that lives no longer costs its own begin and end, 1 to 2 µs"
 )
@@ -263,6 +266,11 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
         return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
+    begun = share_of_begun_blocks(launch)
+    if begun is not None and begun >= BEGINNING:
+        text += (
+            f"; blocks begin at {share(min(begun, 1.0))} of the rate at which this GPU begins any"
+        )
     return Hit(text)
 
 

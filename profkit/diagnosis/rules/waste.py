@@ -50,10 +50,6 @@ HOT_SLICE = Threshold(
     "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
 )
 CYCLES = Threshold(4, "that an atomic takes on one word, at most")
-ONE_OF_MANY = Threshold(8, "busiest slice over average: one hot word of an L2 of 32 slices or more")
-UNEVEN = Threshold(
-    2, "the same: addresses spread evenly remain below 1.2, a few dozen hot words do not"
-)
 EVEN = Threshold(0.5, "of L2's peak on average: then the other slices work too")
 WAITING = Threshold(0.3, "share of the warps' time that a cause must have to be worth naming")
 ATOMIC = Threshold(0.3, "share of L2's sectors that are atomics, from which they can be the cause")
@@ -183,33 +179,21 @@ def _conflicts_typical(launch: Launch) -> Scenario:
     return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - share_conflicts(launch)))
 
 
-def _fills_a_slice(launch: Launch, sectors: float) -> bool:
-    """Whether atomics are what L2 does, or can be all that its busiest slice does beyond the others.
+def _queue_for_words(launch: Launch, sectors: float) -> bool:
+    """Whether atomics queue for a few words: what one L2 slice does beyond the others, they can be.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
     of L2 streams the input meanwhile.
     """
-    if sectors >= ATOMIC * max(launch["l2_sectors"], 1):
-        return True
-    if not launch.known("l2_busy_max", "cycles"):
-        return False
-    beyond = launch["l2_busy_max"] - launch["l2_busy"]
-    return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
-
-
-def _one_slice(launch: Launch, sectors: float) -> bool:
-    """Whether a few L2 slices do the atomics while the others idle."""
     if launch["l2_busy"] >= EVEN:
         return False
-    if "l2_busy_max" in launch:
-        most, average = launch["l2_busy_max"], launch["l2_busy"]
-        if most < HOT_SLICE:
-            return False
-        return most >= ONE_OF_MANY * average or (most >= UNEVEN * average and _loads_wait(launch))
+    if launch.known("l2_busy_max", "cycles"):
+        beyond = launch["l2_busy_max"] - launch["l2_busy"]
+        return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
     # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
-    if not 0.2 <= sectors / launch["cycles"] <= 1.5:
+    if sectors < ATOMIC * max(launch["l2_sectors"], 1):
         return False
-    return _loads_wait(launch)
+    return 0.2 <= sectors / launch["cycles"] <= 1.5 and _loads_wait(launch)
 
 
 def _loads_wait(launch: Launch) -> bool:
@@ -231,7 +215,7 @@ def _check_atomics(launch: Launch) -> Hit | None:
     sectors = launch["l2_atomic_sectors"]
     if launch.list_present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
-    if _fills_a_slice(launch, sectors) and _one_slice(launch, sectors):
+    if _queue_for_words(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses"

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.model import roofline as model
-from profkit.model.launch import collected_metrics
+from profkit.model.launch import collected_metrics, find_counted_part
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import quantity, share
 from profkit.show import numbers
@@ -131,7 +131,7 @@ def write_title(device: str, rows: Sequence[Row]) -> str:
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
         for row in numbers.list_longest(rows):
-            clock = collected_metrics(row).get(metric, nan) / model.find_counted_part(row)
+            clock = collected_metrics(row).get(metric, nan) / find_counted_part(row)
             if clock > 0:
                 clocks.append(clock)
         if clocks:
