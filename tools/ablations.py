@@ -32,6 +32,7 @@ KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
 PUBLIC = ROOT / "artifacts" / "probes" / "public.json.xz"
 LISTED = ROOT / "tests" / "ablation" / "public.toml"
 VERDICTS = ROOT / "artifacts" / "probes" / "verdicts.json.xz"
+STEPS = ROOT / "artifacts" / "probes" / "steps.json.xz"
 CHECKED = ROOT / "artifacts" / "probes" / "memcheck.json"
 ADVICE = ROOT / "artifacts" / "probes" / "cuxray.json"
 PAGE = ROOT / "docs" / "why" / "ablation.md"
@@ -270,6 +271,66 @@ def compare_verdicts() -> str:
     return f"{format_percent(same / total)} of the time, {equal} of {len(records)} kernels"
 
 
+@dataclass(frozen=True)
+class Step:
+    """A step of a ladder: what fixing its cause was measured to be worth before, and what it brought."""
+
+    before: str
+    after: str
+    gain: float | None  # None where no ablation stands for what the step says that it fixes
+    real: float
+
+
+def read_steps() -> list[Step]:
+    fixed = {}
+    for path in sorted((ROOT / "kernels").glob("[!p]*/**/*.cu")):
+        keys = parse_header(path.read_text("utf-8"), path.name).keys
+        fixed[path.stem.split("_")[0]] = split_ids(keys.get("fixes", ""))
+    steps = []
+    for record in json.loads(lzma.decompress(STEPS.read_bytes())):
+        found = AblationRecord.of_record(record["ablation"])
+        for after, seconds in found.others.items():
+            gain = measure_step(found, fixed[after])
+            steps.append(Step(record["variant"], after, gain, found.base / seconds))
+    return steps
+
+
+def measure_step(found: AblationRecord, rules: Sequence[str]) -> float | None:
+    """The largest gain of what stands for one of the rules: reachable, or SMs that are never idle."""
+    gains = [row.gain for row in found.measured if row.reachable and set(row.rules) & set(rules)]
+    if _OF_THE_GRID & set(rules) and found.shape.idle is not None:
+        gains.append(1 / (1 - found.shape.idle))
+    return max(gains, default=None)
+
+
+_OF_THE_GRID = {"grid-too-small", "tail-effect", "workload-imbalance"}
+
+
+def write_steps() -> Iterator[str]:
+    steps = read_steps()
+    known = [step for step in steps if step.gain is not None]
+    near = [step for step in known if step.gain and is_within(step.gain, step.real)]
+    names = []
+    for step in known:
+        names.append(f"{step.after} {step.gain:.2f}x, brought {step.real:.2f}x")
+    yield (
+        f"| steps of the ladder, of which an ablation or the SMs' idle time measures what the step "
+        f"fixes: within {_WITHIN}x | 70 % | {len(near)} of {len(known)}: {', '.join(names)} |"
+    )
+    others = ", ".join(step.after for step in steps if step.gain is None)
+    yield f"| steps whose cause nothing reachable stands for | | {len(steps) - len(known)}: {others} |"
+
+
+def list_unchecked(records: Mapping[str, Any]) -> list[str]:
+    """Ablations that were measured of probes where memcheck has not seen them."""
+    checked, newer = read_checked(), set()
+    for probe, record in records.items():
+        for row in record["measured"]:
+            if row["ablation"] not in checked[probe]["ablations"]:
+                newer.add(row["ablation"])
+    return sorted(newer)
+
+
 def write_table() -> Iterator[str]:
     records = read_records()
     twins = compare_twins(records)
@@ -298,12 +359,13 @@ def write_table() -> Iterator[str]:
         runs = sum(len(row["ablations"]) for row in checked.values())
         yield (
             f"| probes whose ablations, {runs} in all, memcheck finds nothing in | all "
-            f"| {clean} of {len(checked)} |"
+            f"| {clean} of {len(checked)}; newer than that: {', '.join(list_unchecked(records))} |"
         )
     most = format_percent(rebuilt, 1)
     yield f"| the same code assembled here, over the original | within 2 % | {most} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
     yield from write_public_goals()
+    yield from write_steps()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "
         f"| 90 % of the time | {compare_verdicts()} |"

@@ -33,11 +33,13 @@ from profkit.errors import ProfkitError
 from profkit.files import write_bytes
 from profkit.lab.ablation import assemble, measurement
 from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import WATCH, Conditions
 from profkit.lab.ablation.launches import Hung
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import build, variants
 from profkit.lab.measure.variants.build import SUPPORT
+from profkit.records.ablation import AblationRecord
 
 ROUNDS = 16, 16
 KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes" / "ablations.json.xz"
@@ -46,6 +48,7 @@ LOST = 3
 _START, _EACH = 150.0, 30.0  # seconds that a child may take to start, and for each probe
 _TOGETHER = 4  # probes that one process runs under memcheck
 _PATIENCE = 2000.0  # times the original's time that counting may take there
+_SMS, _DRAM = 132, 3.352e12  # of an H100, bytes per second
 _MEMORY_ERROR = 9  # exit status of memcheck that found something
 
 
@@ -88,11 +91,11 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
         if built.failure:
             raise built.failure
     twins = {b.variant.id: str(b.library) for b in made if b.variant.defines}
+    probes = [b for b in made if not b.variant.defines and b.library]
+    with ThreadPoolExecutor(process.cores()) as pool:
+        list(pool.map(lambda built: assemble.write_ptx(built, folder), probes))
     items = []
-    for built in made:
-        if built.variant.defines or built.library is None:
-            continue
-        assemble.write_ptx(built, folder)
+    for built in probes:
         items.append(
             Item(
                 probe=built.variant.id,
@@ -322,15 +325,24 @@ def read_recording(folder: Path, name: str) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
+def judge_again(record: Any) -> Any:
+    """A record with the verdict of today's rules, of the H100 that all of them are of."""
+    found = AblationRecord.of_record(record)
+    if found is None:
+        return record
+    return judge_record(found, _SMS, _DRAM).to_json()
+
+
 def keep_recordings(folders: Sequence[Path]) -> None:
-    """Put recordings together, the later ones before the earlier."""
-    records: dict[str, Any] = {}
+    """Put recordings together with those that are kept, the later ones before the earlier."""
+    records: dict[str, Any] = json.loads(lzma.decompress(KEPT.read_bytes()))
     checked: dict[str, Any] = {}
     for folder in folders:
         records.update(read_recording(folder, "ablations"))
         checked.update(read_recording(folder, "sanitized"))
-    if records:
-        write_bytes(KEPT, lzma.compress(json.dumps(records, indent=0).encode()))
+    if any(read_recording(folder, "ablations") for folder in folders):
+        judged = {probe: judge_again(record) for probe, record in records.items()}
+        write_bytes(KEPT, lzma.compress(json.dumps(judged, indent=0).encode()))
     if checked:
         write_bytes(SANITIZED, json.dumps(checked, indent=0).encode())
 

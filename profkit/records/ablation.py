@@ -68,6 +68,16 @@ class MeasuredAblation(msgspec.Struct, frozen=True, kw_only=True):
         return least / max(1.0, self.control)
 
 
+class MeasuredPair(msgspec.Struct, frozen=True):
+    """Two causes removed together, where what each brings alone does not add up."""
+
+    ablations: tuple[str, str]
+    titles: tuple[str, str]
+    alone: tuple[float, float]  # the gains of each
+    gain: float  # of both
+    hidden: bool  # whether each hides the other: alone neither brings anything
+
+
 class Shape(msgspec.Struct, frozen=True):
     """What launch alone showed: times over the original's; None where it was not tried."""
 
@@ -113,6 +123,7 @@ class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
     sm_clock: float | None = None  # Hz, behind the timing
     power: float | None = None  # W
     gpu: str = ""
+    pairs: tuple[MeasuredPair, ...] = ()
     others: dict[str, float] = {}  # name -> seconds of what took turns with it
 
     @classmethod

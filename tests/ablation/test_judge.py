@@ -189,3 +189,69 @@ def test_what_cannot_be_told_says_what_was_seen() -> None:
 
 def test_a_call_of_a_microsecond_is_short() -> None:
     assert judged(seconds=1.2e-6).cause == "short-kernel"
+
+
+@pytest.mark.parametrize(
+    ("units", "shape", "cause"),
+    [
+        ({"l1": 0.45, "fp32": 0.45}, {"blocks": 132, "blocks_per_sm": 6}, "fixed-latency"),
+        ({"l1": 0.45, "fp32": 0.45}, {}, "lg-throttle"),
+        ({"shared": 0.45, "fp32": 0.45}, {}, "mio-throttle"),
+        ({"texture": 0.5, "fp32": 0.5}, {"blocks": 132, "blocks_per_sm": 6}, "tex-throttle"),
+        ({"fp64": 0.45, "fp16": 0.45}, {}, "math-throttle"),
+        ({"l1": 0.45, "fp32": 0.2}, {}, ""),
+        ({"l1": 0.7, "fp32": 0.7}, {}, ""),  # together more than there is: they overlap
+    ],
+)
+def test_units_that_work_in_turns_wait_for_each_other(
+    units: dict[str, float], shape: dict[str, Any], cause: str
+) -> None:
+    seen = {f"turns_{unit}": share for unit, share in units.items()} | {"warps": 4.0}
+    assert judged(seen=seen, busy=units, shape=shaped(**shape)).cause == cause
+
+
+def test_exponentials_that_nothing_hides_are_in_turns_with_products() -> None:
+    busy, seen = {"xu": 0.5, "tensor": 0.5}, {"turns_tensor": 0.5}
+    serial = row("cheap-functions", 1.6, False, "xu-pipe")
+    assert judged(busy=busy, seen=seen, measured=serial).cause == "tensor-xu-serial"
+    hidden = row("cheap-functions", 1.2, False, "xu-pipe")
+    assert judged(busy=busy, seen=seen, measured=hidden).cause == ""
+
+
+def test_atomics_as_stores_tell_bytes_from_adding() -> None:
+    gone = row("no-atomics", 4.0, False, "atomics-contention")
+    for gain, cause in ((1.2, "l2-bandwidth"), (1.9, "atomics-contention")):
+        stored = row("atomics-stored", gain, False, "atomics-contention")
+        assert judged(measured={**gone, **stored}).cause == cause
+    assert judged(measured=gone).cause == "", "without stores it cannot be told"
+
+
+def test_what_is_full_and_no_unit_is_the_registers() -> None:
+    nothing = {**row("no-memory", 1.0, False), **row("hits-l1", 1.0, False)}
+    shape, busy, seen = shaped(quarter_occupancy=1.0), {"fp32": 0.5}, {"operands": 1.0}
+    assert judged(measured=nothing, shape=shape, busy=busy, seen=seen).cause == "dispatch-stall"
+    waits = shaped(half_occupancy=1.5, quarter_occupancy=2.0)
+    assert judged(measured=nothing, shape=waits, busy=busy, seen=seen).cause == ""
+    loads = {**nothing, **row("hits-l1", 1.12, False)}
+    assert judged(measured=loads, shape=shape, busy=busy, seen=seen).cause == ""
+
+
+def test_warps_that_wait_for_nothing_else_wait_for_code() -> None:
+    nothing, waits = row("hits-l1", 1.0, False), shaped(half_occupancy=1.8)
+    long, short = {"code_bytes": 262144.0}, {"code_bytes": 65536.0}
+    assert judged(measured=nothing, shape=waits, seen=long).cause == "instruction-cache"
+    assert judged(measured=nothing, shape=waits, seen=short).cause == ""
+    assert judged(measured=nothing, seen=long).cause == "", "half of the warps are as fast"
+
+
+def test_jumps_one_scheduler_waits_and_half_products_have_their_rules() -> None:
+    assert judged(seen={"jumps": 0.03}).cause == "branch-resolving"
+    assert judged(seen={"jumps": 0.01}).cause == ""
+    one = {"busiest_warp": 4.0, "busiest_scheduler": 4.0}
+    assert judged(busy={"fp64": 0.22}, seen=one).cause == "math-throttle"
+    assert judged(busy={"fp64": 0.4}, seen=one).cause == "", "more than one scheduler has"
+    waits = row("no-product-waits", 1.5, False, "wgmma-wait")
+    assert judged(measured=waits).cause == "wgmma-wait"
+    tiles = {"half_share": 0.4, "shared_load_share": 0.1}
+    assert judged(busy={"fp16": 0.7}, seen=tiles).cause == "tensor-idle"
+    assert judged(busy={"fp16": 0.7}, seen={**tiles, "matrix_share": 0.01}).cause == ""

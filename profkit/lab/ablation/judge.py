@@ -39,6 +39,16 @@ _IN_CONFLICT = 1.5  # passes over the banks for each request that needs one
 _ROUNDED = 0.5  # of the single-precision instructions, multiplications and additions kept apart
 _ONE_WARP = 2.0  # the busiest warp of a block over their mean
 _OF_TIME = 0.7  # of a warp's time that its longest chain of dependent instructions takes
+_SCHEDULERS = 4  # of an SM
+_IN_TURNS = 0.75  # of the time, that units which work in turns take together
+_ITS_TURN = 0.25  # of the time: a unit that works less than that has no turn
+_NOTHING = 1.05  # the same time: what is taken away, or the half of the warps, did not matter
+_MOST = 1.1  # of a unit: counts are of PTX, and may say a little more than there is
+_AS_WARM = 1.02  # as long with a cold L2, within what two rounds differ by
+_INSTRUCTION_CACHE = 128 << 10  # bytes that an SM of each GPU since 2017 keeps of the code
+_JUMP = 29  # cycles, measured on an H100: a loop of one to eight additions, half of a call and back
+_PRODUCTS = 0.25  # of the instructions are arithmetic in half precision: products are the work
+_FROM_SHARED = 0.03  # of the instructions load the operands of products
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
 
 _LIMITERS = {
@@ -60,6 +70,12 @@ _GONE = {
     "no-sleeps": ("latency", "sleeping"),
     "no-barriers": ("latency", "barrier"),
     "no-local-stores": ("memory", "l2"),
+}
+# What has a turn, and the compiler does not know how long it takes -> what warps wait for, and the rule.
+_QUEUES = {
+    "texture": ("tex_throttle", "tex-throttle"),
+    "shared": ("mio_throttle", "mio-throttle"),
+    "l1": ("lg_throttle", "lg-throttle"),
 }
 
 
@@ -119,6 +135,23 @@ class Case:
         return f"{100 * self.shape.occupancy:.0f} %"
 
     @property
+    def has_one_warp(self) -> bool:
+        """Whether each scheduler of an SM has one warp at most."""
+        on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
+        return 0 < on_each * self.count_seen("warps") <= _SCHEDULERS
+
+    def matters(self, *ablations: str) -> bool:
+        """Whether any of them was measured to bring something, or one was not measured at all."""
+        for ablation in ablations:
+            row = self.measured.get(ablation)
+            refusal = self.refused.get(ablation)
+            if row and row.gain > _NOTHING:
+                return True
+            if row is None and refusal and refusal.code != "nothing-to-take-away":
+                return True
+        return False
+
+    @property
     def is_full(self) -> bool:
         """Whether counted instructions fill a unit."""
         return max(self.busy.values(), default=0.0) >= _FULL
@@ -150,15 +183,22 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_shortness,
         _judge_grid,
         _judge_reachable,
+        _judge_atomics,
+        _judge_tensor_cores,
+        _judge_turns,
         _judge_gone,
         _judge_units,
         _judge_lanes,
         _judge_loads,
         _judge_stores,
         _judge_warps,
+        _judge_products,
         _judge_chains,
         _judge_occupancy,
         _judge_dependency,
+        _judge_jumps,
+        _judge_code,
+        _judge_operands,
         _judge_functions,
     )
     for step in steps:
@@ -223,6 +263,59 @@ def _judge_reachable(case: Case) -> AblationVerdict | None:
     return AblationVerdict(bound, limiter, best.rules[0], _say_without(best), best.gain)
 
 
+def _judge_atomics(case: Case) -> AblationVerdict | None:
+    """Atomics that do not meet on words: the L2 is full with their bytes, or with adding them up."""
+    row, stored = case.find_row("no-atomics"), case.measured.get("atomics-stored")
+    if row is None or stored is None:
+        return None
+    because = f"{_say_without(row)}; as stores they take {100 / stored.gain:.0f} % of the time"
+    if 1 / stored.gain >= _OF_TIME:
+        if case.fills_dram and (case.shape.cold or 1.0) <= _AS_WARM:  # its words were in no L2
+            return AblationVerdict("memory", "dram", "dram-bandwidth", because)
+        return AblationVerdict("memory", "l2", "l2-bandwidth", because)
+    return AblationVerdict("memory", "atomics", "atomics-contention", because)
+
+
+def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
+    """Products of tiles in half precision, and none of them on tensor cores."""
+    half, from_shared = case.count_seen("half_share"), case.count_seen("shared_load_share")
+    is_product = half >= _PRODUCTS and from_shared >= _FROM_SHARED
+    if not is_product or case.count_seen("matrix_share") or case.busy.get("fp16", 0.0) < 0.5:
+        return None
+    because = (
+        f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in shared "
+        "memory, and none is a matrix product of tensor cores"
+    )
+    return AblationVerdict("compute", "fp16", "tensor-idle", because)
+
+
+def _judge_turns(case: Case) -> AblationVerdict | None:
+    """Units that are each busy for a part of the time, and wait for one another in the rest."""
+    turns = {}
+    for name, share in case.seen.items():
+        if name.startswith("turns_") and share >= _ITS_TURN:
+            turns[name.removeprefix("turns_")] = share
+    functions = case.find_row("cheap-functions")
+    xu = case.busy.get("xu", 0.0)
+    if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
+        turns["xu"] = xu  # nothing else was done in nearly all of that time
+        turns["tensor"] = case.busy.get("tensor", 0.0)
+    total = sum(turns.values())
+    if len(turns) < 2 or case.is_full or not _IN_TURNS <= total <= _MOST:
+        return None
+    shares = " and ".join(f"{unit} {100 * share:.0f} %" for unit, share in turns.items())
+    because = f"units work alternately: {shares} of the time"
+    if {"xu", "tensor"} <= turns.keys():
+        return AblationVerdict("latency", "wait", "tensor-xu-serial", because)
+    if "texture" not in turns and case.has_one_warp:
+        because += ", with one warp for each scheduler"
+        return AblationVerdict("latency", "wait", "fixed-latency", because)
+    for unit, (limiter, rule) in _QUEUES.items():
+        if unit in turns:
+            return AblationVerdict("latency", limiter, rule, because)
+    return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
+
+
 def _judge_gone(case: Case) -> AblationVerdict | None:
     best = _find_best(case, _GONE, _BOUND_WORTH)
     if best is None:
@@ -241,7 +334,7 @@ def _judge_units(case: Case) -> AblationVerdict | None:
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
-    if unit in ("shared", "l1"):
+    if unit in ("shared", "l1", "texture"):
         return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
     if unit == "fp32" and case.count_seen("fp32_rounded") > _ROUNDED * case.count_seen("fp32"):
         because += ", by multiplications and additions that are kept apart"
@@ -312,12 +405,71 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
     share, barriers = case.count_seen("busiest_warp"), case.count_seen("barriers")
     products = case.count_seen("warpgroup_products")
-    if share < _ONE_WARP or not barriers + products:
+    if share < _ONE_WARP:
         return None
+    if not barriers + products:
+        return _judge_schedulers(case)
     because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
     if products > barriers:  # each begins when all four warps of its group are there
         return AblationVerdict("latency", "gmma", "gmma-wait", because)
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
+
+
+def _judge_schedulers(case: Case) -> AblationVerdict | None:
+    """Work for one scheduler of an SM, the warps of which fill a unit of theirs."""
+    unit = _find_busiest(case.busy)
+    share = case.busy.get(unit, 0.0) * case.count_seen("busiest_scheduler")
+    if not _FULL <= share <= _MOST:
+        return None
+    because = (
+        f"every fourth warp has the work, which keeps {unit} of one scheduler busy for "
+        f"{100 * min(share, 1.0):.0f} % of the time"
+    )
+    return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
+
+
+def _judge_products(case: Case) -> AblationVerdict | None:
+    """Matrix products of warp groups that are waited for before the next is begun."""
+    row = case.find_row("no-product-waits")
+    if row is None:
+        return None
+    return AblationVerdict("latency", "barrier", row.rules[0], _say_without(row))
+
+
+def _judge_jumps(case: Case) -> AblationVerdict | None:
+    """Calls of tiny functions, and loops round next to nothing."""
+    share = _JUMP * case.count_seen("jumps")
+    if share < _OF_TIME or case.is_full:
+        return None
+    because = f"jumps take a warp {100 * min(share, 1.0):.0f} % of its time"
+    return AblationVerdict("latency", "branch_resolving", "branch-resolving", because)
+
+
+def _judge_code(case: Case) -> AblationVerdict | None:
+    """More code than is kept, and warps that wait for nothing else."""
+    code = case.count_seen("code_bytes")
+    if code <= _INSTRUCTION_CACHE or not case.waits or case.matters("hits-l1", "no-stores"):
+        return None
+    because = (
+        f"{code / 1024:.0f} KiB of code run, an SM keeps {_INSTRUCTION_CACHE >> 10}; {case.slower}"
+    )
+    return AblationVerdict("latency", "no_instruction", "instruction-cache", because)
+
+
+def _judge_operands(case: Case) -> AblationVerdict | None:
+    """A full thing that is no memory and no unit: registers, which two banks hand out."""
+    fetching = case.count_seen("operands")
+    quarter = case.shape.quarter_occupancy
+    is_as_fast = quarter is not None and quarter <= _NOTHING
+    if not is_as_fast or case.is_full or case.matters("no-memory", "hits-l1", "no-stores"):
+        return None
+    if not _FULL <= fetching <= _MOST:
+        return None
+    because = (
+        f"a quarter of the warps is as fast and no unit is full; fetching three operands from two "
+        f"banks of registers takes {100 * min(fetching, 1.0):.0f} % of the time"
+    )
+    return AblationVerdict("latency", "dispatch_stall", "dispatch-stall", because)
 
 
 def _judge_chains(case: Case) -> AblationVerdict | None:

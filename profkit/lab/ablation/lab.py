@@ -14,6 +14,7 @@ from profkit.lab.ablation.launches import Call, Loaded, Play
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
+from profkit.lab.measure.bench import Subject, Times
 from profkit.lab.measure.cuda import device, library
 
 WATCH = 20.0  # times the original's time that a rewritten kernel may take
@@ -42,6 +43,7 @@ class Lab:
         self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
     ) -> None:
         self.on, self.reset = on, reset
+        self._limited: dict[str, Module] = {}
         self.call: Call = launches.read_call(call)
         self.stream = device.create_stream()
         began = time.perf_counter()
@@ -78,6 +80,19 @@ class Lab:
         )
         device.synchronize()
 
+    def time_calls(
+        self,
+        calls: Mapping[str, Callable[[int], None]],
+        rounds: tuple[int, int] | None = None,
+        cold: bool = False,
+    ) -> dict[str, Times]:
+        """The times of calls that take turns."""
+        subjects = [_make_subject(name, call) for name, call in calls.items()]
+        taken = bench.bench_subjects(
+            subjects, "", self.on.gpu, self.on.tools, cold=cold, rounds=rounds or self.on.rounds
+        )
+        return {times.name: times for times in taken}
+
     def read_launched(self, text: str) -> Module:
         """PTX, of whose kernels only those are looked at that the call launches, if there are any."""
         module = read_module(text)
@@ -85,6 +100,11 @@ class Lab:
 
     def limit_registers(self, text: str) -> Module:
         """Rewritten PTX, held to as many registers as let the original's blocks fit."""
+        if text not in self._limited:
+            self._limited[text] = self._limit_blocks(text)
+        return self._limited[text]
+
+    def _limit_blocks(self, text: str) -> Module:
         module = read_module(text)
         changes = Changes(module)
         for start in self.call.starts:
@@ -142,3 +162,10 @@ class Lab:
         launches.drop_code(loaded)
         device.free(place)
         return timeline.read_timeline(words, self.on.gpu.sms)
+
+
+def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
+    def time_plainly(n: int, stream: int) -> tuple[float, float]:
+        return bench.time_eager(lambda: bench.time_host(lambda: call(stream), n), n, stream)
+
+    return Subject(name, call, bench.capture_native, time_plainly)

@@ -15,7 +15,7 @@ from statistics import median
 import msgspec
 
 from profkit.evidence.stats import estimate_median
-from profkit.lab.ablation import preparation, reading
+from profkit.lab.ablation import pairs, preparation, reading
 from profkit.lab.ablation.change import Change, Code, Refused, refuse_by_name
 from profkit.lab.ablation.comparison import (
     compare_change,
@@ -29,8 +29,7 @@ from profkit.lab.ablation.launches import Play
 from profkit.lab.ablation.preparation import Prepared, Say
 from profkit.lab.ablation.ptx import read_module
 from profkit.lab.ablation.timeline import Timeline
-from profkit.lab.measure import bench
-from profkit.lab.measure.bench import Subject, Times
+from profkit.lab.measure.bench import Times
 from profkit.records.ablation import (
     AblationRecord,
     AblationVerdict,
@@ -64,20 +63,23 @@ def measure_call(
     calls = _list_calls(lab, prepared, beside or {})
     say("timing")
     lab.reset()
-    times = _time_calls(calls, on, on.rounds)
+    times = lab.time_calls(calls)
     base = times["original"]
-    busy = reading.read_busy(code, base, lab) if code else {}
+    busy, turns = reading.read_busy(code, base, lab) if code else ({}, {})
     measured, refused = _compare_all(prepared, times, busy)
     measured = _add_lines(lab, prepared, measured, say)
-    cold = _time_cold(calls["original"], on)
+    cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
     record = _describe_base(base, on)
     if code:
-        record = _add_survey(record, lab, code, times, shape, busy)
+        record = _add_survey(record, lab, code, times, shape)
     record = msgspec.structs.replace(
         record,
+        busy=busy,
+        seen=record.seen | turns,
         kernels=_name_kernels(lab),
+        pairs=pairs.time_pairs(lab, code, prepared, measured, say) if code else (),
         measured=tuple(sorted(measured, key=_rank_gain)),
         refused=tuple(refused),
         shape=shape,
@@ -121,18 +123,12 @@ def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callab
     return calls
 
 
-def _time_cold(original: Callable[[int], None], on: Conditions) -> Times:
-    times = _time_calls({"original": original}, on, _COLD_ROUNDS, cold=True)
-    return times["original"]
-
-
 def _add_survey(
     record: AblationRecord,
     lab: Lab,
     code: Code,
     times: Mapping[str, Times],
     shape: Shape,
-    busy: dict[str, float],
 ) -> AblationRecord:
     """Add what the copies that count have seen."""
     base = times["original"]
@@ -140,7 +136,6 @@ def _add_survey(
     return msgspec.structs.replace(
         record,
         rebuilt=median(times["base"].warm) / record.base,
-        busy=busy,
         seen=reading.sum_survey(code) | chains,
     )
 
@@ -178,22 +173,6 @@ def _describe_base(base: Times, on: Conditions) -> AblationRecord:
         power=base.after.power,
         gpu=on.gpu.name,
     )
-
-
-def _time_calls(
-    calls: Calls, on: Conditions, rounds: tuple[int, int], cold: bool = False
-) -> dict[str, Times]:
-    """The times of calls that take turns."""
-    subjects = [_make_subject(name, call) for name, call in calls.items()]
-    taken = bench.bench_subjects(subjects, "", on.gpu, on.tools, cold=cold, rounds=rounds)
-    return {times.name: times for times in taken}
-
-
-def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
-    def time_plainly(n: int, stream: int) -> tuple[float, float]:
-        return bench.time_eager(lambda: bench.time_host(lambda: call(stream), n), n, stream)
-
-    return Subject(name, call, bench.capture_native, time_plainly)
 
 
 def _compare_all(
@@ -244,7 +223,7 @@ def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
     for place, table in [("", change.control), *lines]:
         play = Play(lab.call, lab.load_module(module, machine, table).functions)
         calls[place] = play.enqueue_call
-    times = _time_calls(calls, lab.on, lab.on.rounds)
+    times = lab.time_calls(calls)
     control = median(times[""].warm)
     gains = [LineGain(place, control / median(times[place].warm)) for place, _ in lines]
     return sorted(gains, key=lambda row: -row.gain)

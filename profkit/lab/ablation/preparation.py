@@ -154,7 +154,7 @@ def _prepare_change(
         return
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
-        play = _load_pinned(lab, module, table, base)
+        play, _ = load_pinned(lab, module, table, base)
         lab.run_call(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
 
@@ -231,7 +231,7 @@ def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     return difference
 
 
-def _load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
+def load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> tuple[Play, Loaded]:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
@@ -240,7 +240,7 @@ def _load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
             wanted[start.name] = start.count_blocks(base.functions[start.name])
             fitting = start.count_blocks(loaded.functions[start.name])
             _refuse_fewer_blocks(fitting, wanted[start.name])
-    return _limit_occupancy(lab, loaded, wanted)
+    return _limit_occupancy(lab, loaded, wanted), loaded
 
 
 def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-from profkit.lab.ablation import chains, launches, units
+from profkit.lab.ablation import chains, launches, ptx, units
 from profkit.lab.ablation.change import Code
 from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.timeline import Timeline
@@ -16,6 +16,8 @@ from profkit.lab.measure.cuda.resources import LIMITS, count_fitting_blocks
 from profkit.records.ablation import Shape
 
 _SINGLE = frozenset("add sub mul fma".split())
+_SCHEDULERS = 4  # of an SM, each with its own part of the warps
+_INSTRUCTION = 16  # bytes of machine code
 
 
 def describe_shape(
@@ -51,11 +53,31 @@ def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]
     return fitting.fraction, fitting.limiter
 
 
-def read_busy(code: Code, base: Times, lab: Lab) -> dict[str, float]:
+def read_busy(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], dict[str, float]]:
+    """How busy each unit was, and how long each of those that work in turns: shares of the time."""
     gpu = lab.on.gpu
     clock = base.after.sm_clock or gpu.sm_clock
     cycles = median(base.warm) * clock * gpu.sms
-    return units.measure_busy(code.survey, code.accesses, gpu.arch, cycles)
+    if cycles <= 0:
+        return {}, {}
+    stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
+    turns = units.measure_turns(stretches, cycles)
+    operands = _count_operands(code) / (_SCHEDULERS * cycles)
+    seen = {f"turns_{unit}": share for unit, share in turns.items()}
+    return units.measure_busy(stretches, cycles), {**seen, "operands": operands}
+
+
+def _count_operands(code: Code) -> int:
+    """Cycles of a scheduler that fetching operands takes, where none is kept from before.
+
+    The two banks of its registers hand out one operand each in a cycle, so three take two.
+    """
+    cycles = 0
+    for block, _, statement in code.module.number_blocks():
+        if statement.words[0] in ("fma", "mad"):
+            different = set(ptx.find_read(statement))
+            cycles += sum(code.survey.entries[block]) * (2 if len(different) > 2 else 1)
+    return cycles
 
 
 def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
@@ -71,6 +93,7 @@ def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, fl
         "chain_fixed": chain.fixed / cycles,
         "chain_xu": chain.xu / cycles,
         "chain_shared": chain.shared / cycles,
+        "jumps": chains.count_jumps(code) / cycles,
     }
 
 
@@ -81,6 +104,10 @@ def sum_survey(code: Code) -> dict[str, float]:
     return {
         **_sum_accesses(code),
         **_sum_instructions(code),
+        **_share_instructions(code),
+        "code_bytes": _INSTRUCTION * _count_statements(code),
+        "warps": len(by_warp),
+        "busiest_scheduler": _find_busiest_scheduler(code.survey.by_warp),
         "lanes": threads / (32 * warps) if warps else 1.0,
         "busiest_warp": max(by_warp) * len(by_warp) / sum(by_warp) if by_warp else 1.0,
     }
@@ -117,4 +144,34 @@ def _sum_instructions(code: Code) -> Counter[str]:
             sums["warpgroup_products"] += number
         if words[0] in ("bar", "barrier") and "warp" not in words:
             sums["barriers"] += number
+        sums["product_waits"] += number * opcode.startswith("wgmma.wait_group")
     return sums
+
+
+def _share_instructions(code: Code) -> dict[str, float]:
+    """Shares of all instructions by which products are known that tensor cores could do."""
+    counted = {"half_share": 0, "shared_load_share": 0, "matrix_share": 0}
+    for opcode, number in code.survey.issued.items():
+        words = opcode.split(".")
+        if words[0] in ("mma", "wmma", "wgmma"):
+            counted["matrix_share"] += number
+        elif words[0] == "ld" and "shared" in words:
+            counted["shared_load_share"] += number
+        elif units.find_unit(words) == "fp16":
+            counted["half_share"] += number
+    total = sum(code.survey.issued.values())
+    return {name: number / max(1, total) for name, number in counted.items()}
+
+
+def _count_statements(code: Code) -> int:
+    """How many statements of the module ran at least once."""
+    return sum(code.survey.blocks[block] > 0 for block, _, _ in code.module.number_blocks())
+
+
+def _find_busiest_scheduler(by_warp: Sequence[int]) -> float:
+    """What the scheduler of every fourth warp has to do, over the mean of the four."""
+    warps = [number for number in by_warp if number]
+    if len(warps) % _SCHEDULERS or not warps:
+        return 1.0
+    most = max(sum(by_warp[first::_SCHEDULERS]) for first in range(_SCHEDULERS))
+    return _SCHEDULERS * most / sum(by_warp)

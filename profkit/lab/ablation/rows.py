@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.lab.ablation.accesses import Access
@@ -93,11 +93,13 @@ def send_accesses_to_rows(
             "look at the line: so small an array is read by few lanes",
         )
 
+    places = _find_places(code, rows)
+
     def fill_rows(numbers: set[int]) -> bytes:
-        return _fill_table(led, numbers)
+        return _fill_table(places, numbers)
 
     return Change(
-        text=_write_rows(code, rows, new_memory, one_place),
+        text=_write_rows(code, rows, places, new_memory, one_place),
         table=fill_rows({access.number for access in led}),
         control=fill_rows(set()),
         changed=changed,
@@ -106,20 +108,35 @@ def send_accesses_to_rows(
     )
 
 
-def _fill_table(led: Sequence[Access], on: set[int]) -> bytes:
-    masks = []
-    for access in led:
-        stays = access.number not in on
-        masks.append(_ALL * stays)
+def _find_places(code: Code, rows: Sequence[Row]) -> dict[int, int]:
+    """Access -> its place in the table: one for all of a row, a line and a register.
+
+    They are chosen for together, so the choice is made once, where an assembler can see that.
+    """
+    places: dict[tuple[int, str, str], int] = {}
+    of_accesses = {}
+    for row in rows:
+        for access in row.accesses:
+            alike = (row.number, code.name_place(access), access.address.base)
+            of_accesses[access.number] = places.setdefault(alike, _MASK * len(places))
+    return of_accesses
+
+
+def _fill_table(places: Mapping[int, int], on: set[int]) -> bytes:
+    masks = [_ALL] * (1 + max(places.values()) // _MASK)
+    for number in on:
+        masks[places[number] // _MASK] = 0
     return struct.pack(f"<{len(masks)}I", *masks)
 
 
-def _write_rows(code: Code, rows: Sequence[Row], new_memory: bool, one_place: bool) -> str:
+def _write_rows(
+    code: Code, rows: Sequence[Row], places: Mapping[int, int], new_memory: bool, one_place: bool
+) -> str:
     """The module with accesses that the table may send to their lanes' places."""
     changes = Changes(code.module)
     if new_memory:
         changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
-    add_table(changes, _MASK * len(list_in_rows(rows)))
+    add_table(changes, _MASK + max(places.values()))
     for kernel in code.module.kernels.values():
         lines: list[str] = []
         for row in rows:
@@ -127,11 +144,9 @@ def _write_rows(code: Code, rows: Sequence[Row], new_memory: bool, one_place: bo
                 lines += _write_row(changes, row, new_memory, one_place)
         if lines:
             changes.add_beginning(kernel, lines)
-    place = 0
     for row in rows:
         for access in row.accesses:
-            _move_access(changes, access, row, place)
-            place += _MASK
+            _move_access(changes, access, row, places[access.number])
     return changes.write_module()
 
 

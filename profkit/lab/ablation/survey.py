@@ -226,7 +226,9 @@ def count_executed(module: Module, blocks: Sequence[int]) -> Counter[str]:
 
 
 # Opcodes that move memory of others than the thread itself, or wait for others.
-_OUTWARD = re.compile(r"(ld|st|atom|red|cp|ldmatrix|stmatrix|bar|barrier|mma|wmma|wgmma)\b")
+_OUTWARD = re.compile(
+    r"(ld|st|atom|red|cp|ldmatrix|stmatrix|bar|barrier|mma|wmma|wgmma\.mma_async)\b"
+)
 _OWN = re.compile(r"\.(param|local|const)\b")
 
 

@@ -7,10 +7,11 @@ guide gives it (throughput of native arithmetic instructions).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.ptx import Module, Statement
 from profkit.lab.ablation.survey import Survey
 
 # Lanes of one SM that a unit serves in a clock, by compute capability.
@@ -24,6 +25,7 @@ _LANES = {
     "100": {"fp32": 128, "fp64": 64, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
     "120": {"fp32": 128, "fp64": 2, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
 }
+_TEXELS = 4  # an SM of each of these has four texture units, each of one filtered texel in a clock
 # Multiply-adds of mma.sync that an SM does in a clock with half-precision operands.
 _TENSOR = {"90": 1024, "80": 1024, "86": 512, "89": 512, "100": 1024, "120": 512}
 _SECTORS_OF_LINE = 4  # an SM's L1 hands out one line of 128 bytes in a clock
@@ -34,52 +36,91 @@ _WHOLE = frozenset(
 _SPECIAL = frozenset("ex2 lg2 sin cos rcp rsqrt sqrt tanh".split())
 # Of these PTX instructions none is left in the machine code, or far fewer.
 _FREE = frozenset("mov cvta ld.param".split())
+Work = defaultdict[str, float]  # unit -> cycles of an SM
 
 
-def measure_busy(
-    survey: Survey, accesses: Sequence[Access], arch: str, cycles: float
-) -> dict[str, float]:
+def measure_work(
+    module: Module, survey: Survey, accesses: Sequence[Access], arch: str
+) -> list[Work]:
+    """Return how many cycles each unit works in each stretch of code without a barrier."""
+    arch = arch.rstrip("af")
+    if arch not in _LANES:
+        return []
+    cycles = {unit: 32 / lanes for unit, lanes in _LANES[arch].items()}
+    cycles["texture"] = 32 / _TEXELS
+    by_start: dict[int, list[Access]] = {}
+    for access in accesses:
+        by_start.setdefault(access.statement.start, []).append(access)
+    stretches: list[Work] = []
+    last = -1
+    for block, _, statement in module.number_blocks():
+        if block != last:
+            stretches.append(defaultdict(float))
+            last = block
+        warps = sum(survey.entries[block])
+        for unit in _list_units(statement):
+            stretches[-1][unit] += warps * cycles.get(unit, 1.0)
+        stretches[-1]["tensor"] += warps * _count_products(statement) / _TENSOR[arch]
+        for access in by_start.get(statement.start, ()):
+            _add_access(stretches[-1], access, survey)
+        if is_barrier(statement):
+            stretches.append(defaultdict(float))
+    return stretches
+
+
+def _list_units(statement: Statement) -> Iterator[str]:
+    words = statement.words
+    if words[0] in _FREE or statement.opcode.startswith("ld.param"):
+        return
+    yield "issue"
+    if words[0] == "shfl":
+        yield "shared"
+    unit = find_unit(words)
+    if unit:
+        yield unit
+
+
+def _add_access(work: Work, access: Access, survey: Survey) -> None:
+    seen = survey.seen[access.number]
+    if access.space == "shared":
+        work["shared"] += seen.ways * max(1, access.width * 32 // 128)
+    elif access.in_global:
+        work["l1"] += max(seen.requests, seen.units / _SECTORS_OF_LINE)
+
+
+def is_barrier(statement: Statement) -> bool:
+    return statement.words[0] in ("bar", "barrier") and "warp" not in statement.words
+
+
+def measure_busy(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
     """Unit -> share of its peak; `cycles`: of all SMs together."""
-    lanes = _LANES.get(arch.rstrip("af"))
-    if lanes is None or cycles <= 0:
-        return {}
-    counted = count_by_unit(survey.issued)
-    busy = {unit: 32 * counted[unit] / (lanes[unit] * cycles) for unit in lanes}
-    tensor = _count_products(survey.issued) / (_TENSOR[arch.rstrip("af")] * cycles)
-    busy["tensor"] = tensor
-    passes = 0
-    for access in accesses:
-        if access.space == "shared":
-            per_pass = max(1, access.width * 32 // 128)
-            passes += survey.seen[access.number].ways * per_pass
-    lines = 0.0
-    for access in accesses:
-        seen = survey.seen[access.number]
-        if access.in_global:
-            lines += max(seen.requests, seen.units / _SECTORS_OF_LINE)
-    busy["l1"] = lines / cycles
-    shuffles = sum(n for opcode, n in survey.issued.items() if opcode.startswith("shfl"))
-    busy["shared"] = (passes + shuffles) / cycles
-    return busy
+    total: Work = defaultdict(float)
+    for work in stretches:
+        for unit, number in work.items():
+            total[unit] += number
+    return {unit: number / cycles for unit, number in total.items() if number}
 
 
-def count_by_unit(issued: Mapping[str, int]) -> Counter[str]:
-    """Instructions of warps by the unit that does them."""
-    counted: Counter[str] = Counter()
-    for opcode, number in issued.items():
-        words = opcode.split(".")
-        if words[0] in _FREE or opcode.startswith("ld.param"):
-            continue
-        counted["issue"] += number
-        unit = find_unit(words)
-        if unit:
-            counted[unit] += number
-    return counted
+def measure_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
+    """Unit -> its share of the time, if it works only where it has more to do than the others.
+
+    Between two barriers, what has most to do decides how long it takes. Where the sum of these times is
+    that of the call, units work in turns, and each of them waits for the others.
+    """
+    turns: Work = defaultdict(float)
+    for work in stretches:
+        own = {unit: number for unit, number in work.items() if unit != "issue" and number}
+        if own:
+            longest = max(own, key=lambda unit: own[unit])
+            turns[longest] += own[longest]
+    return {unit: number / cycles for unit, number in turns.items()}
 
 
 def find_unit(words: list[str]) -> str:
     """Which unit does an instruction; empty for those that are not counted."""
     first, last = words[0], words[-1]
+    if first in ("tex", "tld4"):
+        return "texture"
     if first in _SPECIAL:
         return "xu"
     if first == "cvt" and _is_conversion_between(words):
@@ -102,20 +143,17 @@ def _is_conversion_between(words: list[str]) -> bool:
     return len(kinds) == 2 and len(floats) == 1
 
 
-def _count_products(issued: Mapping[str, int]) -> float:
-    """Multiply-adds of half-precision operands that matrix instructions do, as many as take as long."""
-    total = 0.0
-    for opcode, number in issued.items():
-        words = opcode.split(".")
-        if words[0] not in ("mma", "wmma", "wgmma"):
-            continue
-        size = _read_shape(words)
-        if words[0] == "wgmma":
-            size /= 4  # one instruction of four warps
-        if {"s8", "u8", "e4m3", "e5m2"} & set(words):
-            size /= 2
-        total += number * size
-    return total
+def _count_products(statement: Statement) -> float:
+    """Multiply-adds of half-precision operands that take as long as a matrix instruction."""
+    words = statement.words
+    if words[0] not in ("mma", "wmma", "wgmma"):
+        return 0.0
+    size = _read_shape(words)
+    if words[0] == "wgmma":
+        size /= 4  # one instruction of four warps
+    if {"s8", "u8", "e4m3", "e5m2"} & set(words):
+        size /= 2
+    return size
 
 
 def _read_shape(words: list[str]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profkit.records.ablation import AblationRecord, MeasuredAblation, Refusal
+from profkit.records.ablation import AblationRecord, MeasuredAblation, MeasuredPair, Refusal
 from profkit.records.record import Record
 from profkit.reports import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
@@ -32,6 +32,8 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
             if line.gain >= _CLOSE:
                 text = f"{line.line}: {figures.speedup(line.gain)} of that alone"
                 yield TextLine(text, row.title, indent=1)
+    for pair in found.pairs:
+        yield _show_pair(pair)
     yield from _show_launch(found)
     for refusal in found.refused:
         if refusal.code != _NOTHING:
@@ -57,6 +59,16 @@ def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
     else:
         code = f"{row.changed}; {row.kept}"
     return (row.title, figures.seconds(row.time), gain, code)
+
+
+def _show_pair(pair: MeasuredPair) -> Block:
+    alone = " and ".join(figures.speedup(gain) for gain in pair.alone)
+    if pair.hidden:
+        why = "each hides the other"
+    else:
+        why = "they overlap, and do not add up"
+    text = f"at most {figures.speedup(pair.gain)}, alone {alone}: {why}"
+    return TextLine(text, f"without {pair.titles[0]} and {pair.titles[1]}")
 
 
 def _show_launch(found: AblationRecord) -> Iterator[Block]:
@@ -107,7 +119,7 @@ def _show_verdict(found: AblationRecord) -> Block:
 def _find_overlap(found: AblationRecord) -> str:
     """What does not add up: two causes that are each worth something, and together more than all."""
     reachable = [row for row in found.measured if row.reachable and row.shown >= _ALONE]
-    if len(reachable) < 2:
+    if len(reachable) < 2 or found.pairs:
         return ""
     saved = sum(1 - 1 / row.gain for row in reachable)
     names = " and ".join(row.title for row in reachable[:2])

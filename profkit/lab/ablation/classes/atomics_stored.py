@@ -1,0 +1,63 @@
+"""Atomics whose answer nobody reads, done as stores: as many bytes, and nothing to add.
+
+What is left of the time is what carrying those bytes takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    say_how_many_stay,
+)
+from profkit.lab.ablation.ptx import Kernel, Statement, count_bytes, find_read, find_written
+from profkit.lab.ablation.removal import make_switchable
+
+_OTHERWISE = "%profkit_otherwise"
+
+
+def store_instead(code: Code) -> Change:
+    atomics = code.list_executed(GLOBAL, ("atomic",))
+    read: set[tuple[str, str]] = set()
+    for kernel in code.module.kernels.values():
+        for statement in kernel.statements:
+            read.update((kernel.name, name) for name in find_read(statement))
+
+    def is_unanswered(access: Access) -> bool:
+        statement = access.statement
+        answers = {(access.kernel, name) for name in find_written(statement)}
+        is_plain = not statement.guard and "{" not in "".join(statement.operands)
+        return code.is_free(access) and answers.isdisjoint(read) and is_plain
+
+    free = choose_free(atomics, is_unanswered, "atomics", "it has no atomics on global memory")
+    changed = f"{count_words(len(free), 'atomic')} done as stores"
+    kept = say_how_many_stay(len(atomics) - len(free), "that answer or decide something")
+    statements = [access.statement for access in free]
+    return make_switchable(code, statements, changed, kept, at_once=True, put_first=put_store)
+
+
+def put_store(_: Kernel, statement: Statement) -> tuple[list[str], Sequence[str]]:
+    """A store of the operand, where the atomic is not done."""
+    at = statement.list_addresses()[0].operand
+    place, value = statement.operands[at : at + 2]
+    space = ".global" if "global" in statement.words else ""
+    bits = 8 * count_bytes(statement)
+    return [f"@!%profkit_all st{space}.b{bits} {place}, {value};"], statement.operands
+
+
+ABLATION = Ablation(
+    id="atomics-stored",
+    title="adding in the L2",
+    reachable=False,
+    rules=("atomics-contention",),
+    probes=("atomic-double", "atomic-coalesced"),
+    keeps="ATOMG REDG",
+    make=store_instead,
+)
