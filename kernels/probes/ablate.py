@@ -336,14 +336,14 @@ def judge_again(record: Any) -> Any:
 def keep_recordings(folders: Sequence[Path]) -> None:
     """Put recordings together with those that are kept, the later ones before the earlier."""
     records: dict[str, Any] = json.loads(lzma.decompress(KEPT.read_bytes()))
-    checked: dict[str, Any] = {}
+    checked: dict[str, Any] = json.loads(SANITIZED.read_text())
     for folder in folders:
         records.update(read_recording(folder, "ablations"))
         checked.update(read_recording(folder, "sanitized"))
     if any(read_recording(folder, "ablations") for folder in folders):
         judged = {probe: judge_again(record) for probe, record in records.items()}
         write_bytes(KEPT, lzma.compress(json.dumps(judged, indent=0).encode()))
-    if checked:
+    if any(read_recording(folder, "sanitized") for folder in folders):
         write_bytes(SANITIZED, json.dumps(checked, indent=0).encode())
 
 
