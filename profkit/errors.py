@@ -70,7 +70,7 @@ def install_extra(package: str) -> str:
 
 @contextmanager
 def require_package(package: str, doing: str) -> Iterator[None]:
-    """Round the import of a package that an extra brings; `doing` begins a sentence: what needs it.
+    """Explain that an import needs a package of an extra; `doing` begins a sentence: what needs it.
 
     Raises:
         ProfkitError: It is not installed; the hint names the extra.
@@ -120,6 +120,6 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
 
 
 def is_memory_limited() -> bool:
-    """Whether the memory of this process is limited: by --max-memory, or `ulimit -v` or `-d`."""
+    """Return whether the memory of this process is limited: by --max-memory, or `ulimit -v` or `-d`."""
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
     return any(limit != resource.RLIM_INFINITY for limit in limits)

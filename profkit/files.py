@@ -508,7 +508,7 @@ def open_regular(path: str | Path) -> BufferedReader:
 
 
 def read_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
-    """A file's content.
+    """Return a file's content.
 
     Raises:
         OSError: As open_regular; or it is larger than `most` bytes.
@@ -521,7 +521,7 @@ def read_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
 
 
 def read_text(path: str | Path, most: int = TEXT_LIMIT) -> str:
-    """A file's content as UTF-8.
+    """Return a file's content as UTF-8.
 
     Raises:
         OSError: As read_bytes.
@@ -531,7 +531,7 @@ def read_text(path: str | Path, most: int = TEXT_LIMIT) -> str:
 
 
 def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
-    """A file's content, of JSON or TOML that may be parsed: its values do not take too much memory.
+    """Return the content of JSON or TOML that may be parsed: its values do not take too much memory.
 
     `[],` is three bytes, and seventy as a list of Python.
 
@@ -547,7 +547,7 @@ def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
 
 
 def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
-    """The JSON document in a file.
+    """Return the JSON document in a file.
 
     Raises:
         OSError: As read_bytes.
@@ -561,7 +561,7 @@ def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
 
 
 def _describe_kind(mode: int) -> str | None:
-    """What a thing is, if it is no regular file."""
+    """Return what a thing is, if it is no regular file."""
     if stat.S_ISREG(mode):
         return None
     return next((name for is_it, name in _KINDS if is_it(mode)), "something else")
@@ -571,7 +571,7 @@ def _describe_kind(mode: int) -> str | None:
 
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
-    """A name that may be written to, before anything is read or computed.
+    """Return a name that may be written to; it is checked before anything is read or computed.
 
     Raises:
         ProfkitError: It is a folder or a socket, may not be written, is one of the inputs, or its
@@ -602,7 +602,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
 
 @contextlib.contextmanager
 def replace_when_done(path: str | Path) -> Iterator[Path]:
-    """A file to write in the place of another, which it becomes when the block ends well.
+    """Give a file to write in the place of another, which it becomes when the block ends well.
 
     A link is followed; permissions of what was there are kept; a device or a pipe is written
     through, never replaced. When the block fails, nothing is left.
@@ -647,7 +647,7 @@ def write_pieces(path: str | Path, pieces: Iterable[str]) -> None:
 
 
 def open_log(path: str | Path) -> BinaryIO:
-    """A file that is written as it comes, anew: what a program prints while it runs.
+    """Return a file that is written as it comes, anew: what a program prints while it runs.
 
     Raises:
         OSError: It cannot be written, or what is there is no regular file.
@@ -672,7 +672,7 @@ def copy_file(source: str | Path, path: str | Path) -> None:
 
 
 def make_folder(path: str | Path) -> None:
-    """A folder to write in, and those that it is in.
+    """Make a folder to write in, and those that it is in.
 
     Raises:
         ProfkitError: There can be none.
@@ -716,7 +716,7 @@ def move_folder(made: str | Path, path: str | Path) -> None:
 
 @contextlib.contextmanager
 def _resolve_for_writing(path: str | Path) -> Iterator[Path]:
-    """What is really to be written; an OSError of the block says that it cannot be."""
+    """Give the file that is really written; an OSError of the block says that it cannot be."""
     try:
         yield _follow_link(Path(path))
     except OSError as error:
@@ -730,7 +730,7 @@ def make_write_error(path: str | Path, error: OSError) -> ProfkitError:
 
 
 def _follow_link(path: Path) -> Path:
-    """What a link leads to, also where that does not exist yet; but not out of /dev or /proc.
+    """Return what a link leads to, also where that does not exist yet; but not out of /dev or /proc.
 
     /dev/stdout is a link to whatever stdout is: replacing that file would lose both.
     """
@@ -740,7 +740,7 @@ def _follow_link(path: Path) -> Path:
 
 
 def _is_through(target: Path) -> bool:
-    """Whether something is written into what is there, instead of taking its place."""
+    """Return whether something is written into what is there, instead of taking its place."""
     special = os.path.abspath(target).startswith(_SYSTEM)
     return target.exists() and (special or not target.is_file())
 
@@ -787,7 +787,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def make_temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
-    """A folder of this process, gone afterwards; those of processes that were killed go first.
+    """Give a folder of this process, gone afterwards; those of processes that were killed go first.
 
     Args:
         parent: Where; None takes the system's folder for temporary files. In another one its name

@@ -152,7 +152,7 @@ def replace_old_flag(args: list[str]) -> list[str]:
 
 
 def _name_variants(words: list[str]) -> list[str]:
-    """The words, with variants that were named by --variant as arguments."""
+    """Return the words, with variants that were named by --variant as arguments."""
     named = []
     for word in words:
         option, equals, name = word.partition("=")
@@ -541,7 +541,7 @@ _LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EFBIG, errno.
 
 
 def open_streams() -> None:
-    """A name that the terminal's encoding cannot show must not stop the report, nor `>&-`."""
+    """Let neither a name that the terminal cannot show nor `>&-` stop a report."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

@@ -47,7 +47,7 @@ class Context(_Context):  # type: ignore[misc]
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream takes colours: a terminal that has them, unless NO_COLOR is set."""
+    """Return whether a stream takes colours: a terminal that has them, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return stream.isatty()

@@ -177,7 +177,7 @@ def available(output: str) -> list[str]:
 
 
 def match_any_case(pattern: str) -> str:
-    """A regular expression that matches letters of either case, for an engine without that flag."""
+    """Return an expression that matches letters of either case, for an engine without that flag."""
     out, at, inside = [], 0, False
     while at < len(pattern):
         rest, c = pattern[at:], pattern[at]

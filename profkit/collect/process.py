@@ -177,7 +177,7 @@ class _Guard:
         self._tell_guard(b"%d\n" % session)
 
     def dismiss(self) -> None:
-        """The session has ended, or none began."""
+        """Note that the session has ended, or that none began."""
         self._tell_guard(b"done\ndone\n")
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
@@ -299,5 +299,5 @@ def is_alive(pid: int) -> bool:
 
 
 def _read_status(pid: int) -> list[str]:
-    """State, parent, ... of a process, from `pid (name, which may hold anything) state parent ...`."""
+    """Return state, parent, ... out of `pid (name, which may hold anything) state parent ...`."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

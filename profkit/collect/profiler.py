@@ -146,7 +146,7 @@ def check_regex(kernel: str) -> None:
 
 @contextmanager
 def _make_workplace(report: Path) -> Iterator[Path]:
-    """A folder next to the report, on the same disk, gone afterwards."""
+    """Give a folder next to the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         with make_temporary_folder(report.parent) as folder:
@@ -231,7 +231,7 @@ def _import_early() -> None:
 
 
 def list_kernels(report: Path) -> list[str]:
-    """Names of the kernels in a report, in order; an error if it is damaged or a launch failed."""
+    """Return the kernels in a report, in order; an error if it is damaged or a launch failed."""
     from profkit.reports.reader import read_report
 
     read_back = read_report([report])

@@ -54,7 +54,7 @@ class Answer:
 
 
 def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
-    """Holds if `true`, fails if not, undecided if None (an interval that has the bound in it)."""
+    """Return the answer: holds if `true`, fails if not, undecided if None (a bound in an interval)."""
     verdict: ClaimVerdict
     if true is None:
         verdict = "undecided"
@@ -89,7 +89,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
 
 
 def undecided(because: str, *commands: str, **numbers: Number) -> Answer:
-    """Not decidable from what was collected; `commands` would collect it."""
+    """Return that what was collected decides nothing; `commands` would collect what does."""
     return Answer("undecided", because, numbers, commands)
 
 
@@ -183,7 +183,7 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
 
 
 def exit_status(results: Iterable[Verified]) -> int:
-    """2 when a file or claim could not be tried, 1 when a binding gate is not met, else 0."""
+    """Return 2 if a file or claim could not be tried, 1 if a binding gate is not met, else 0."""
     files = list(results)
     tried = chain.from_iterable(file.claims for file in files)
     if any(file.error for file in files) or any(one.outcome == "errored" for one in tried):
@@ -277,7 +277,7 @@ def load_claims(path: Path) -> ModuleType:
 
 @contextmanager
 def make_importable(folder: Path) -> Iterator[None]:
-    """A file's neighbours can be imported, as from a script; another folder's of that name too."""
+    """Let a file's neighbours be imported, as from a script; of that name in another folder too."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     try:

@@ -41,7 +41,7 @@ def read_commit(folder: Path) -> Commit | None:
 
 
 def resolve_commit(folder: Path, name: str) -> str:
-    """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository."""
+    """Return the hash of a commit by any of its names; the name as it is without a repository."""
     try:
         _run_git(folder, "rev-parse", "--git-dir")
     except ProfkitError:
@@ -95,7 +95,7 @@ def list_committed_versions(
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
 def _read_code_at(folder: Path, commit: str, read_hashes: ReadHashes) -> dict[str, tuple[str, str]]:
-    """problem/variant -> hash of its code at a commit, and the last commit that touched kernels."""
+    """Return problem/variant -> hash of its code at a commit, and the last commit of kernels."""
     top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
     last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
     if not last:

@@ -218,7 +218,7 @@ def compare_recorded_times(
 
 
 def is_same_timing(before: Record | None, after: Record | None) -> bool:
-    """Whether both hold the very same timing samples of the same session; NaN is no sample."""
+    """Return whether both hold the very same timing samples of the same session; NaN is no sample."""
     if before is None or after is None or not before.warm or before.session != after.session:
         return False
     same = len(before.warm) == len(after.warm)
@@ -244,7 +244,7 @@ def is_unchanged(before: Run, after: Run) -> bool:
 
 
 def classify_timing(before: Record | None, after: Record | None) -> Taken:
-    """Whether two runs were timed in one process; there, subjects take turns round by round."""
+    """Return whether two runs were timed in one process; there, subjects take turns round by round."""
     if before is None or after is None or before.session is None:
         return "apart"
     if before.session != after.session:
@@ -274,7 +274,7 @@ def assume_process_spread(
 
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
-    """Whether AFTER is faster, by the warm samples of two records: the one place that says so."""
+    """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
     between, known = assume_process_spread(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
@@ -286,7 +286,7 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
 
 
 def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
-    """Pairs of launches, and the kernels left over.
+    """Return pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
     range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
@@ -358,7 +358,7 @@ def is_worse(name: str, before: float | None, after: float | None) -> bool:
 
 
 def find_resource(run: Run, name: str) -> float | None:
-    """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
+    """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:
         value = getattr(run.record.most, name, None)
@@ -384,7 +384,7 @@ class GateResult(Document, frozen=True, kw_only=True):
 def list_exit_reasons(
     changes: Iterable[RunComparison], fail_if: Collection[str]
 ) -> list[tuple[int, str]]:
-    """Each exit status that a change asks for, with its reason; `fail_if`: what is asked to be bad.
+    """Return exit status -> why a change asks for it; `fail_if`: what is asked to be bad.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
     bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or

@@ -143,7 +143,7 @@ def get_timing_method(record: Record) -> str | None:
 
 
 def list_method_differences(before: Record, after: Record) -> list[str]:
-    """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
+    """Return why two records' times are of two kinds: two timers, or a cold L2 and a warm one."""
     found = []
     if methods := find_difference(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
@@ -236,7 +236,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
 
 
 def list_notes(before: Run, after: Run) -> list[str]:
-    """What else to know of two runs: not checked, no report, other kernels, GPUs or clocks."""
+    """Return what else to know about two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):
         notes += _list_what_run_lacks(run)

@@ -413,14 +413,14 @@ def judge_finding(
 
 
 def has_left(measure: Measure, fired: float, clear: float) -> bool:
-    """Whether the side without the finding has less of its cause, and too little for the cause."""
+    """Return whether the side without the finding has less of its cause, and too little of it."""
     if not measure.is_less(clear, fired):
         return False
     return measure.border is None or not measure.is_there(clear)
 
 
 def has_changed(unit: str, before: float, after: float) -> bool:
-    """Whether two amounts differ by a tenth, and by more than two runs of one kernel."""
+    """Return whether two amounts differ by a tenth, and by more than two runs of one kernel."""
     if not is_different(unit, before, after):
         return False
     if before <= 0 or after <= 0:

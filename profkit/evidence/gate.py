@@ -241,7 +241,7 @@ def compare_references(
     policy: Policy,
     problems: list[ProfkitError],
 ) -> dict[str, TimeComparison]:
-    """Case -> how the library calls that both sides timed compare: the most typical one.
+    """Return case -> how the library calls that both sides timed compare: the most typical one.
 
     They say what the machine did, where the code cannot have. `problems` takes samples that are no
     times.
@@ -270,7 +270,7 @@ def are_timings_of_one_reference(before: Record, after: Record) -> bool:
 def find_faulty(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
-    """A subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
+    """Return a subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
 
     New or old, timed or not, a library call too.
     """
@@ -418,7 +418,7 @@ def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -
 def explain_by_machine(
     time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
 ) -> str:
-    """Why a difference that is real is the machine's: the references moved with it; "" elsewhere.
+    """Return why a difference that is real is the machine's: the references moved with it; "" elsewhere.
 
     Without references, of two machines nobody can say whose it is.
     """
@@ -436,7 +436,7 @@ def explain_by_machine(
 
 
 def is_shared_by_references(time: TimeComparison, control: TimeComparison) -> bool:
-    """Whether the references explain a difference: the same way, and nothing beside them is left."""
+    """Return whether the references explain a difference: the same way, and by as much."""
     ratio = time.speedup.median / control.speedup.median
     low, high = time.speedup.low / time.speedup.median, time.speedup.high / time.speedup.median
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2

@@ -92,7 +92,7 @@ class History:
 
     @contextmanager
     def _explain_unreachable(self) -> Iterator[None]:
-        """What a place that cannot be reached or written is for a user."""
+        """Explain a place that cannot be reached or written."""
         try:
             yield
         except OSError as error:
@@ -104,7 +104,7 @@ class History:
             raise ProfkitError(f"{self.root}: {why}", hint) from error
 
     def _list_files(self, table: str) -> list[str]:
-        """The table's files, sorted; none where there is no such folder yet."""
+        """Return the table's files, sorted; none where there is no such folder yet."""
         store, path = self._store
         if store is None:
             kept = list_folder(Path(path) / table)
@@ -130,7 +130,7 @@ class History:
             store.mv(part, f"{folder}/{name}.parquet")
 
     def read_table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
-        """All rows of a table, and what is wrong with files that cannot be read.
+        """Return all rows of a table, and what is wrong with files that cannot be read.
 
         Each once: of the rows of one run record the one whose commit is surest.
         """
@@ -149,7 +149,7 @@ class History:
     def read_columns(
         self, name: str, columns: Sequence[str] | None = None
     ) -> tuple[pa.Table, list[ProfkitError]]:
-        """The rows of a table's files, and what is wrong with those that cannot be read.
+        """Return the rows of a table's files, and what is wrong with those that cannot be read.
 
         Today's columns, or some of them: null where a file of another version has none.
         """
@@ -171,14 +171,14 @@ class History:
         return pa.concat_tables(parts), problems
 
     def _open_file(self, file: str) -> Any:
-        """A file of a table, open: never a pipe with such a name, which would be waited for."""
+        """Return a file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._store
         return open_regular(file) if store is None else BytesIO(store.cat_file(file))
 
     def _read_file(
         self, file: str, name: str, wanted: pa.Schema, budget: ReadBudget | None = None
     ) -> pa.Table:
-        """The wanted columns of a file, of their types; ValueError where it has others.
+        """Return the wanted columns of a file, of their types; ValueError where it has others.
 
         Within a budget, of all files that are kept at the same time: a page of some bytes may say that
         it has millions of rows.
@@ -202,7 +202,7 @@ class History:
         return pa.Table.from_arrays(columns, schema=wanted)
 
     def open_dataset(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
-        """A table as files that are read column by column when they are asked; and the bad ones.
+        """Return a table as files that are read column by column when they are asked; and the bad ones.
 
         Today's columns: null where a file of another version has none.
         """
@@ -224,13 +224,13 @@ class History:
         return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
 
     def list_runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
-        """Every run once, oldest first; those that do not say when come first."""
+        """Return every run once, oldest first; those that do not say when come first."""
         table, problems = self.read_table("runs")
         rows = (_make_row(HistoryRun, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
     def find_unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
-        """Those of some runs that are not here, or are here without the commit that they have."""
+        """Return those of some runs that are not here, or are here without the commit that they have."""
         commits = {}
         for run in self.list_runs()[0]:
             commits[run.record] = run.commit
@@ -241,7 +241,7 @@ class History:
         return new
 
     def list_twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
-        """Every A/A run once, in the order of their sessions' times."""
+        """Return every A/A run once, in the order of their sessions' times."""
         table, problems = self.read_table("twins")
         rows = (_make_row(HistoryTwin, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
@@ -455,7 +455,7 @@ def _make_endless_error(why: str) -> ProfkitError:
 
 
 def _select_each_once(name: str) -> str:
-    """The view of a table in which a row that stands in several files stands once."""
+    """Return the view of a table in which a row that stands in several files stands once."""
     surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
     window = f"PARTITION BY {keys} {surest if name == 'runs' else ''}"
@@ -464,7 +464,7 @@ def _select_each_once(name: str) -> str:
 
 
 def _make_row(kind: type[Row], plain: dict[str, Any]) -> Row:
-    """A row of a table, with its lists as tuples; a list that a file does not have is empty."""
+    """Return a row of a table, with its lists as tuples; a list that a file does not have is empty."""
     lists = {}
     for f in fields(kind):
         if f.default == ():
@@ -481,7 +481,7 @@ TAKES = (
 def history(
     given: Named = HISTORY, table: str = "runs", folder: str | Path = HISTORY
 ) -> pd.DataFrame:
-    """The history as a frame.
+    """Return the history as a frame.
 
     `given`: all of a history: its folder, or a URL that fsspec knows. Or of `folder` what is named:
     a variant, with its case or a pattern ("champion", "champion.B", "stage*"), a list of these, or
@@ -545,7 +545,7 @@ def _keep_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFra
 
 
 def _list_names(given: object) -> list[str]:
-    """Variants, with their case where there is one."""
+    """Return variants, with their case where there is one."""
     import pandas as pd
 
     if isinstance(given, str):

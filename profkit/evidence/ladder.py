@@ -321,7 +321,7 @@ def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
 
 
 def find_median(run: Run) -> Interval | None:
-    """The median with a warm L2; None where it was not timed, or where samples are no times."""
+    """Return the median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
         return estimate_median(run.samples)
     except ProfkitError:

@@ -37,7 +37,7 @@ class Move:
 
 
 def compute_factor(before: float, after: float) -> float:
-    """From 0 to anything is an infinite factor, from 0 to 0 none."""
+    """Return after / before; infinite from 0 to anything else, 1 from 0 to 0."""
     if before:
         return after / before
     if after:
@@ -46,7 +46,7 @@ def compute_factor(before: float, after: float) -> float:
 
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:
-    """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions."""
+    """Parse predictions of a header: `stall_barrier<0.5x inst_matrix>2x`."""
     moves = []
     for word in filter(None, re.split(r"[,\s]+", value)):
         match = _MOVE.fullmatch(word)

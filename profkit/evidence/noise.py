@@ -66,7 +66,7 @@ def _group_medians(
 def estimate_spreads(
     runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = (), sitting: float = SITTING
 ) -> dict[str, Spread]:
-    """GPU (uuid) -> relative standard deviation of a median from one process to the next.
+    """Return GPU (uuid) -> relative standard deviation of a median from one process to the next.
 
     A GPU with fewer than two differences is not there; one that was measured in one sitting only is
     taken to differ by `sitting` at least.
@@ -98,7 +98,7 @@ class KnownSpreads:
         self._place, self._alpha = str(place), alpha
 
     def __call__(self, uuid: str) -> float | None:
-        """The standard deviation that a test at this level has to assume; None: never measured."""
+        """Return the standard deviation that a test at this level assumes; None if never measured."""
         spread = self._known.get(uuid)
         if spread:
             return scale_spread(spread, self._alpha)
@@ -316,7 +316,7 @@ def judge_step(
     policy: Policy,
     had: Mapping[tuple[str, str], Sequence[HistoryRun]],
 ) -> HistoryStep:
-    """A run against the latest one before it on the same GPU; of a first one, its code's other name."""
+    """Return a run against the latest before it on its GPU; of a first one, its code's other name."""
     if not earlier:
         return _judge_first_step(run, had.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu

@@ -131,7 +131,7 @@ class Run:
         return sum(values)
 
     def get_column(self, name: str) -> Any:
-        """One column of that row; None without counters."""
+        """Return one column of that row; None without counters."""
         if self.usable.empty:
             return None
         return self.row.get(name)
@@ -140,7 +140,7 @@ class Run:
         return self.judge_row(self.row)
 
     def judge_row(self, row: Row) -> Diagnosis:
-        """The verdict on one of `rows`, found once: a parent is compared with each of its children."""
+        """Return the verdict on one of `rows`, found once: a parent has several children."""
         from profkit.diagnosis.verdict import judge_launch
 
         if id(row) not in self._verdicts:
@@ -250,7 +250,7 @@ class Evidence:
         return runs
 
     def list_names(self) -> list[RunName]:
-        """Variant and case of everything in the folder, sorted."""
+        """Return variant and case of everything in the folder, sorted."""
         return list(self.scan_files())
 
     def recorded_cases(self) -> list[str]:
@@ -395,7 +395,7 @@ def _read_runs_in(path: Path) -> list[Run]:
 
 
 def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
-    """Runs that belong together, and the names of those left alone.
+    """Return runs that belong together, and the names of those left alone.
 
     One run a side is a pair whatever it is called; several are paired by case and, where a side
     has several variants, by variant as well.

@@ -40,22 +40,22 @@ _SCIPY = 64 << 20
 
 
 def normal_quantile(share: float) -> float:
-    """Standard deviations below which this share of a normal distribution lies."""
+    """Return how many standard deviations below which this share of a normal distribution lies."""
     return float(import_special().ndtri(share))
 
 
 def normal_below(deviations: float) -> float:
-    """Share of a normal distribution below so many standard deviations."""
+    """Return the share of a normal distribution below so many standard deviations."""
     return float(import_special().ndtr(deviations))
 
 
 def t_quantile(share: float, dof: float) -> float:
-    """As `normal_quantile`, of Student's t with so many degrees of freedom."""
+    """Do as `normal_quantile`, for Student's t with so many degrees of freedom."""
     return float(import_special().stdtrit(dof, share))
 
 
 def rank_with_ties(x: Array) -> Array:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Return ranks from 1; equal values share the mean of theirs."""
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
     means: Array = np.cumsum(counts) - (counts - 1) / 2
     return means[place]
@@ -81,7 +81,7 @@ def draw_medians(x: Array, resamples: int, seed: int) -> Array:
 
 
 def order_p(x: Array) -> float:
-    """Two-sided p of Spearman's test that values do not go with their order; NaN if all are equal."""
+    """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
     n = x.size
     ranks, order = rank_with_ties(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
     power = float(ranks @ ranks) * float(order @ order)
@@ -94,13 +94,13 @@ def order_p(x: Array) -> float:
 
 
 def theil_sen_slope(x: Array) -> float:
-    """Median slope over all pairs of samples, per sample."""
+    """Return the median slope over all pairs of samples, per sample."""
     first, second = np.triu_indices(x.size, 1)
     return float(np.median((x[second] - x[first]) / (second - first)))
 
 
 def compute_kruskal_p(blocks: list[Array]) -> float:
-    """Kruskal and Wallis' p that blocks have one distribution; NaN if all values are equal."""
+    """Return Kruskal and Wallis' p that blocks have one distribution; NaN if all values are equal."""
     x = np.concatenate(blocks)
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
     n = x.size
@@ -202,7 +202,7 @@ TIMES = (1e-15, 1e18)
 
 
 def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
-    """Samples as an array a process; a ProfkitError where one is not finite, or no time."""
+    """Return samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
         listed = list(samples)
         nested = bool(listed) and np.ndim(listed[0]) > 0
@@ -230,7 +230,7 @@ def process_spread(*sides: list[Array]) -> Spread | None:
 
 
 def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
-    """Standard deviation within groups, over all of them; None where none has two values."""
+    """Return the standard deviation within groups, over all of them; None where none has two values."""
     arrays = []
     for group in groups:
         if len(group) > 1:
@@ -353,7 +353,7 @@ def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
 
 
 def resample_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
-    """Expanded percentile bootstrap of the median: low and high end.
+    """Return low and high end of the median, by an expanded percentile bootstrap.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
     sqrt((n-1)/n) and by normal against t; taking further percentiles mends both (Hesterberg,

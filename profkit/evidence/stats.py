@@ -145,7 +145,7 @@ def compare_samples(
 
 
 def hedges_g(before: Array, after: Array) -> float:
-    """(mean before - mean after) over the pooled standard deviation, corrected for bias."""
+    """Return (mean before - mean after) over the pooled standard deviation, corrected for bias."""
     dof = before.size + after.size - 2
     if dof < 1:
         return nan
@@ -206,7 +206,7 @@ def subtract_samples(before: Sample, after: Sample) -> Sample:
 
 
 def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
-    """An interval with what so few samples cannot show: a standard deviation, or a factor."""
+    """Return an interval with what so few samples cannot show: a standard deviation, or a factor."""
     if ratio.unusable:
         return ratio
     x = ratio.interval
@@ -218,7 +218,7 @@ def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sa
 
 
 def exponentiate_interval(x: Interval) -> Interval:
-    """The interval of a logarithm; without ends where it reaches past what any two times differ by."""
+    """Return the interval of a logarithm; without ends where no two times differ by so much."""
     if max(abs(x.low), abs(x.high)) > log(TIMES[1] / TIMES[0]):
         return Interval(exp(x.median), nan, nan, x.level)
     return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
@@ -237,7 +237,7 @@ def decide_answer(speedup: Interval, ratio: Sample, within: float) -> tuple[Time
 
 
 def compute_p_value(ratio: Interval) -> float:
-    """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
+    """Return two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
     if isnan(ratio.low):
         return nan
     if ratio.median > 0:
@@ -327,7 +327,7 @@ def find_smallest_change(time: TimeComparison) -> float:
 def count_needed_samples(
     wanted: float, smallest: float, samples: int, reason: SampleFault | str
 ) -> int | None:
-    """How many samples a side would see a change of `wanted`; None where more of them do not help.
+    """Return how many samples a side show a change of `wanted`; None where more do not help.
 
     An interval narrows with the square root of their number, below GATE_ROUNDS with the number
     itself as well: see there.

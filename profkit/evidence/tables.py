@@ -203,7 +203,7 @@ def list_required(table: str) -> set[str]:
 
 
 def list_schema_rows() -> list[dict[str, str]]:
-    """Every column of every table: table, column, type, and whether it is part of the row's name."""
+    """Return table, name and type of every column, and whether it is part of a row's name."""
     rows = []
     for table in TABLES:
         for column in list_columns(table):
@@ -252,7 +252,7 @@ def run_row(record: Record, sha256: str, commit: str | None, origin: str | None)
 
 
 def summarize_times(record: Record) -> dict[str, Any]:
-    """Samples, median and interval; none where the samples are no times."""
+    """Return samples, median and interval; none where the samples are no times."""
     try:
         interval = estimate_median(record.warm)
     except ProfkitError:

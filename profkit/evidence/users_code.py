@@ -43,7 +43,7 @@ def try_users_code(
 
 @contextlib.contextmanager
 def guard_users_code(path: str | Path) -> Iterator[None]:
-    """Round whatever runs code of this file: it prints to stderr, and os._exit raises SystemExit."""
+    """Run code of this file so that it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     own = os.getpid()
     _PROCESS.begin_file()

@@ -76,6 +76,6 @@ def find_measured_range(column: str, cc: Capability | None) -> Levels:
 
 
 def find_pinned_rate(cc: Capability | None) -> float:
-    """Bytes a second of a pinned copy to or from the nearest GPU that is no newer; else the least."""
+    """Return bytes a second of a pinned copy, of the nearest GPU that is no newer, or the least."""
     rates = read_column("pinned")
     return float(find_newest_not_above(rates, cc) or min(rates.values()))

@@ -254,7 +254,7 @@ def find_pairs(line: str, name: str) -> list[tuple[str, str]]:
 
 
 def read_budget(value: str, name: str) -> Budget:
-    """`regs=128 smem=64K spills=0 stack=0`  ->  Budget, in registers and bytes."""
+    """Parse `regs=128 smem=64K spills=0 stack=0` into registers and bytes."""
     known = [f.name for f in fields(Budget)]
     limits: dict[str, int] = {}
     for word in split_ids(value):
@@ -267,7 +267,7 @@ def read_budget(value: str, name: str) -> Budget:
 
 
 def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
-    """`BLOCK_M=16,32 STAGES=2,3`  ->  macro -> values, the first of which is the default."""
+    """Parse `BLOCK_M=16,32 STAGES=2,3` into macro -> values, the default first."""
     tunables: dict[str, tuple[str, ...]] = {}
     for word in value.replace(";", " ").split():
         macro, equals, values = word.partition("=")
@@ -326,7 +326,7 @@ _TOKEN = re.compile(
 
 
 def hash_code(path: Path, keys: Mapping[str, str] | None = None) -> str:
-    """sha256 of the code of a source file and of the files it includes, in order of inclusion.
+    """Return sha256 of the code of a source file and of the files it includes, in order of inclusion.
 
     Where the files lie does not matter; a header that cannot be found is left to the compiler.
 
@@ -343,7 +343,7 @@ def hash_code(path: Path, keys: Mapping[str, str] | None = None) -> str:
 
 
 def hash_text(path: Path) -> str:
-    """sha256 of the same files to the letter: line tables follow comments and layout too."""
+    """Return sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
     for text, *_ in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(text) + text)

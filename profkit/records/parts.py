@@ -49,7 +49,7 @@ class RecordedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     blocks_per_sm: float | None = None
 
     def write_line(self) -> str:
-        """All of it in one line; empty where the grid is not known, as in some older records."""
+        """Return a launch in one line; empty where the grid is not known, as in some older records."""
         if not self.grid:
             return ""
         shapes = ("x".join(map(str, shape)) for shape in (self.grid, self.block))

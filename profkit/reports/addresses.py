@@ -53,7 +53,9 @@ class Program:
 def _find_predecessors(
     instructions: Sequence[Instruction], index: dict[int, int]
 ) -> dict[int, list[int]]:
-    """Falls through, jumps with a known target, and indirect jumps to where nothing else leads.
+    """Return position -> those that control comes from: by falling through, or by a jump.
+
+    An indirect jump may lead to where nothing else leads.
 
     A call falls through: what the callee did is not looked at. A callee's first instruction comes
     from all its calls.
@@ -132,7 +134,7 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
 
 
 def is_gather(program: Program, pc: int) -> bool:
-    """Whether a load's address is made of a value loaded for just this access, as x[column[i]] is.
+    """Return whether an address is made of a value loaded for just this access, as x[column[i]] is.
 
     An index that steps through a loop from a loaded start (a row of a sparse matrix) is none: other
     threads could take its neighbours.
@@ -486,7 +488,7 @@ class LaunchedCode:
         return program.instructions[at].opcode
 
     def is_gather(self, pc: int) -> bool:
-        """Whether a load's index was loaded just for it; False where the machine code is not known."""
+        """Return whether a load's index was loaded just for it; False if its code is not known."""
         program = self.find_program(pc)
         return program is not None and is_gather(program, pc)
 
@@ -575,7 +577,7 @@ class LaunchedCode:
         return spans
 
     def _does_begin(self, function: Function, start: int) -> bool:
-        """Whether a function is here by the library's text: before 2023.2 a report says no address."""
+        """Return whether a function is here, by the text: before 2023.2 a report has no address."""
         code = (
             decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
             or []

@@ -193,7 +193,7 @@ def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
 
 
 def _lays_out_tiles(program: Program) -> bool:
-    """Whether a function copies or multiplies whole tiles, whose layouts are the hardware's."""
+    """Return whether a function copies or multiplies whole tiles, whose layouts are the hardware's."""
     return any(_TILES.match(instruction.opcode) for instruction in program.instructions)
 
 

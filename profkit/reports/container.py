@@ -375,7 +375,7 @@ class _Walk:
         self._metrics[-1] = len(result.ids)
 
     def stop_at(self, error: Malformed) -> None:
-        """Nothing behind this can be read."""
+        """Note that nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, Cut) and self._left:
             self._keep_frame(self._left[-1][0], error.left, whole=False)

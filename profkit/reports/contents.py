@@ -339,7 +339,7 @@ _CATEGORY = rb"\x20" + _LAST
 
 @cache
 def _compile_plain_pattern(tag: int) -> re.Pattern[bytes]:
-    """For a metric under a tag without instances and texts, and its id: nearly all."""
+    """Return a pattern of a metric under a tag without instances and texts, as nearly all are."""
     forms = []
     for size in (9, 2, 3, 4, 5, 0):
         value = rb"\x12" + _match_value(size) if size else b""
@@ -354,7 +354,7 @@ def _compile_plain_pattern(tag: int) -> re.Pattern[bytes]:
 
 @cache
 def _compile_listed_patterns() -> tuple[re.Pattern[bytes], ...]:
-    """For a metric with instances: its begin, a run of its instances, a value in one, its end."""
+    """Return patterns of a metric with instances: its begin, a run of them, a value in one, its end."""
     instances = []
     # Bytes of an instance's key and value: most are an address and a small number, or a time and a
     # double. Others are looked at one by one.

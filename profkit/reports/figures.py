@@ -126,7 +126,7 @@ def bind_units(text: str, blank: str = "\u00a0") -> str:
 
 @lru_cache(maxsize=65536)
 def readable(name: str) -> str:
-    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
+    """Return a mangled name as namespace::kernel<words of its arguments>; any other as it is."""
     if not name.startswith("_Z"):
         return name
     head: list[str] = []

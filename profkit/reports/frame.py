@@ -131,7 +131,7 @@ def list_nvidia_rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, f
 
 
 def _strip_link(link: re.Match[str]) -> str:
-    """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
+    """Return the text in @section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:...@."""
     kind, *parts = link[0].strip("@").split(":")
     if kind == "url":
         return parts[0]

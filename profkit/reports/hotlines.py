@@ -224,7 +224,7 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
 
 
 def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an answer is worked out from the text of machine code."""
+    """Return whether an answer is worked out from the text of machine code."""
     if any(fields["sass"] for fields in requests):
         return True
     names = {name for fields in requests for asked in fields["counters"].values() for name in asked}

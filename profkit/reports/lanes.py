@@ -253,7 +253,7 @@ def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
 
 
 def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
-    """LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
+    """Compute LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
     if "X" in statement.modifiers:
         return None
     count = operands[-1].values[0] & (BITS - 1)
@@ -289,12 +289,12 @@ def _make_moved(_: Statement, operands: Sequence[Lanes]) -> Made:
 
 
 def _make_first(_: Statement, operands: Sequence[Lanes]) -> Made:
-    """R2UR: the lanes have one value, or the first active one's is taken."""
+    """Compute R2UR: the lanes have one value, or the first active one's is taken."""
     return Lanes((operands[0].values[0],) * LANES, operands[0].bits)
 
 
 def _make_exchanged(statement: Statement, operands: Sequence[Lanes]) -> Made:
-    """SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
+    """Compute SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
     source, index = operands[:2]
     if "IDX" not in statement.modifiers or not (index.is_exact and index.is_uniform):
         return None
@@ -423,7 +423,7 @@ class WarpRegisters:
         return sorted(nodes)
 
     def _improve_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
-        """Work each register out anew; whether one changed."""
+        """Work each register out anew; return whether one changed."""
         changed = False
         for n, register in nodes:
             made = self._run_instruction(n, register)

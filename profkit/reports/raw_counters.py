@@ -451,7 +451,7 @@ def _read_number(text: str, comma: bool) -> float | None:
 
 
 def _scale_unit(unit: str) -> float:
-    """From a printed unit to SI: Gbyte/second is 1e9, usecond 1e-6, cycle/nsecond 1e9, % is 1."""
+    """Return the factor from a printed unit to SI: 1e9 for Gbyte/second, 1e-6 for usecond, 1 for %."""
     above, _, below = unit.partition("/")
     return _split_prefix(above)[1] / (_split_prefix(below)[1] if below else 1.0)
 

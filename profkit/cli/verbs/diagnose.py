@@ -346,7 +346,7 @@ def _say_unread(runs: Sequence[Judged]) -> None:
 
 
 def has_source(run: Judged) -> bool:
-    """Whether a launch, or one of its findings, has lines of source; instructions are none."""
+    """Return whether a launch, or one of its findings, has lines of source; instructions are none."""
     return any(line.file for line in run.lines) or any(
         finding.where for finding in run.diagnosis.findings
     )

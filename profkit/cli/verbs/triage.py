@@ -258,7 +258,7 @@ class _Asked:
     version: int  # of the document
 
     def check_choices(self) -> None:
-        """Raise a ProfkitError for a version or a table that there is not."""
+        """Raise a ProfkitError for an unknown version or table."""
         if self.version != 1 and not options.FORM.json:
             raise ProfkitError("--schema chooses the version of a document", "add --json")
         if self.version not in VERSIONS:

@@ -106,7 +106,7 @@ def _flatten(tensor: Any) -> Any:
 
 
 def _check_size(size: int, limit: int) -> None:
-    """CannotCapture where arrays of so many bytes are not wanted, or no copies fit on the GPU."""
+    """Raise CannotCapture if so many bytes are not wanted, or no copies of them fit on the GPU."""
     import torch
 
     if size > limit:
@@ -379,7 +379,7 @@ def _list_used_names(source: str) -> set[str]:
 
 
 def is_tunable(name: str, value: Any) -> bool:
-    """Whether an argument is a block size: a power of two by its name."""
+    """Return whether an argument is a block size: a power of two by its name."""
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*", name):
         return False
     return isinstance(value, int) and value > 1 and value & (value - 1) == 0

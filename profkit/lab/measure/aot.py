@@ -121,7 +121,7 @@ def _import_launch(job: CompileJob) -> Callable[..., None]:
 
 
 def convert_like(default: Any, text: str) -> Any:
-    """A tunable's value out of a header, of the kind that the file's own default is."""
+    """Return a tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
     value: Any
     if kind in (int, float, str):
@@ -137,7 +137,7 @@ def convert_like(default: Any, text: str) -> Any:
 
 
 def _make_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
-    """Case -> (shape, dtype) of each input.
+    """Return case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one
     axis of unknown length.
@@ -223,7 +223,7 @@ class _Launcher:
         self.number = -1
 
     def keep_image(self, cubin: bytes, printed: str) -> None:
-        """The kernel's machine code, and what ptxas said of it, under the name that tables show."""
+        """Keep a kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
         log = printed.replace(entry, f"entry function '{self.name}'")
         images = self.driver.images
@@ -263,7 +263,7 @@ class _Launcher:
 
 
 def _show_kernel(source: Any, metadata: Any) -> str:
-    """`attend<BLOCK=64, n%16=0>`: the function and what it was compiled for."""
+    """Return a function and what it was compiled for: `attend<BLOCK=64, n%16=0>`."""
     names, types = source.fn.arg_names, source.signature
 
     def name_key(key: Any) -> str:
@@ -278,7 +278,7 @@ def _show_kernel(source: Any, metadata: Any) -> str:
 
 
 def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
-    """An argument as kernel parameters; a constant is none."""
+    """Return an argument as kernel parameters; a constant is none."""
     if isinstance(kind, tuple):
         return list(chain.from_iterable(map(_pack_argument, argument, kind)))
     if kind == "constexpr":

@@ -107,7 +107,7 @@ def time_host(call: Callable[[], object], n: int) -> float:
 
 
 def time_eager(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
-    """(event, host) seconds per call of the n plain calls that `run` makes; it says the host's."""
+    """Return (event, host) seconds per call of the n plain calls that `run` makes and times."""
     start, stop = device.create_event(), device.create_event()
     device.synchronize(stream)
     device.record_event(start, stream)
@@ -303,7 +303,7 @@ def _compute_half_width(samples: Sequence[float]) -> float:
 
 
 def summarize_times(times: Times) -> JsonObject:
-    """Timing samples with their medians and bootstrap intervals, in seconds per call."""
+    """Return timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
     medians = {k: _summarize_samples(v) for k, v in samples.items()}
     widths = {k: v["width"] for k, v in medians.items() if v}

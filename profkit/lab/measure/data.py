@@ -200,7 +200,7 @@ class Arena:
         )
 
     def count_unwritten(self, host: Bytes, index: int) -> int:
-        """How many elements of an output still hold every bit of the poison; 0 where none ever did."""
+        """Return how many elements of an output still are the poison; 0 where none ever was."""
         if any(out == index for out, _ in self.data.begins):
             return 0
         (_, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]

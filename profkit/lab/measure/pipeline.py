@@ -251,7 +251,7 @@ def profile_on_hosts(
 
 
 def _profile_case(words: Sequence[str], case: str) -> HostResult:
-    """What a worker does: one case, in a process of its own on the worker's GPU."""
+    """Profile one case, in a process of its own on the worker's GPU."""
     from profkit.interpreter import make_command
 
     command = make_command("profkit", "profile", *words, "--case", case, "--quiet")

@@ -56,7 +56,7 @@ def _find_last_own_line(output: str) -> str:
 
 
 def read_sanitizer(tool: str, status: int, output: str) -> str:
-    """CLEAN, or how many errors a tool's output says, the first of them and where.
+    """Return CLEAN, or how many errors a tool's output says, the first of them and where.
 
     ProfkitError: the tool did not do its work: no summary, or the program failed by itself.
     """

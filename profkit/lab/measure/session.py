@@ -202,7 +202,7 @@ class _Session:
                 self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
 
     def _mark_failed(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
-        """The variant that the worker was at has failed, if no other GPU is to say whose fault it was.
+        """Note that the variant that a worker was at has failed, unless another GPU tries it.
 
         Raises:
             GivenBack: The item that is named is tried elsewhere.
@@ -250,7 +250,7 @@ class _Session:
                 measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
 
     def _is_timed(self, build: Build, case: str) -> bool:
-        """Only what is correct is timed, and what has not taken a worker with it."""
+        """Return whether a build is correct at a case, and has not taken a worker with it."""
         name, measured = build.variant.id, self.run.measured
         check = measured.checks.get(name)
         right = check is not None and check.status == "right" and case in check.correct_cases

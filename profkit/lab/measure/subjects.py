@@ -219,7 +219,7 @@ def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
 
 def list_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
-    """CUDA and cuDNN as torch says them, cuDNN's number in its three parts; without what it lacks."""
+    """Return the versions of CUDA and cuDNN that torch brings; without what it lacks."""
     found = {}
     if cuda:
         found = {"cuda": cuda}

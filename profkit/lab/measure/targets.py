@@ -61,7 +61,7 @@ class Places:
         return build.build_dir(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
-        """Where reports and records go: next to kernels/."""
+        """Return where reports and records go: next to kernels/."""
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 
@@ -187,7 +187,7 @@ class TargetRun:
 
 
 def make_plan(run: TargetRun, name: str, case: str) -> Plan:
-    """What profkit.lab.measure.launch is given for one call."""
+    """Return what profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
     grid = None
@@ -251,7 +251,7 @@ def _add_sanitizer(check: Check, built: Build) -> Check:
 
 
 def make_record(run: TargetRun, name: str, case: str) -> Record:
-    """The run record of a variant at a case, without its timing and its report."""
+    """Return the run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
     gpu, check = measured.get_gpu(name, case), measured.checks.get(name)
@@ -279,7 +279,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
 
 
 def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
-    """Times with intervals; apart from record_of, because the statistics take a while to load."""
+    """Return times with intervals; apart from make_record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
     if times:
         return summarize_times(times)
@@ -292,7 +292,7 @@ def with_timing(record: Record, run: TargetRun) -> Record:
 
 
 def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
-    """Everything that was timed at a case: name, backend of a reference, launches and timing."""
+    """Return everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
         if timed := summarize_timing(run, name, case):
@@ -306,7 +306,7 @@ def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
 
 
 def _detect_backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
-    """Which backend a reference really ran, read from its kernels' names."""
+    """Return which backend a reference really ran, read from its kernels' names."""
     if not hasattr(problem.module, "backend_of") or not launches:
         return None
     return str(problem.module.backend_of([launch.kernel for launch in launches]))
@@ -316,7 +316,7 @@ _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
 def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
-    """Seconds that each unit (tensor, dram, exp) needs for the work itself; without what is not known.
+    """Return seconds that each unit (tensor, dram, exp) needs for the work itself, as far as known.
 
     From data sheets, at the highest clock, for machines where counters may not be read: where there
     is a report, its own ceilings count instead.
@@ -334,7 +334,7 @@ def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
 
 
 def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
-    """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
+    """Return blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:
         blocks, filled = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)

@@ -135,7 +135,7 @@ class Study:
                 self.finish_trial(live.number, "repeated")
 
     def propose_config(self, config: Config, source: str) -> bool:
-        """Have a configuration tried next; whether it was new."""
+        """Have a configuration tried next; return whether it was new."""
         with self._lock:
             if config not in set(self.list_untried()):
                 return False

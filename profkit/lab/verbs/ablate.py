@@ -79,7 +79,7 @@ def ablate_variants(
 def _choose_source(
     sources: Sequence[str], kernel: str | None, launch: Path | None, build_dir: Path | None
 ) -> Target:
-    """A problem made of one source or binary, one of its kernels and how that is launched."""
+    """Return a problem made of one source or binary, one of its kernels and how that is launched."""
     from profkit.lab.ablation.binary import make_binary_problem
     from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
     from profkit.lab.measure.cuda import device

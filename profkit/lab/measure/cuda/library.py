@@ -101,7 +101,7 @@ def list_nodes(graph: int) -> list[tuple[int, int]]:
 
 
 def read_kernel_node(node: int) -> KernelNode:
-    """Its parameters, with the function also where the graph says the kernel of a library."""
+    """Return a kernel node's parameters, with the function also of a kernel of a library."""
     params = KernelNode()
     device.call_driver("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
     if not params.func:
@@ -112,14 +112,14 @@ def read_kernel_node(node: int) -> KernelNode:
 
 
 def read_name(function: int) -> str:
-    """A kernel's name, as the machine code has it."""
+    """Return a kernel's name, as the machine code has it."""
     name = c_char_p()
     device.call_driver("cuFuncGetName", byref(name), c_void_p(function))
     return (name.value or b"?").decode(errors="replace")
 
 
 def count_blocks(function: int, threads: int, smem: int) -> int:
-    """How many blocks fit on an SM, says the driver."""
+    """Return how many blocks fit on an SM, by the driver."""
     blocks = c_int()
     device.call_driver(
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
@@ -135,7 +135,7 @@ def read_attribute(function: int, number: int) -> int:
 
 
 def list_graph_launches(graph: int) -> list[GraphLaunch]:
-    """The kernel launches of a captured graph, in the order in which they were enqueued."""
+    """Return the kernel launches of a captured graph, in the order in which they were enqueued."""
     launches = []
     for node, kind in list_nodes(graph):
         if kind == KERNEL_NODE:
@@ -167,7 +167,7 @@ class Numbers(NamedTuple):
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Numbers:
-        """What problem.py's `arguments` gives; other keys are its own business."""
+        """Return the numbers that problem.py's `arguments` gives, without other keys."""
         return cls(**{name: values[name] for name in cls._fields if name in values})
 
 
@@ -311,7 +311,7 @@ class Plan:
     profile: bool = True
 
     def write_program(self, folder: Path) -> list[str]:
-        """The program that makes this call, told by a file that is written into the folder."""
+        """Return the program that makes this call, told by a file that is written into the folder."""
         from profkit.interpreter import describe_packages, make_short_command
 
         path = folder / "plan.json"

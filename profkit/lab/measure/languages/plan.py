@@ -75,7 +75,7 @@ class CallPlan:
     cases: list[CasePlan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Case -> its launches, for those who look without a GPU: see variants/dry.py."""
+        """Return case -> its launches, for those who look without a GPU: see variants/dry.py."""
         return {case.name: list(map(self._describe_launch, case.starts)) for case in self.cases}
 
     def _describe_launch(self, start: KernelStart) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class CallPlan:
 
 
 def _write_c_value(value: Any) -> str:
-    """A value as an initialiser in C: several in braces, text as it is."""
+    """Return a value as an initialiser in C: several in braces, text as it is."""
     if isinstance(value, list | tuple):
         return f"{{{', '.join(map(_write_c_value, value))}}}"
     if isinstance(value, str):
@@ -132,7 +132,7 @@ def _write_c_value(value: Any) -> str:
 
 
 def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
+    """Return size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.from_values(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
     size, stride = ([*n, *(0,) * (SIZES - len(n))] for n in (numbers.size, numbers.stride))
@@ -200,7 +200,7 @@ class LaunchArgs:
         self.requested: list[Scratch] = []
 
     def scratch(self, shape: Sequence[int], dtype: str, zero: bool = False) -> DeviceArray:
-        """Device memory for the length of this call, for what one kernel leaves to the next.
+        """Return device memory for the length of this call, for what one kernel leaves to the next.
 
         Not zeroed unless asked for.
         """
@@ -214,7 +214,7 @@ def make_array(where: Where, index: int, dtype: str, shape: Sequence[int]) -> De
 
 
 def find_parameter(address: int) -> Parameter:
-    """What a pointer that a launch function gave a kernel points into."""
+    """Return what a pointer that a launch function gave a kernel points into."""
     step, offset = divmod(address, _STEP)
     if address == 0:
         return Parameter("value")

@@ -118,7 +118,7 @@ def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
 
 
 def _explain_failure(job: CompileJob, stem: Path) -> str:
-    """Compile; what went wrong, empty if nothing did."""
+    """Compile, and return what went wrong; empty if nothing did."""
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
     request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
@@ -197,7 +197,7 @@ def _is_triton(path: Path, text: str) -> bool:
 
 
 def is_meant(path: Path, text: str) -> bool:
-    """Beside a problem.py, or with its function: scripts and tests import the language too."""
+    """Return whether it has a problem.py or the launch function: scripts import the language, too."""
     beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
     return beside or _has_launch(text)
 
@@ -254,7 +254,7 @@ def hash_text(path: Path) -> str:
 
 
 def without_prose(text: str) -> str:
-    """Python source without comments, the module's docstring, empty lines and ends of lines.
+    """Return Python source without comments, the module's docstring, empty lines and ends of lines.
 
     Not by the parser's own printer: two versions of Python print one tree in two ways.
     """

@@ -84,7 +84,7 @@ class Build:
 
 
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
-    """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
+    """Return --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
     if named:
         folder = Path(named)
@@ -310,7 +310,7 @@ def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list
 def list_over_budget(
     kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
 ) -> Iterator[tuple[str, str, int, int]]:
-    """(kernel, what of it, how much, the most) of all that is over a budget; `dynamic` as above."""
+    """Yield (kernel, what of it, how much, the most) of what is over a budget; `dynamic` as above."""
     for kernel in kernels:
         taken = {
             "regs": kernel.regs,

@@ -94,19 +94,19 @@ class Problem:
     def list_pairs(
         self, cases: Iterable[str], checks: Iterable[str] | None = None
     ) -> tuple[tuple[str, int], ...]:
-        """(case, seed) to judge on: `checks` (None: all of CHECKS) at every seed, then `cases`."""
+        """Return (case, seed) pairs: `checks` (None: all of CHECKS) at every seed, then `cases`."""
         small = product(self.checks if checks is None else checks, self.module.SEEDS)
         return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
 
     def get_tolerance(self, case: str) -> tuple[float, float]:
-        """(absolute, relative): acceptance is abs(out - ref) <= absolute + relative * abs(ref)."""
+        """Return (absolute, relative) of abs(out - ref) <= absolute + relative * abs(ref)."""
         if hasattr(self.module, "tolerance"):
             atol, rtol = self.module.tolerance(self.get_case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
 
     def get_first_values(self, case: Case) -> Mapping[int, int]:
-        """Output -> the input that it holds at first; empty where nothing is worked on in place."""
+        """Return output -> the input that it begins as; empty if nothing is worked on in place."""
         if hasattr(self.module, "begins"):
             return dict(self.module.begins(case))
         return {}

@@ -213,7 +213,7 @@ class Space:
 
 
 def refuse_block(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
-    """Why no block may take this of `threads`, `regs` a thread and `smem` in bytes, as far as known."""
+    """Return why no block may take so many `threads`, `regs` a thread and bytes of `smem`."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
         "regs": (MOST_REGISTERS, "registers of a thread"),

@@ -76,7 +76,7 @@ class Variant:
 
 
 def find_kernels_dir(given: str | Path | None = None) -> Path:
-    """The folder of problems: --kernels, PROFKIT_KERNELS, ./kernels upwards, then the checkout's."""
+    """Return --kernels, PROFKIT_KERNELS, the next kernels/ upwards, or the checkout's."""
     named = given or os.environ.get("PROFKIT_KERNELS")
     if named:
         if not is_folder(Path(named)):
