@@ -89,7 +89,7 @@ def read_launches(
     paths, complete = expand_patterns(patterns) if patterns else ([], True)
     reports = Reports(())
     if paths:
-        with show_progress("reading") as step:
+        with show_progress() as step:
             reports = reader.read_report(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )

@@ -69,7 +69,7 @@ def print_warning(text: str) -> None:
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def show_progress() -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar on stderr for long work: a callback (done, of), or None when nobody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield None
@@ -78,7 +78,7 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task("reading", total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 

@@ -15,21 +15,19 @@ from pathlib import Path
 from sys import byteorder
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
 from profkit.evidence.compare import STRICT, BetweenProcesses
 from profkit.evidence.gate import (
-    SEES,
     GateAnswer,
     GateReport,
     GateSubject,
-    explain_undecided,
+    judge_time,
     write_report,
 )
-from profkit.evidence.stats import TimeComparison
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
-from profkit.reports.figures import format_percent
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -265,7 +263,9 @@ def judge_benchmark(
         )
     except ProfkitError as error:
         return GateSubject(name=name, answer="no time", because=error.message)
-    return judge_time(name, time, min(len(before.samples), len(after.samples)))
+    judged = judge_time(name, time, min(len(before.samples), len(after.samples)), STRICT)
+    assumed = BetweenProcesses(sigma=STRICT.thresholds.process_spread)
+    return structs.replace(judged, between_processes=assumed)
 
 
 def _explain_unjudged(
@@ -284,28 +284,3 @@ def _explain_unjudged(
         because = f"no samples of {'HEAD' if before.samples else 'BASE'}: {MORE[tool]}"
         return GateSubject(name=name, answer="no time", because=because)
     return None
-
-
-def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
-    """Return the answer on two times, of which the side with fewer samples has so many."""
-    smallest = stats.find_smallest_change(time)
-    more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
-    answer: GateAnswer = STRICT.answer_comparison(time)
-    because = time.sentence
-    if answer == "cannot tell" and smallest <= SEES:
-        answer, because = (
-            "same",
-            f"a change of {format_percent(smallest, 1)} would have been detected",
-        )
-    elif answer == "cannot tell":
-        because = explain_undecided(time, smallest, more)
-    return GateSubject(
-        name=name,
-        answer=answer,
-        because=because,
-        cause="code" if answer in ("faster", "slower") else "noise",
-        time=time,
-        smallest_change=smallest,
-        samples_needed=more,
-        between_processes=BetweenProcesses(sigma=STRICT.thresholds.process_spread),
-    )

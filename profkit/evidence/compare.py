@@ -201,6 +201,7 @@ def compare_sides(
 def compare_recorded_times(
     before: Run, after: Run, policy: Policy
 ) -> tuple[TimeComparison | None, str]:
+    """Return how the times of two runs compare, or None and why they do not."""
     try:
         was, now = before.timed, after.timed
     except MissingEvidence as missing:
@@ -312,6 +313,7 @@ def _name_unpaired(rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]) -> tup
 
 
 def index_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+    """Return (NVTX range or None, kernel, how many of these before it) -> row."""
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:
@@ -339,6 +341,7 @@ _FROM_FRAME = {
 
 
 def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
+    """Return registers, bytes of memory and the like that differ between two runs."""
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
         was, now = find_resource(before, name), find_resource(after, name)

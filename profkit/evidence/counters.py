@@ -460,6 +460,7 @@ _QUEUES: Mapping[str, frozenset[str]] = {
 
 
 def find_largest_gain(*findings: FindingSide) -> float:
+    """Return the largest gain, as a factor, of those findings that fire; 1 where none does."""
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
@@ -473,10 +474,12 @@ def read_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read_metric(row: Mapping[str, Any], metric: str) -> float:
+    """Return a metric of a row, in its unit of the catalogue; NaN where it was not collected."""
     return float(row.get(metric, float("nan")))
 
 
 def is_different(unit: str, before: float, after: float) -> bool:
+    """Return whether two values differ by more than two runs of one binary do."""
     if unit == "share":
         return abs(after - before) >= POINTS
     return abs(after - before) > RELATIVE * max(abs(before), abs(after))
@@ -539,6 +542,7 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
 def check_rule(
     kind: PredictionKind, was: str | None, now: str | None, change: FindingChange | None = None
 ) -> tuple[bool | None, str]:
+    """Return whether a prediction about a rule holds, and why; None where it cannot be told."""
     if was is None or now is None:
         return None, "unknown rule"
     if "unknown" in (was, now):
@@ -553,6 +557,7 @@ def check_rule(
 
 
 def check_move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
+    """Return whether a metric moved as a header predicts."""
     try:
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:

@@ -362,32 +362,34 @@ def judge_times(
     time, name = change.time, after.name
     if not change.compared or time is None:
         return explain_uncompared(name, change)
+    judged = judge_time(name, time, min(len(before.samples), len(after.samples)), policy)
+    judged = structs.replace(judged, between_processes=change.between_processes)
+    if judged.answer not in ("faster", "slower"):
+        return judged
+    if machine := explain_by_machine(time, control, before.timed, after.timed):
+        return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
+    return structs.replace(judged, because=f"{time.sentence}{name_moved(change)}")
+
+
+def judge_time(name: str, time: TimeComparison, fewest: int, policy: Policy) -> GateSubject:
+    """Return the answer on two times, of which the side with fewer samples has so many."""
     smallest = stats.find_smallest_change(time)
-    fewest = min(len(before.samples), len(after.samples))
     more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
-    cause: Cause = "noise"
-    if answer in ("faster", "slower"):
-        because, cause = f"{time.sentence}{name_moved(change)}", "code"
-        if machine := explain_by_machine(time, control, before.timed, after.timed):
-            answer, because, cause = "cannot tell", machine, "machine"
-    elif answer == "cannot tell" and smallest <= SEES:
-        answer, because = (
-            "same",
-            f"a change of {format_percent(smallest, 1)} would have been detected",
-        )
+    if answer == "cannot tell" and smallest <= SEES:
+        answer = "same"
+        because = f"a change of {format_percent(smallest, 1)} would have been detected"
     elif answer == "cannot tell":
         because = explain_undecided(time, smallest, more)
     return GateSubject(
         name=name,
         answer=answer,
         because=because,
-        cause=cause,
+        cause="code" if answer in ("faster", "slower") else "noise",
         time=time,
         smallest_change=smallest,
         samples_needed=more,
-        between_processes=change.between_processes,
     )
 
 

@@ -280,6 +280,7 @@ class Evidence:
         return command
 
     def scan_files(self) -> dict[RunName, tuple[RunFiles, ...]]:
+        """Return (variant, case) -> its files, read from the folder anew."""
         self._files.clear()
         self._unread.clear()
         self._files.update(paths.run_files(self.root, self._unread))

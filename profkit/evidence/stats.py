@@ -225,6 +225,7 @@ def exponentiate_interval(x: Interval) -> Interval:
 
 
 def decide_answer(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
+    """Return the answer on a speed-up, and why; "same" is inside 1 +- within."""
     if ratio.unusable:
         return "cannot tell", ratio.unusable
     if speedup.low >= 1 / (1 + within) and speedup.high <= 1 + within:

@@ -62,6 +62,7 @@ def find_newest_not_above(rows: dict[Capability, T], cc: Capability | None) -> T
 
 
 def read_column(column: str) -> dict[Capability, Any]:
+    """Return compute capability -> a column of gpus.toml, where it is filled in."""
     rows = {}
     for known, row in read_table().items():
         rows[known] = getattr(row, column)

@@ -85,6 +85,7 @@ def read_grid(path: Path) -> TimeGrid:
 
 
 def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
+    """Yield the JSON object of each line; a ProfkitError that names a line that is none."""
     for number, line in enumerate(lines, 1):
         try:
             document = json.loads(line)

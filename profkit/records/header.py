@@ -234,6 +234,7 @@ def split_comment(match: re.Match[str]) -> list[str]:
 
 
 def find_pairs(line: str, name: str) -> list[tuple[str, str]]:
+    """Return (key, value) of a header's line; a ProfkitError for a key that looks misspelt."""
     first = _KEY.match(line)
     if not first:
         return []
@@ -365,6 +366,7 @@ def encode_tokens(text: str) -> bytes:
 
 
 def split_tokens(text: str) -> Iterator[str]:
+    """Yield the words of code that has no comments; '' where a directive's line ends."""
     fresh, directive = True, False  # nothing yet on this line; in a directive
     for token in _TOKEN.finditer(text):
         if token["line"]:
@@ -405,6 +407,7 @@ _COPIES = 4  # of a source's text, which are there at the same time
 
 @functools.lru_cache(maxsize=1024)
 def read_content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
+    """Return a file's bytes, its tokens as `encode_tokens` has them, and the files that it includes."""
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     # One letter that is no ASCII makes the text, and what is made of it, up to four times as large.

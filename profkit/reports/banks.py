@@ -93,6 +93,7 @@ class Access:
         return self.predicted > self.needed * (1 + AGREES)
 
     def mean_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
+        """Return wavefronts per request, by the addresses of each warp."""
         counts = [count_wavefronts(lanes, self.size, is_load=self.is_load) for lanes in warps]
         return sum(counts) / len(counts)
 

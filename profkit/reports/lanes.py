@@ -57,6 +57,7 @@ def negate_lanes(value: Lanes) -> Lanes:
 
 
 def count_trailing_zeros(value: int) -> int:
+    """Return how many low bits are 0; all of a word's for 0."""
     return (value & -value).bit_length() - 1 if value else BITS
 
 
@@ -86,6 +87,7 @@ def shift_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
 
 
 def with_sign(value: int) -> int:
+    """Return an unsigned word as a signed number."""
     return value - WORD if value >> (BITS - 1) else value
 
 

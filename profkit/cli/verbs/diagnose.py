@@ -241,7 +241,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.evidence.stream import make_stream_document, stream_reports
 
     paths, complete = expand_patterns(reports)
-    with output.show_progress("reading") as step:
+    with output.show_progress() as step:
         done = stream_reports(
             paths,
             History(history),

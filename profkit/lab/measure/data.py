@@ -51,6 +51,7 @@ class Data:
         ]
 
     def output_bytes(self) -> list[int]:
+        """Return the size of each output in bytes."""
         return [prod(shape) * choose_storage_type(dtype).itemsize for shape, dtype in self.outputs]
 
 
@@ -116,6 +117,7 @@ def choose_storage_type(dtype: str) -> np.dtype[Any]:
 
 
 def read_values(array: Array, dtype: str) -> Array:
+    """Return the values of an array that is kept as `choose_storage_type` says; bfloat16 as float32."""
     import numpy as np
 
     if dtype != BFLOAT16:
@@ -124,6 +126,7 @@ def read_values(array: Array, dtype: str) -> Array:
 
 
 def make_tensor(array: Array, dtype: str) -> Any:
+    """Return an array as a tensor on the host, of its shape and of this type."""
     import numpy as np
     import torch
 
@@ -134,6 +137,7 @@ def make_tensor(array: Array, dtype: str) -> Any:
 
 
 def read_tensor_values(tensor: Any) -> Array:
+    """Return a tensor's values on the host, in its shape; bfloat16 as float32."""
     import torch
 
     plain: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
@@ -194,6 +198,7 @@ class Arena:
         return host
 
     def read_output(self, host: Bytes, index: int) -> Array:
+        """Return an output in its shape, out of a copy of all the arena's bytes."""
         (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
         return read_values(
             host[offset : offset + size].view(choose_storage_type(dtype)).reshape(shape), dtype

@@ -142,6 +142,7 @@ def run_native(
     subject = run_launcher(name, lib, lambda stream: here.make_args(problem, stream), tools)
 
     def judge_result() -> tuple[str, ...]:
+        """Return what is wrong with the result; nothing if it is right."""
         if data.begins:  # worked on in place, many times over: once more, from the beginning
             here.fill_at(data, here.base)
             subject.call(device.create_stream())

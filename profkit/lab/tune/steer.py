@@ -76,6 +76,7 @@ def _choose_steps(
         return direction.way * (space.list_numbers(config)[direction.name] - here)
 
     def count_changes(config: Config) -> tuple[int, int, int]:
+        """Return how many macros differ, how far the quantity moves, and over how many values in all."""
         steps = []
         for a, b in zip(config.ranks, incumbent.ranks, strict=True):
             steps.append(abs(a - b))

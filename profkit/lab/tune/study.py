@@ -305,6 +305,7 @@ class Study:
             widths.append(max(1, len(self._ordered[m]) - 1))
 
         def measure_distance(config: Config) -> tuple[float, float]:
+            """Return how far a configuration is, in widths of macros, and a random number for ties."""
             steps = zip(config.ranks, macros, widths, strict=True)
             far = sum(abs(rank - sample[m]) / width for rank, m, width in steps)
             return round(far, 9), self._random.random()

@@ -98,6 +98,7 @@ def _init_driver() -> None:
 
 
 def count_gpus() -> int:
+    """Return how many GPUs CUDA shows; CudaError without a driver."""
     _init_driver()
     number = c_int()
     call_driver("cuDeviceGetCount", byref(number))
@@ -144,6 +145,7 @@ def open_gpu() -> Gpu:
 
 
 def allocate(size: int) -> int:
+    """Return the address of so many bytes on the GPU; CudaError where there is no room."""
     pointer = c_ulonglong()
     call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
     return pointer.value
@@ -274,6 +276,7 @@ def read_state(pci: str | None = None) -> GpuState:
     nvml, handle = opened
 
     def ask_scaled(unit: float, question: str, *which: str) -> float | None:
+        """Return an answer of NVML times `unit`; None where it has none."""
         more = (getattr(nvml, name) for name in which)
         value = _ask_nvml(nvml, question, handle, *more)
         if value is None:

@@ -51,6 +51,7 @@ def capture_graph(stream: int, body: Callable[[], None]) -> int:
 
 
 def instantiate_graph(graph: int) -> int:
+    """Return a handle by which a captured graph is launched; CudaError if the driver refuses."""
     executable = c_void_p()
     device.call_driver(
         "cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0)
@@ -129,6 +130,7 @@ def count_blocks(function: int, threads: int, smem: int) -> int:
 
 
 def read_attribute(function: int, number: int) -> int:
+    """Return an attribute of a kernel by the driver's number for it."""
     value = c_int()
     device.call_driver("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
     return value.value
