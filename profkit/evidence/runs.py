@@ -389,10 +389,11 @@ def _read_runs_in(path: Path) -> list[Run]:
     if len(marks) < 2:
         variant, case = next(iter(marks), (None, None))
         return [Run(variant or path.stem, case, None, frame, path)]
-    return [
-        Run(v or path.stem, c, None, frame[(frame["variant"] == v) & (frame["case"] == c)], path)
-        for v, c in sorted((m for m in marks if m[0]), key=str)
-    ]
+    runs = []
+    for variant, case in sorted((mark for mark in marks if mark[0]), key=str):
+        own = frame[(frame["variant"] == variant) & (frame["case"] == case)]
+        runs.append(Run(variant, case, None, own, path))
+    return runs
 
 
 def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:

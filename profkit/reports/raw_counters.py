@@ -94,18 +94,19 @@ def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
             "give one mapping of metric names to values for each launch",
         )
-    read = {
-        k: v
-        for k, v in row.items()
-        if v is not None and (str(k) in RAW_NAMES or str(k).partition("[")[0] in INSTANCED)
-    }
-    for name, value in read.items():
+    read = {}
+    for name, value in row.items():
+        is_known = str(name) in RAW_NAMES or str(name).partition("[")[0] in INSTANCED
+        if value is None or not is_known:
+            continue
         if not isinstance(value, Real):
             raise ProfkitError(
                 f"from_raw: row {index}: {name} is {value!r}, not a number",
                 "give values as Nsight Compute stores them; None for what was not collected",
             )
-    return {str(k): float(v) for k, v in read.items() if _is_finite(v)}
+        if _is_finite(value):
+            read[str(name)] = float(value)
+    return read
 
 
 def _is_finite(value: Any) -> bool:

@@ -79,10 +79,11 @@ def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
         tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
         return Conclusion(champion, default, False, because, measured)
-    before, after = (
-        Interval(**{name: nan if end is None else end for name, end in comparison[side].items()})
-        for side in ("before", "after")
-    )
+    sides = []
+    for side in ("before", "after"):
+        ends = {name: nan if end is None else end for name, end in comparison[side].items()}
+        sides.append(Interval(**ends))
+    before, after = sides
     apart = not before.overlaps(after)
     faster = comparison["answer"] == "faster"
     because = str(comparison["sentence"])
@@ -232,15 +233,8 @@ class SearchResult:
 
     def _describe_champion(self) -> ChampionEntry:
         champion = self.final.champion
-        best = self._describe_trial(champion)
-        return ChampionEntry(
-            config=best.config,
-            number=best.number,
-            name=best.name,
-            said=best.said,
-            flags=champion.config.flags,
-            source=champion.source,
-        )
+        best = structs.asdict(self._describe_trial(champion))
+        return ChampionEntry(**best, flags=champion.config.flags, source=champion.source)
 
     def _describe_trial(self, trial: Trial) -> TrialEntry:
         kept = trial.result.to_json()

@@ -42,10 +42,13 @@ def _read_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
     if table is None:
         return []
     names = next(s.content for s in sections if s.name == ".strtab")
-    return [
-        ElfSymbol(read_elf_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
-        for name, info, _other, at, value, _size in struct.iter_unpack("<IBBHQQ", table.content)
-    ]
+    symbols = []
+    for name, info, _other, at, value, _size in struct.iter_unpack("<IBBHQQ", table.content):
+        section = None
+        if 0 < at < _RESERVED:
+            section = at
+        symbols.append(ElfSymbol(read_elf_text(names, name), info & 0xF, section, value))
+    return symbols
 
 
 _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
