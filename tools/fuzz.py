@@ -184,10 +184,10 @@ def _csv(content: bytes, _: Path) -> None:
 
     import pandas as pd
 
-    from profkit.show.text.escape import write_csv
+    from profkit.show.text.escape import iterate_csv
 
     cells = content.decode("utf-8", "replace").replace("\0", "").split("|")
-    text = write_csv(pd.DataFrame({"x": cells}))
+    text = "".join(iterate_csv(pd.DataFrame({"x": cells})))
     reading = {"keep_default_na": False, "dtype": str, "skip_blank_lines": False}
     back = pd.read_csv(io.StringIO(text), **reading)["x"]
     if [cell.removeprefix("'") for cell in back] != cells:

@@ -364,11 +364,6 @@ class ReportCode:
         return all(cubin.has_bounded_lines() for cubin in cubins)
 
 
-def list_functions(path: str | Path) -> list[Function]:
-    """Return the functions with machine code in a report, as far as it can be read; never an error."""
-    return read_code(path).functions
-
-
 def read_code(path: str | Path) -> ReportCode:
     """Read the machine code of a report, as far as it can be read; never an error."""
     known: list[Function] = []

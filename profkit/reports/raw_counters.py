@@ -174,11 +174,6 @@ def _decode_lines(content: bytes) -> Iterator[str]:
         start = end
 
 
-def read_printed_launches(text: str, name: str) -> list[dict[str, Any]]:
-    """Return the launches of a printed table."""
-    return list(open_printed(text.splitlines, name).iterate_launches())
-
-
 _HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
 _CELLS_MOST = 100_000  # of a row: a full set has 2,500
 

@@ -31,7 +31,7 @@ from profkit.reports.reader import load_reports, read_raw_frame
 from profkit.show import page as pages
 from profkit.show import plots
 from profkit.show.text.blocks import to_markdown
-from profkit.show.text.escape import write_csv
+from profkit.show.text.escape import iterate_csv
 from profkit.show.text.terminal import make_console, to_text
 from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
 from tests.conftest import ROOT
@@ -78,7 +78,7 @@ def show_everywhere(reports: Reports) -> dict[str, Any]:
     to_text(blocks, make_console(width=100))
     to_markdown(blocks)
     write_brief_diagnosis(rows)
-    write_csv(reports.launches)
+    "".join(iterate_csv(reports.launches))
     return make_diagnosis_document(reports.files, launches).to_json()
 
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import raw_counters as table
 from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.raw_counters import read_printed_launches
+from profkit.reports.raw_counters import open_printed
 from profkit.reports.reader import load_reports, read_raw_frame, read_report
 from tests.conftest import committed
 
@@ -136,13 +137,17 @@ def test_a_report_printed_raw_reads_like_the_report(tmp_path):
     assert made.loc[0, "device"] == original.loc[0, "device"]
 
 
+def read_launches(text: str, name: str) -> list[dict[str, Any]]:
+    return list(open_printed(text.splitlines, name).iterate_launches())
+
+
 @pytest.mark.parametrize("size", [(1 << 17) + 1, 3 << 20, 12 << 20])
 @pytest.mark.parametrize("at", ["before", "head", "row"])
 def test_a_field_too_long_for_a_table_is_a_clear_error(size, at):
     texts = {"before": "", "head": "ID,Kernel Name,sm__cycles_elapsed.max", "row": "0,k,1"}
     texts[at] += "," + "x" * size
     with pytest.raises(ProfkitError, match=r"x\.csv: no table that can be read: field larger"):
-        read_printed_launches("\n".join(texts.values()), "x.csv")
+        read_launches("\n".join(texts.values()), "x.csv")
 
 
 def test_a_table_without_units_is_in_base_units(tmp_path):
@@ -156,7 +161,7 @@ def test_a_table_without_units_is_in_base_units(tmp_path):
 def test_a_launch_of_no_named_process_is_no_line_of_units():
     """Of a line of units the first cell is blank; other cells of a launch may be."""
     head = ["ID", "Process Name", "Kernel Name", "gpu__time_duration.sum"]
-    rows = read_printed_launches(
+    rows = read_launches(
         printed([head, ["0", "", "copy", "12500"], ["1", "", "copy", "500"]]), "raw.csv"
     )
     assert [row["gpu__time_duration.sum"] for row in rows] == [12_500, 500]
@@ -176,7 +181,7 @@ def test_a_launch_of_no_named_process_is_no_line_of_units():
 )
 def test_a_compute_capability_is_two_numbers_or_not_known(cc, known):
     head = ["ID", "Kernel Name", "CC", "gpu__time_duration.sum"]
-    (row,) = read_printed_launches(printed([head, ["0", "copy", cc, "12500"]]), "raw.csv")
+    (row,) = read_launches(printed([head, ["0", "copy", cc, "12500"]]), "raw.csv")
     names = (f"device__attribute_compute_capability_{part}" for part in ("major", "minor"))
     assert tuple(row.get(name) for name in names) == (known or (None, None))
 
@@ -186,7 +191,7 @@ def test_what_stands_before_the_header_is_no_launch():
     noise = ["epoch", "loss", "0.5"]
     likely = [["ID", "loss", "0.5"], ["epoch", "ID", "Kernel Name"]]
     printed_ = printed([noise, *likely, head, ["0", "copy", "12500"], head, noise[:2]])
-    rows = read_printed_launches(printed_, "raw.csv")
+    rows = read_launches(printed_, "raw.csv")
     assert [row["gpu__time_duration.sum"] for row in rows] == [12_500]
 
 
@@ -230,7 +235,7 @@ def test_numbers_of_another_locale_are_read_by_the_whole_table():
             [*front, "l1tex__t_sector_hit_rate.pct", "%", "1,25"],
         ]
     )
-    (row,) = read_printed_launches(text, "raw.csv")
+    (row,) = read_launches(text, "raw.csv")
     assert row["gpu__time_duration.sum"] == pytest.approx(117_344)
     assert row["dram__bytes_read.sum"] == 27_595_520
     assert row["l1tex__t_sector_hit_rate.pct"] == pytest.approx(1.25)
@@ -239,7 +244,7 @@ def test_numbers_of_another_locale_are_read_by_the_whole_table():
 def test_instances_behind_a_value_are_read_by_their_names():
     head = [*FRONT["2022"], "sass__inst_executed_per_opcode"]
     cells = [*FRONT["2022"].values(), "1,009 (FFMA: 1,000; MUFU: 9)"]
-    (row,) = read_printed_launches(printed([head, [""] * len(head), cells]), "raw.csv")
+    (row,) = read_launches(printed([head, [""] * len(head), cells]), "raw.csv")
     assert row["sass__inst_executed_per_opcode"] == 1009
     assert row["sass__inst_executed_per_opcode[FFMA]"] == 1000
     assert row["sass__inst_executed_per_opcode[MUFU]"] == 9
@@ -248,7 +253,7 @@ def test_instances_behind_a_value_are_read_by_their_names():
 def test_not_available_is_not_zero():
     head = [*FRONT["2022"], "gpu__time_duration.sum", "dram__bytes_read.sum"]
     rows = [head, [""] * len(head), [*FRONT["2022"].values(), "n/a", ""]]
-    (row,) = read_printed_launches(printed(rows), "raw.csv")
+    (row,) = read_launches(printed(rows), "raw.csv")
     assert "gpu__time_duration.sum" not in row
     assert "dram__bytes_read.sum" not in row
 
@@ -271,7 +276,7 @@ def test_not_available_is_not_zero():
 )
 def test_another_table_is_no_report_and_says_how_to_print_one(tmp_path, text, said):
     with pytest.raises(ProfkitError) as error:
-        read_printed_launches(text, "x.csv")
+        read_launches(text, "x.csv")
     assert said in error.value.message
     assert "--page raw" in error.value.hint
     path = tmp_path / "x.csv"
@@ -306,7 +311,7 @@ def test_launches_of_a_long_table_are_told_apart_by_process_and_number():
         ["1", "7", "b", size, "", "20"],
         ["1", "7", "b", "Duration", "us", "9"],
     ]
-    rows = read_printed_launches(printed([head, *body]), "raw.csv")
+    rows = read_launches(printed([head, *body]), "raw.csv")
     assert rows == [
         {"kernel": "b", time: 2.0, size: 20.0},
         {"kernel": "a", time: 1.0, size: 10.0},
@@ -316,7 +321,7 @@ def test_launches_of_a_long_table_are_told_apart_by_process_and_number():
 
 def test_a_row_that_is_cut_is_no_launch_and_the_others_keep_their_order():
     text = _table(["0", "7", "a", "1", "2"], ["1", "7", "b", "1"], ["2", "7", "c", "3", "4"])
-    assert read_printed_launches(text, "raw.csv") == [
+    assert read_launches(text, "raw.csv") == [
         {"kernel": "a", TWO[0]: 1.0, TWO[1]: 2.0},
         {"kernel": "c", TWO[0]: 3.0, TWO[1]: 4.0},
     ]
@@ -342,9 +347,9 @@ def test_a_row_that_is_cut_is_no_launch_and_the_others_keep_their_order():
     ],
 )
 def test_what_is_a_number(cell, value):
-    assert [
-        row.get(TWO[1]) for row in read_printed_launches(_table(["0", "7", "a", "1", cell]), "x")
-    ] == [value]
+    assert [row.get(TWO[1]) for row in read_launches(_table(["0", "7", "a", "1", cell]), "x")] == [
+        value
+    ]
 
 
 @pytest.mark.parametrize(
@@ -358,14 +363,14 @@ def test_what_is_a_number(cell, value):
     ],
 )
 def test_a_comma_is_the_decimal_mark_where_it_can_be_nothing_else(cells, values):
-    (row,) = read_printed_launches(_table(["0", "7", "a", *cells]), "x")
+    (row,) = read_launches(_table(["0", "7", "a", *cells]), "x")
     assert [row[name] for name in TWO] == values
 
 
 def test_the_instances_of_a_scaled_value_are_scaled_too_and_such_as_are_no_numbers_are_none():
     head = ["ID", "Kernel Name", "dram__bytes_read.sum"]
     cell = "2.5 (one: 1.5; two: n/a; three: 1)"
-    (row,) = read_printed_launches(printed([head, ["", "", "Mbyte"], ["0", "a", cell]]), "x")
+    (row,) = read_launches(printed([head, ["", "", "Mbyte"], ["0", "a", cell]]), "x")
     name = head[2]
     assert row == {"kernel": "a", name: 2.5e6, f"{name}[one]": 1.5e6, f"{name}[three]": 1e6}
 
@@ -407,13 +412,10 @@ def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message,
 
 def test_a_row_of_cells_without_end_is_refused() -> None:
     head = ["ID", "Kernel Name", *TWO]
-    assert (
-        len(read_printed_launches(printed([head, ["0", "a", "1", "2"]]) + "\n" * 1000, "x.csv"))
-        == 1
-    )
+    assert len(read_launches(printed([head, ["0", "a", "1", "2"]]) + "\n" * 1000, "x.csv")) == 1
     for wrong in ("," * 200_000, '"\n",' * 200_000):
         with pytest.raises(ProfkitError, match="has a row of more than 100,000 cells"):
-            read_printed_launches(printed([head, ["0", "a", "1", "2"]]) + f"\n{wrong}\n", "x.csv")
+            read_launches(printed([head, ["0", "a", "1", "2"]]) + f"\n{wrong}\n", "x.csv")
 
 
 def test_more_launches_than_a_table_has_bytes_for_are_refused(

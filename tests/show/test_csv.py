@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from profkit.show.text.escape import write_csv
+from profkit.show.text.escape import iterate_csv
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 BREAKS = ("\r", "\n", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
@@ -38,7 +38,7 @@ def test_every_reader_finds_the_rows_that_were_written(rows: list[tuple[str, flo
     """400 frames: by pandas, by csv, and by a reader that ends a row at any line break."""
     rows = [(without_nul(a), number, without_nul(b)) for a, number, b in rows]
     frame = pd.DataFrame(rows, columns=["kernel", "time", "a\rb"])
-    text = write_csv(frame)
+    text = "".join(iterate_csv(frame))
     read = pd.read_csv(io.StringIO(text, newline=""), dtype=str, keep_default_na=False)
     assert len(read) == len(rows)
     plain = list(csv.reader(io.StringIO(text, newline="")))
@@ -55,5 +55,5 @@ def test_every_reader_finds_the_rows_that_were_written(rows: list[tuple[str, flo
 
 @pytest.mark.parametrize("character", [*BREAKS, *CONTROLS], ids=ascii)
 def test_a_line_break_or_a_control_stands_in_quotes(character: str) -> None:
-    text = write_csv(pd.DataFrame({"x": [f"a{character}=1"], "y": [1.5]}))
+    text = "".join(iterate_csv(pd.DataFrame({"x": [f"a{character}=1"], "y": [1.5]})))
     assert text == f'x,y\n"a{character}=1",1.5\n'

@@ -295,11 +295,6 @@ def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     )
 
 
-def is_unaligned(name: str) -> bool:
-    """Whether a product's kernel is one for rows that no 16-byte load fits."""
-    return _UNALIGNED.search(name) is not None
-
-
 ODD_BY_NAME = Words(
     rule="kernel",
     says=(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 
-OWN = "on a machine with an NVIDIA GPU: profkit triage -- COMMAND"
 TORCH = "record with torch.profiler (export_chrome_trace) or nsys; or profkit triage -- COMMAND"
 NVIDIA_ONLY = "triage supports NVIDIA GPUs, and AMD GPUs except for findings about NVIDIA's units"
 

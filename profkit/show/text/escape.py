@@ -77,16 +77,12 @@ _MUST_BE_QUOTED = "".join(dict.fromkeys(_ENDS_ROW + _CONTROLS))
 _ROWS_AT_A_TIME = 500  # of a frame that are written
 
 
-def write_csv(frame: DataFrame) -> str:
-    """Return a frame as CSV, without its index, in which no text acts; numbers are left alone.
-
-    A cell with a line break or a control in it is quoted: it ends no row, whoever reads it.
-    """
-    return "".join(iterate_csv(frame))
-
-
 def iterate_csv(frame: DataFrame) -> Iterator[str]:
-    """Yield the same, some rows at a time: as numbers of Python, a frame is several times as large."""
+    """Yield a frame as CSV, without its index, in which no text acts; numbers are left alone.
+
+    A cell with a line break or a control in it is quoted: it ends no row, whoever reads it. Some rows
+    at a time: as numbers of Python, a frame is several times as large.
+    """
     yield _write_rows([[quote_cell(name) for name in frame.columns]])
     for first in range(0, len(frame), _ROWS_AT_A_TIME):
         some = frame.iloc[first : first + _ROWS_AT_A_TIME]

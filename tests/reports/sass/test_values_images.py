@@ -284,7 +284,7 @@ def _report(*sources: bytes) -> bytes:
 def _functions(tmp_path: Path, data: bytes) -> list[tuple[str, int | None, bytes]]:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return [(f.name, f.start, f.code) for f in images.list_functions(path)]
+    return [(f.name, f.start, f.code) for f in images.read_code(path).functions]
 
 
 EVERY = [("kern", 0x500, b"K" * 32), ("other", None, b"O" * 16)]
@@ -324,9 +324,9 @@ def test_a_stream_that_cannot_seek_is_read_on(tmp_path: Path) -> None:
     data = _report(big, _source(_cubin()), big + b"y")
     path = tmp_path / "packed.ncu-repz"
     path.write_bytes(zstandard.compress(data))
-    assert len(images.list_functions(path)) == 2  # of one image
+    assert len(images.read_code(path).functions) == 2  # of one image
     path.write_bytes(zstandard.compress(_report(_source(_cubin()), _source(_cubin()))))
-    assert len(images.list_functions(path)) == 4
+    assert len(images.read_code(path).functions) == 4
 
 
 def test_which_function_a_launch_ran(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
             _source(_elf([(".text.kern", b"other build")])),
         )
     )
-    known = images.list_functions(path)
+    known = images.read_code(path).functions
     placed = images.find_launched(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
