@@ -180,6 +180,9 @@ def test_the_long_description_has_no_dead_link() -> None:
     without = describe(readme, "")
     assert not re.findall(r"\]\((?!https?:)", without)
     assert "What a gain means".lower() in without.lower()
+    assert "(which)" not in without, "a link between brackets leaves nothing behind"
+    assert 'pip install "profkit[plots,evidence]"' in without
+    assert "clone" not in without
     address = "https://example.org/who/profkit"
     leads = re.findall(r"\]\(([^)]+)\)", describe(readme, address))
     assert f"{address}/blob/main/docs/why/gains.md" in leads

@@ -17,12 +17,24 @@ except ImportError:  # the tests need only the text
     MetadataHookInterface = object
 
 BRANCH = "main"
+# What README.md says above its commands, and what it says where there is no checkout.
+CHECKOUT = "From a clone of the repository, with Python 3.11 or newer:"
+REQUIRES = "With Python 3.11 or newer:"
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<to>(?!https?:|#)[^)\s]+)\)")
+# Links that are all there is between brackets, as in "six notebooks ([which](docs/notebooks.md))".
+_ASIDE = re.compile(r" \((?:\[[^\]]*\]\((?!https?:|#)[^)\s]+\)(?:, )?)+\)")
+_FROM_HERE = 'pip install ".['  # of a checkout
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.M | re.S)
 
 
 def describe(readme: str, repository: str) -> str:
-    """Return README.md as a page that does not lie in the repository."""
+    """Return README.md as a page that does not lie in the repository.
+
+    Raises:
+        ValueError: It does not say how to install from a checkout where it did.
+    """
+    if CHECKOUT not in readme or _FROM_HERE not in readme:
+        raise ValueError(f"README.md lacks {CHECKOUT!r} or {_FROM_HERE!r}")
 
     def replace(match: re.Match[str]) -> str:
         if not repository:
@@ -31,7 +43,11 @@ def describe(readme: str, repository: str) -> str:
         address = f"{repository.rstrip('/')}/{kind}/{BRANCH}/{match['to']}"
         return f"{match['image']}[{match['text']}]({address})"
 
-    text = _LINK.sub(replace, _COMMENT.sub("", readme))
+    text = _COMMENT.sub("", readme)
+    if not repository:
+        text = _ASIDE.sub("", text)
+    text = _LINK.sub(replace, text).replace(_FROM_HERE, 'pip install "profkit[')
+    text = text.replace(CHECKOUT, REQUIRES)
     return re.sub(r"\n{3,}", "\n\n", text)
 
 

@@ -166,7 +166,7 @@ def explain_no_match(
     there = ", ".join(names[:5])
     if len(names) > 5:
         there += f" and {len(names) - 5} more"
-    return ProfkitError(f"no launch matches {' and '.join(filters)}", f"there are: {there}")
+    return ProfkitError(f"no launch matches {' and '.join(filters)}", f"kernels here: {there}")
 
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:

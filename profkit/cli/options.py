@@ -286,7 +286,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORM",
-        help="Print a line per finding: gcc (for editors), github (annotations) or sarif.",
+        help="Print findings for another tool: gcc (editors), github (annotations), sarif (scanners).",
         autocompletion=make_completion(*FORMATS),
     ),
 ]

@@ -214,7 +214,7 @@ def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
 
 def _say_failed(command: Sequence[str], status: int, window: Window) -> tuple[str, str]:
     """Return how a program ended badly, and what to try."""
-    hint = "run it once without profkit triage"
+    hint = "check that the command runs on its own first"
     # a shell says it so
     if status < 0:
         number = -status

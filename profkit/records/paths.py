@@ -109,7 +109,7 @@ def _find_reports(folder: Path) -> list[str]:
     reports += map(str, unread)
     if not reports:
         hint = f"reports end in {' or '.join(SUFFIXES)}"
-        raise ProfkitError(f"{folder}: a folder without reports", hint)
+        raise ProfkitError(f"{folder}: no reports in this folder", hint)
     return reports
 
 

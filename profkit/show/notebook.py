@@ -211,7 +211,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
 
     Returns:
         One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
-        expect_high (speed-up factors; the interval is to hold four times of five).
+        expect_high (speed-up factors; the interval is to hold four times out of five).
 
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
@@ -245,7 +245,7 @@ def diagnose(
         limiter, because, headroom (speed-up left with the same work), saves (s that the leading
         finding is expected to save; all of the launch), rule, status (fires, clear, unknown), cause,
         gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got who
-        fixed it, and the interval, to hold four times of five), evidence (metric -> SI value),
+        fixed it, and the interval, to hold four times out of five), evidence (metric -> SI value),
         where (source lines, most of its cause first), try (what people do). NaN where not known.
 
     Raises:
@@ -281,9 +281,9 @@ def findings(
     Returns:
         In the order of the launches, their leading finding first: report, launch, kernel, variant, case,
         time (s, under ncu), bound, limiter, rule, cause, advice, expected, low, high (speed-up factors;
-        the interval holds four times of five), at_most (the bound), saves (s that the launch's leading
-        finding is expected to save), evidence (metric -> SI value), where (source lines). A launch where
-        nothing fires has one row without a rule, whose cause is what decided its verdict.
+        the interval holds four times out of five), at_most (the bound), saves (s that the launch's
+        leading finding is expected to save), evidence (metric -> SI value), where (source lines).
+        A launch where nothing fires has one row without a rule, whose cause is what decided its verdict.
 
     Raises:
         ProfkitError: Nothing can be read from what was given.

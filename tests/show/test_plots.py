@@ -171,7 +171,7 @@ def test_no_position_is_hollow():
     faces = {line.get_markerfacecolor() for line in ax.get_lines() if line.get_marker() == "o"}
     assert "white" in faces
     assert len(faces) == 2
-    assert any("no position" in t.get_text() for t in ax.get_legend().get_texts())
+    assert any(t.get_text().startswith("hollow: ") for t in ax.get_legend().get_texts())
 
 
 def test_no_launch_with_a_point_disappears():

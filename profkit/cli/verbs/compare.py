@@ -11,7 +11,7 @@ profkit compare before.triage after.triage --json
 profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet
 # Judge by the noise that was measured on this GPU.
 profkit compare base/artifacts artifacts --history runs/history
-# Look at two GPUs side by side, although that says nothing about a change.
+# Compare two GPUs, which says nothing about a code change.
 profkit compare h100/ h200/ --anyway --brief
 """
 

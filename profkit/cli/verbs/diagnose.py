@@ -83,7 +83,7 @@ NO_LINES = (
     "--set full --import-source yes -o lines COMMAND"
 )
 GROUP = "Understand a kernel"
-SUMMARY = "Find what each kernel waits for, and what fixing it would gain."
+SUMMARY = "Find what each kernel waits for, and how much a fix would gain."
 
 
 Csv = Annotated[

@@ -61,7 +61,7 @@ from profkit.reports.frame import list_viewed_rows
 from profkit.reports.isolated import ROOM
 from profkit.reports.reader import ReportFile, Reports, read_some
 from profkit.show import numbers
-from profkit.show.text.blocks import Block, TextLine
+from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
 from profkit.show.text.terminal import make_console, to_text
 from profkit.show.views.agents import (
@@ -353,7 +353,7 @@ class Answers:
             reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
                 server's folder.
             kernel: Only kernels whose name contains this.
-            where: Only launches for which this holds, for example "bound == 'memory' and time > 1e-5".
+            where: A condition on columns, for example "bound == 'memory' and time > 1e-5".
             top: How many kernels, those with the largest expected saving first.
         """
         paths = self.expand_inside(reports)
@@ -382,7 +382,7 @@ class Answers:
         Args:
             before: A report, a run record, a recording of a program, or a variant recorded in
                 artifacts/.
-            after: The same, changed.
+            after: What to compare with it, of the same kind.
             case: Only this case; all where it is empty.
         """
         from profkit.evidence.compare import compare_sides
@@ -417,7 +417,8 @@ class Answers:
             call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
-        blocks = [ask_user(block) for block in show_triage(content, "profkit triage --json", by)]
+        screen = show_triage(content, "profkit triage --json", by)
+        blocks = [ask_user(block) for block in screen if not is_for_eyes(block)]
         chosen = select_triage(content)
         if by != "kernel":
             del chosen["kernels"]
@@ -429,7 +430,7 @@ class Answers:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
         Args:
-            name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
+            name: A name that diagnose or triage printed: shared-bank-conflicts, l2_hit, latency.
                 Without it, the names of all rules.
         """
         if not name.strip():
@@ -482,7 +483,7 @@ class Answers:
         Args:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
             kernel: Only kernels whose name contains this.
-            where: Only launches for which this holds, for example "time > 1e-5".
+            where: A condition on columns, for example "time > 1e-5".
             picture: Whether to draw it, too, as a PNG of about 90 kB.
         """
         paths = self.expand_inside(reports)
@@ -622,6 +623,11 @@ def name_tools(text: str) -> str:
 def name_call(tool: str, argument: str) -> str:
     """Return the call of a tool with one argument: triage(recording='t.json')."""
     return f"{tool}({ARGUMENTS[tool]}={argument!r})"
+
+
+def is_for_eyes(block: Block) -> bool:
+    """Return whether a block of a screen says nothing to an agent: a bar, or how to get lines."""
+    return isinstance(block, Strip) or (isinstance(block, TextLine) and block.mark == "lines")
 
 
 def ask_user(block: Block) -> Block:

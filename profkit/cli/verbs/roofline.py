@@ -57,7 +57,7 @@ def draw_roofline(
     kernel: options.Kernel = None,
     where: options.Where = None,
 ) -> int:
-    """Times by shape are drawn next to launches; alone, they show what is fastest at which shape."""
+    """Times by shape can be drawn next to launches, or alone as a map of the fastest at each shape."""
     from profkit.cli.launches import read_launches
     from profkit.cli.output import print_note, write_to
     from profkit.cli.pictures import import_plots

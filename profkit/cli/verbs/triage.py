@@ -19,7 +19,7 @@ profkit triage run.sqlite --range train_step --step-ms 16.5 --json --quiet
 # Look at the findings in a browser, in Perfetto or in speedscope.
 profkit triage step.triage --page step.html --open
 profkit triage step.triage --trace step.json.gz --speedscope step.speedscope
-# Give other tools findings in the form that those of a kernel have.
+# Print findings in the same schema as those of a kernel.
 profkit triage trace.json.gz --json --schema 2
 # Annotate the lines of a pull request.
 profkit triage trace.json.gz --format github

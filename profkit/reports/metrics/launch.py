@@ -110,7 +110,7 @@ shared_block | byte | Shared memory per block as allocated, all included
   launch__shared_mem_per_block_allocated
 shared_config | byte | Shared memory that the SM was configured with
   launch__shared_mem_config_size
-waves | count | Grid size over the blocks that fit on the machine at once
+waves | count | Blocks in the grid divided by the blocks that fit on the GPU at once
   launch__waves_per_multiprocessor
 []
 l2_size | byte | L2 cache of the device

@@ -34,7 +34,7 @@ class Label:
     # data coordinates of the points that it may be written beside, best first
     spots: tuple[tuple[float, float], ...]
     text: str  # one or two lines
-    colour: str  # of the leader line
+    colour: str  # of the words and of the leader line
 
 
 def place_labels(
@@ -197,7 +197,16 @@ def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) 
         leader = tuple((end - anchor) / point)
         write_note(ax, "", tuple(at), leader, zorder=3.5, arrowprops=line).set_in_layout(False)
     looks: Looks = {"va": "bottom", "ha": "left", "linespacing": 1.15, "parse_math": False}
-    text = write_note(ax, label.text, tuple(at), tuple(corner), fontsize=size, zorder=6, **looks)
+    text = write_note(
+        ax,
+        label.text,
+        tuple(at),
+        tuple(corner),
+        fontsize=size,
+        zorder=6,
+        color=label.colour,
+        **looks,
+    )
     text.set_in_layout(False)
     text.set_path_effects([withStroke(linewidth=2.5, foreground="white", alpha=0.85)])
     return text

@@ -46,7 +46,7 @@ def roofline(
     """Draw launches under the ceilings of the device that they ran on.
 
     A launch has a point per memory level (DRAM, L2, L1) at one height: its operations per second.
-    Hollow points are no positions (data came from the caches, L1 was passed by). Launches without
+    Hollow points have no meaningful position (data came from caches, or bypassed L1). Launches without
     floating-point arithmetic have no intensity: they are at the left edge, as far below the
     diagonal as their bandwidth is below the peak. A star is the declared workload's own point.
 
@@ -210,7 +210,11 @@ def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
     ]
     if any(p.note for p in every):
         hollow = {"markerfacecolor": "white", "markersize": 8}
-        marks.append(base.make_legend_handle("no position: caches or a bypass", "o", INK, **hollow))
+        marks.append(
+            base.make_legend_handle(
+                "hollow: data came from caches, or bypassed L1", "o", INK, **hollow
+            )
+        )
     for name, *look in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
         label = clip_text(f"shapes, {name}" if name else "shapes")
         marks.append(base.make_legend_handle(label, *look, markersize=5))

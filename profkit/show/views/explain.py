@@ -374,7 +374,7 @@ def explain_metric(metric: Metric) -> Parts:
         "To collect": (suggest_command([metric.section]),),
         f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
         "Rules that use it": tuple(name_and_text(rule.id, rule.title) for rule in users),
-        "False alarms": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
+        "Read it with care": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
 

@@ -93,6 +93,9 @@ def format_duration(seconds: float | None) -> str:
 
 
 def show_examined_machine(rows: Sequence[Entry]) -> Iterator[Block]:
+    missing = [row["name"] for row in rows if row["status"] == "missing"]
+    yield TextLine("ready", "reading reports and traces")
+    yield TextLine(f"missing {', '.join(missing)}" if missing else "ready", "measuring kernels")
     cells = tuple((row["name"], row["status"], row["detail"]) for row in rows)
     yield Grid(("what", "status", "found"), cells, wraps=2)
     yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
