@@ -355,6 +355,26 @@ def make_export(kernels: int, length: int = 15_000_000) -> Callable[[Path], Path
     return make
 
 
+def make_export_rows(folder: Path) -> Path:
+    """Make an export of 150,000 kernels and as many calls, each as short as a row can be."""
+    path = folder / "x.sqlite"
+    rows = range(150_000)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.executescript(fuzz.EXPORT)
+        base.execute("INSERT INTO StringIds VALUES (1, 'k'), (2, 'cudaLaunchKernel')")
+        base.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+            "(?, ?, 0, 7, ?, 1, 704643072, 8, 1, 1, 128, 1, 1, 0, 0, 32)",
+            ((10_000 * n + 5000, 10_000 * n + 9000, n) for n in rows),
+        )
+        base.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, 2)",
+            ((10_000 * n, 10_000 * n + 2000, (42 << 24) + 1, n) for n in rows),
+        )
+        base.commit()
+    return path
+
+
 def make_tables(rows: int, name: str | None = None) -> Callable[[Path], Path]:
     """Make a kept recording with one of its spans again and again, all with one name."""
 
@@ -456,6 +476,9 @@ BOMBS = {
         "an export of nsys: 5,000 kernels share a name of 1 MB",
         make_export(5000, 1_000_000),
         "triage",
+    ),
+    "nsys-rows": Bomb(
+        "an export of nsys: 150,000 kernels and as many calls", make_export_rows, "triage"
     ),
     "parquet-rows": Bomb(
         "a table of Parquet with 3.9 million equal rows", make_tables(3_900_000), "triage"

@@ -30,6 +30,7 @@ from profkit.program.timeline import (
     Activity,
     Call,
     Device,
+    Dims,
     HostSpan,
     Process,
     Timeline,
@@ -57,6 +58,7 @@ SAID_LENGTH = 300  # characters of one
 SECONDS_MOST = 120.0  # for all queries
 TEXT_MOST = 1 << 24  # bytes of a row
 ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
+SHAPES_MOST = 10_000  # sizes of grids and blocks that are kept to be shared
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
 _EXPORT = "nsys export --type sqlite --output x.sqlite x.nsys-rep"
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -404,14 +406,15 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         return
     named = table.find_first_column(_NAMES)
     names = export.read_names(table, named)
+    known_sizes: dict[Dims, Dims] = {}  # each once: a program launches few shapes of grids
     for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _place_of(row)
         sizes = []
         for value in row[6:12]:
             sizes.append(_read_integer(value))
         static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
-        grid = (sizes[0], sizes[1], sizes[2])
-        block = (sizes[3], sizes[4], sizes[5])
+        grid = _keep_once((sizes[0], sizes[1], sizes[2]), known_sizes)
+        block = _keep_once((sizes[3], sizes[4], sizes[5]), known_sizes)
         known = min(sizes) > 0
         yield (
             pid,
@@ -426,6 +429,13 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
                 graph=bool(node),
             ),
         )
+
+
+def _keep_once(sizes: Dims, known: dict[Dims, Dims]) -> Dims:
+    """Return sizes that are equal to these, the first that there were."""
+    if len(known) < SHAPES_MOST:
+        return known.setdefault(sizes, sizes)
+    return known.get(sizes, sizes)
 
 
 def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
@@ -509,12 +519,15 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     names = {number: clean_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    for start, end, thread, correlation, number in _read_sorted_spans(
-        export.read_rows(table, columns)
-    ):
-        name = names.get(_read_integer(number), "")
-        made = Call(name, start, max(start, end), thread & 0xFFFFFF, _read_integer(correlation))
+    for row in export.read_rows(table, columns):
+        start, end, thread, correlation, number = (_read_integer(value) for value in row)
+        name = names.get(number, "")
+        made = Call(name, start, max(start, end), thread & 0xFFFFFF, correlation)
         calls.setdefault(thread & _PID, []).append(made)
+    for own in calls.values():
+        # By start, the longer one first; two sorts, for a pair of numbers each would double a call.
+        own.sort(key=lambda call: call.end, reverse=True)
+        own.sort(key=lambda call: call.start)
     return calls
 
 
@@ -554,15 +567,6 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
             own = begun
         own.setdefault(process, []).append(span)
     return ranges, begun
-
-
-def _read_sorted_spans(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of start, end and thread as numbers, by start, the longer one first."""
-    numbers = [
-        (_read_integer(row[0]), _read_integer(row[1]), _read_integer(row[2]), *row[3:])
-        for row in rows
-    ]
-    return sorted(numbers, key=lambda row: (row[0], -row[1]))
 
 
 def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:

@@ -120,7 +120,8 @@ def _attribute_thread(
             stack.append(span)
             position += 1
         stack = [s for s in stack if s.end > now]
-        out[index] = _find_maker(stack, ordinal, forward)
+        if stack:
+            out[index] = _find_maker(stack, ordinal, forward)
 
 
 def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:

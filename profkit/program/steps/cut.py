@@ -79,7 +79,7 @@ class StepWork:
     maker: Maker  # who made the call
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of one process."""
 
@@ -198,7 +198,12 @@ def _begin_at_first_launch(turns: Sequence[Turn], launches: Iterable[int]) -> li
     """
     begin = turns[0].begin
     first = min((time for time in launches if time >= begin), default=begin)
-    return [replace(turn, begin=max(turn.begin, first)) for turn in turns]
+    begun = []
+    for turn in turns:
+        if turn.begin < first:
+            turn = replace(turn, begin=first)  # noqa: PLW2901
+        begun.append(turn)
+    return begun
 
 
 def _choose_kinds(marks: Marks, complete: list[Step], notes: list[str]) -> list[Steps]:
@@ -269,7 +274,7 @@ def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Turn:
     """The host's time of one step."""
 
@@ -460,15 +465,23 @@ def _cut_steps(
     return _set_periods(turns, steps)
 
 
-def _set_periods(turns: Sequence[Turn], steps: Sequence[Step | None]) -> list[Step]:
-    """The steps that were asked for, each as long as until the next one begins on the GPU."""
+def _set_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[Step]:
+    """The steps that were asked for, each as long as until the next one begins on the GPU.
+
+    `steps` is emptied: there may be a hundred thousand, and each is there once.
+    """
     out = []
-    for turn, step, after in zip(turns, steps, [*steps[1:], None], strict=True):
+    for at, turn in enumerate(turns):
+        step, after = steps[at], None
+        steps[at] = None
+        if at + 1 < len(steps):
+            after = steps[at + 1]
         if step is None or not turn.kept:
             continue
         # Where the next one has no kernels, nothing tells when it would have begun.
-        follows = after is not None and after.begin == step.end
-        out.append(replace(step, period=after.first - step.first) if after and follows else step)
+        if after is not None and after.begin == step.end:
+            step = replace(step, period=after.first - step.first)
+        out.append(step)
     return out
 
 
