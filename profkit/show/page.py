@@ -99,6 +99,7 @@ def render_page(
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {
         "title": title,
+        "tab": name_tab(title, shown_runs),
         "files": reports.files,
         "rows": [(row, launch.describe_launch(s)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
@@ -123,6 +124,18 @@ def render_page(
     rules = "".join(write_highlight_rules(of, number) for number, of in enumerate(programs, 1))
     html = fill_template("page.html", content, script, rules)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
+
+
+def name_tab(title: str, runs: Sequence[Judged]) -> str:
+    """Return what tells a page from others in a row of tabs: its reports and GPU, or its own title."""
+    if title != TITLE or not runs:
+        return title
+    files = list(dict.fromkeys(Path(run.report).name for run in runs))
+    name = files[0]
+    if len(files) > 1:
+        name += f" and {len(files) - 1} more"
+    devices = sorted({run.device for run in runs if run.device})
+    return ", ".join([name, *devices[:1]]) + " - profkit"
 
 
 def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
