@@ -188,7 +188,6 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_turns,
         _judge_gone,
         _judge_units,
-        _judge_lanes,
         _judge_loads,
         _judge_stores,
         _judge_warps,
@@ -291,17 +290,8 @@ def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
 
 def _judge_turns(case: Case) -> AblationVerdict | None:
     """Units that are each busy for a part of the time, and wait for one another in the rest."""
-    turns = {}
-    for name, share in case.seen.items():
-        if name.startswith("turns_") and share >= _ITS_TURN:
-            turns[name.removeprefix("turns_")] = share
-    functions = case.find_row("cheap-functions")
-    xu = case.busy.get("xu", 0.0)
-    if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
-        turns["xu"] = xu  # nothing else was done in nearly all of that time
-        turns["tensor"] = case.busy.get("tensor", 0.0)
-    total = sum(turns.values())
-    if len(turns) < 2 or case.is_full or not _IN_TURNS <= total <= _MOST:
+    turns = _find_turns(case)
+    if len(turns) < 2 or case.is_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
         return None
     shares = " and ".join(f"{unit} {100 * share:.0f} %" for unit, share in turns.items())
     because = f"units work alternately: {shares} of the time"
@@ -314,6 +304,20 @@ def _judge_turns(case: Case) -> AblationVerdict | None:
         if unit in turns:
             return AblationVerdict("latency", limiter, rule, because)
     return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
+
+
+def _find_turns(case: Case) -> dict[str, float]:
+    """Unit -> the share of the time that is its turn."""
+    turns = {}
+    for name, share in case.seen.items():
+        if name.startswith("turns_") and share >= _ITS_TURN:
+            turns[name.removeprefix("turns_")] = share
+    functions = case.find_row("cheap-functions")
+    xu = case.busy.get("xu", 0.0)
+    if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
+        turns["xu"] = xu  # nothing else was done in nearly all of that time
+        turns["tensor"] = case.busy.get("tensor", 0.0)
+    return turns
 
 
 def _judge_gone(case: Case) -> AblationVerdict | None:
@@ -356,14 +360,6 @@ def _find_busiest(busy: Mapping[str, float]) -> str:
     if issued >= _FULL and own.get(unit, 0.0) < _WIDE * issued:
         return "issue"
     return unit
-
-
-def _judge_lanes(case: Case) -> AblationVerdict | None:
-    """Warps whose lanes part: whole warps on each side would execute fewer instructions."""
-    row = case.find_row("no-divergence")
-    if row is None:
-        return None
-    return AblationVerdict("compute", "issue", row.rules[0], _say_without(row))
 
 
 def _judge_loads(case: Case) -> AblationVerdict | None:
@@ -548,16 +544,10 @@ def _say_unknown(case: Case) -> AblationVerdict:
     return AblationVerdict(_find_bound(case), "", "", "cannot tell", missing=missing)
 
 
-# What is all gone of one kind -> which bound it is.
-_ALL_GONE = {"no-memory": "memory", "no-arithmetic": "compute", "no-products": "compute"}
-
-
 def _find_bound(case: Case) -> str:
     """Which part of the machine it waits for, where the cause cannot be told."""
     if case.waits:
         return "latency"
-    rows = [row for name in _ALL_GONE if (row := case.find_row(name))]
-    best = max(rows, key=lambda row: row.gain, default=None)
-    if best is None:
-        return "unknown"
-    return _ALL_GONE[best.ablation]
+    if case.find_row("no-memory"):
+        return "memory"
+    return "unknown"

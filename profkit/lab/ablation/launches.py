@@ -276,7 +276,6 @@ class Play:
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
     part: int = 1  # of so many blocks one is launched
     axis: int | None = None  # of the grid, along which that is; None: the longest
-    times: int = 1  # so many times as many blocks, along the first axis
 
     def enqueue_call(self, stream: int) -> None:
         for step in self.call.steps:
@@ -284,9 +283,6 @@ class Play:
                 _fill_memory(step, stream)
             else:
                 start = step
-                if self.times > 1:
-                    x, y, z = start.grid
-                    start = replace(start, grid=(x * self.times, y, z))
                 if self.part > 1:
                     start = replace(start, grid=take_part(start.grid, self.part, self.axis))
                 function = self.functions.get(start.name, start.function)

@@ -38,8 +38,6 @@ _WORKS_ON = {
     "atomics-in-rows": "atomics",
     "no-memory": "loads stores shared atomics",
     "no-barriers": "barriers",
-    "no-arithmetic": "arithmetic",
-    "no-products": "products",
     "no-fences": "fences",
 }
 

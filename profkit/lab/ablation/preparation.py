@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from profkit.errors import ProfkitError
-from profkit.lab.ablation import assemble, doubled, footprint, launches, survey, timeline
+from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import Access, find_accesses
 from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
@@ -22,7 +21,6 @@ from profkit.records.ablation import Refusal
 EXECUTED = 0.05
 _STEP = 1024  # bytes of shared memory between two tries
 _REGISTERS = 1 << 16  # of an SM
-_MOST_BLOCKS = (1 << 31) - 1  # of the first axis of a grid
 Say = Callable[[str], None]
 
 
@@ -102,9 +100,6 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
             prepared.refused.append(ablation.make_refusal(why))
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     prepared.plays["base"] = Play(lab.call, base.functions)
-    twice = double_grid(lab, code.module)
-    if twice:
-        prepared.plays["double-grid"] = twice
     _assemble_ahead(lab, prepared.changes.values())
     for ablation in prepared.changes:
         say(ablation.id)
@@ -295,25 +290,6 @@ def make_launches(lab: Lab) -> dict[str, Play]:
     if any(start.blocks > 1 for start in lab.call.starts):
         plays["half-grid"] = Play(lab.call, part=2)
     return plays
-
-
-def double_grid(lab: Lab, module: Module) -> Play | None:
-    """Twice the blocks, each block's work done twice; None where that would be other work."""
-    text = doubled.write_doubled(module)
-    starts = lab.call.starts
-    if text is None or any(2 * start.grid[0] > _MOST_BLOCKS for start in starts):
-        return None
-    if any(start.cooperative or prod(start.cluster) > 1 for start in starts):
-        return None
-    if any(start.name not in module.kernels for start in starts):
-        return None
-    try:
-        changed = lab.read_launched(text)
-        play = replace(_load_other(lab, changed, lab.on.flags), times=2)
-    except Refused:
-        return None
-    lab.run_call(play)
-    return play
 
 
 def _cut_occupancy(start: Start, blocks: int) -> dict[str, int]:

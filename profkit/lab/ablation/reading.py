@@ -25,7 +25,7 @@ def describe_shape(
 ) -> Shape:
     base = median(times["original"].warm)
     ratios: dict[str, float] = {}
-    for name in ("half-occupancy", "quarter-occupancy", "half-grid", "double-grid"):
+    for name in ("half-occupancy", "quarter-occupancy", "half-grid"):
         if name in times:
             ratios[name.replace("-", "_")] = median(times[name].warm) / base
     if cold.cold:

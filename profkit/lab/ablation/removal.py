@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import Change, Code
-from profkit.lab.ablation.ptx import Changes, Kernel, Statement
+from profkit.lab.ablation.ptx import Changes, Statement
 from profkit.lab.ablation.readdress import TABLE, add_table
 
 _DONE = struct.Struct("<I")
-PutFirst = Callable[[Kernel, Statement], tuple[list[str], Sequence[str]]]
+PutFirst = Callable[[Statement], list[str]]
 
 
 def find_statements(code: Code, *beginnings: str) -> list[Statement]:
@@ -37,14 +37,14 @@ def make_switchable(
 ) -> Change:
     """Issue the statements and let the table say whether they are done: each, or all `at_once`.
 
-    `put_first`: what stands before a statement, and its operands then.
+    `put_first`: what stands before a statement.
     """
     if at_once:
         count = 1
     else:
         count = len(statements)
     return Change(
-        text=_write_predicates(code, statements, at_once, put_first or put_nothing),
+        text=_write_predicates(code, statements, at_once, put_first),
         table=_DONE.pack(0) * count,
         control=_DONE.pack(1) * count,
         changed=changed,
@@ -52,12 +52,8 @@ def make_switchable(
     )
 
 
-def put_nothing(_: Kernel, statement: Statement) -> tuple[list[str], Sequence[str]]:
-    return [], statement.operands
-
-
 def _write_predicates(
-    code: Code, statements: Sequence[Statement], at_once: bool, put_first: PutFirst
+    code: Code, statements: Sequence[Statement], at_once: bool, put_first: PutFirst | None
 ) -> str:
     """The module with statements that are done where the table says so."""
     changes = Changes(code.module)
@@ -72,7 +68,7 @@ def _write_predicates(
             changes.add_registers("pred", "%profkit_all")
             changes.add_beginning(kernel, _read_word(changes, 0, "%profkit_all"))
         for statement in own:
-            lines, operands = put_first(kernel, statement)
+            lines = put_first(statement) if put_first else []
             done = "%profkit_all"
             if not at_once:
                 done = "%profkit_done"
@@ -80,7 +76,7 @@ def _write_predicates(
                 lines = [*lines, *_read_word(changes, rows[statement.start], done)]
             both, done = _join_guard(changes, statement, done)
             changes.put_before(statement, [*lines, *both])
-            text = ptx.write_statement(statement, f"@{done} ", operands)
+            text = ptx.write_statement(statement, f"@{done} ", statement.operands)
             changes.replace_statement(statement, text)
     return changes.write_module()
 

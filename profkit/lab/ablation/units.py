@@ -43,11 +43,9 @@ def measure_work(
     module: Module, survey: Survey, accesses: Sequence[Access], arch: str
 ) -> list[Work]:
     """Return how many cycles each unit works in each stretch of code without a barrier."""
-    arch = arch.rstrip("af")
-    if arch not in _LANES:
+    cycles = _list_cycles(arch.rstrip("af"))
+    if not cycles:
         return []
-    cycles = {unit: 32 / lanes for unit, lanes in _LANES[arch].items()}
-    cycles["texture"] = 32 / _TEXELS
     by_start: dict[int, list[Access]] = {}
     for access in accesses:
         by_start.setdefault(access.statement.start, []).append(access)
@@ -60,12 +58,20 @@ def measure_work(
         warps = sum(survey.entries[block])
         for unit in _list_units(statement):
             stretches[-1][unit] += warps * cycles.get(unit, 1.0)
-        stretches[-1]["tensor"] += warps * _count_products(statement) / _TENSOR[arch]
+        stretches[-1]["tensor"] += warps * cycles["product"] * _count_products(statement)
         for access in by_start.get(statement.start, ()):
             _add_access(stretches[-1], access, survey)
         if is_barrier(statement):
             stretches.append(defaultdict(float))
     return stretches
+
+
+def _list_cycles(arch: str) -> dict[str, float]:
+    """Cycles of an SM that an instruction of a warp takes, and a multiply-add of a product."""
+    if arch not in _LANES:
+        return {}
+    cycles = {unit: 32 / lanes for unit, lanes in _LANES[arch].items()}
+    return {**cycles, "texture": 32 / _TEXELS, "product": 1 / _TENSOR[arch]}
 
 
 def _list_units(statement: Statement) -> Iterator[str]:

@@ -5,8 +5,6 @@ What is left of the time is what carrying those bytes takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from profkit.lab.ablation.accesses import Access
 from profkit.lab.ablation.change import (
     GLOBAL,
@@ -17,7 +15,7 @@ from profkit.lab.ablation.change import (
     count_words,
     say_how_many_stay,
 )
-from profkit.lab.ablation.ptx import Kernel, Statement, count_bytes, find_read, find_written
+from profkit.lab.ablation.ptx import Statement, count_bytes, find_read, find_written
 from profkit.lab.ablation.removal import make_switchable
 
 _OTHERWISE = "%profkit_otherwise"
@@ -43,13 +41,13 @@ def store_instead(code: Code) -> Change:
     return make_switchable(code, statements, changed, kept, at_once=True, put_first=put_store)
 
 
-def put_store(_: Kernel, statement: Statement) -> tuple[list[str], Sequence[str]]:
+def put_store(statement: Statement) -> list[str]:
     """A store of the operand, where the atomic is not done."""
     at = statement.list_addresses()[0].operand
     place, value = statement.operands[at : at + 2]
     space = ".global" if "global" in statement.words else ""
     bits = 8 * count_bytes(statement)
-    return [f"@!%profkit_all st{space}.b{bits} {place}, {value};"], statement.operands
+    return [f"@!%profkit_all st{space}.b{bits} {place}, {value};"]
 
 
 ABLATION = Ablation(
