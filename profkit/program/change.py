@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 SAME = 0.02  # of the step: a difference that two runs of one program show
+UNLIKE = 0.25  # of the GPU's time: where both sides have no more of it in common, it is said
+FEW = 3  # steps: so few have no usual one
 
 
 class Promise(TypedDict):
@@ -18,46 +20,118 @@ class Promise(TypedDict):
     left: float  # milliseconds that the second triage still says
 
 
+class StepTime(TypedDict):
+    """A step in milliseconds without a recorder; its ends differ where that is an estimate."""
+
+    expect: float
+    low: float
+    high: float
+    recorded: float  # with the recorder: what was measured
+
+
 class TriagesDocument(TypedDict):
     """What `profkit compare A.triage B.triage --json` prints: what became of each promise."""
 
     schema: Literal["profkit.triages/1"]
-    answer: str  # faster, slower or same
+    answer: str  # faster, slower, same or cannot tell
     before_ms: float  # the step without a recorder
     after_ms: float
+    before: StepTime
+    after: StepTime
     saved_ms: float  # negative if it is slower
     promises: list[Promise]
     # whether what was saved is in the interval that the gone ones promised; None if none is gone
     kept: bool | None
+    outcome: str | None  # of the gone ones: inside of what they promised, more, or less
     new: list[str]  # categories that only the second has
     notes: list[str]  # what makes the two hard to compare
 
 
 def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocument:
     """Compare two "profkit.triage/1" documents."""
-    first, second = (_read_plain_ms(of) for of in (before, after))
-    saved, slack = first - second, SAME * first
+    first, second = _read_step_time(before), _read_step_time(after)
+    saved, slack = first["expect"] - second["expect"], SAME * first["expect"]
     left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}
     promises = [_make_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
-    gone = [p["said"] for p in promises if p["state"] == "gone"]
-    # Fixes that share an obstacle do not add up: the largest alone up to all of them together.
-    low, high = max((said[1] for said in gone), default=0.0), sum(said[2] for said in gone)
+    notes = _list_differences(before["program"], after["program"])
+    notes += _list_unlike_kernels(before["kernels"], after["kernels"])
+    answer = "same" if abs(saved) <= slack else "faster" if saved > 0 else "slower"
+    if unsure := _say_unsure(before, after, answer):
+        answer = "cannot tell"
+        notes.append(unsure)
+    gone = [promise["said"] for promise in promises if promise["state"] == "gone"]
+    outcome = None
+    if gone and answer != "cannot tell":
+        outcome = _judge_saving(gone, saved, slack)
     return {
         "schema": "profkit.triages/1",
-        "answer": "same" if abs(saved) <= slack else "faster" if saved > 0 else "slower",
-        "before_ms": first,
-        "after_ms": second,
+        "answer": answer,
+        "before_ms": first["expect"],
+        "after_ms": second["expect"],
+        "before": first,
+        "after": second,
         "saved_ms": saved,
         "promises": promises,
-        "kept": low - slack <= saved <= high + slack if gone else None,
+        "kept": outcome == "inside" if outcome else None,
+        "outcome": outcome,
         "new": sorted(left.keys() - {row["category"] for row in before["findings"]}),
-        "notes": _list_differences(before["program"], after["program"]),
+        "notes": notes,
     }
 
 
-def _read_plain_ms(of: Mapping[str, Any]) -> float:
+def _read_step_time(of: Mapping[str, Any]) -> StepTime:
+    recorded = float(of["step"]["ms"])
     plain = of["step"].get("plain_ms") or {}
-    return float(plain.get("expect") or of["step"]["ms"])
+    expect = float(plain.get("expect") or recorded)
+    low, high = float(plain.get("low") or expect), float(plain.get("high") or expect)
+    return {"expect": expect, "low": low, "high": high, "recorded": recorded}
+
+
+def _say_unsure(before: Mapping[str, Any], after: Mapping[str, Any], answer: str) -> str:
+    """Return why two times do not show what a change did; empty where they do."""
+    one, other = (of["program"].get("device") for of in (before, after))
+    if one and other and one != other:
+        return "the two ran on different GPUs: the difference may be theirs, not the change's"
+    if answer == "same":
+        return ""
+    if not _agree(before, after):
+        return (
+            "the times without a recorder are estimates, and their intervals do not say which is "
+            "less: time both without one, and triage each with --step-ms"
+        )
+    few = [of for of in (before, after) if 1 < of["program"]["steps"] < FEW]
+    lowest = max(of["step"].get("min_ms", of["step"]["ms"]) for of in (before, after))
+    highest = min(of["step"].get("max_ms", of["step"]["ms"]) for of in (before, after))
+    if few and lowest <= highest:
+        return (
+            "one has two steps only, and they differ by more than the two recordings: record more"
+        )
+    return ""
+
+
+def _agree(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether the same recording is the longer one wherever in their intervals both are.
+
+    One recorder slows both hosts alike: their ends are compared in pairs. Two recorders do not.
+    """
+    first, second = _read_step_time(before), _read_step_time(after)
+    if before["program"]["how"] != after["program"]["how"]:
+        return first["low"] > second["high"] or first["high"] < second["low"]
+    pairs = [(first[end], second[end]) for end in ("low", "expect", "high")]
+    return all(one > other for one, other in pairs) or all(one < other for one, other in pairs)
+
+
+def _judge_saving(said: Sequence[tuple[float, float, float]], saved: float, slack: float) -> str:
+    """Return how what was saved is to what was promised: inside, more or less.
+
+    Fixes that share an obstacle do not add up: the largest alone up to all of them together.
+    """
+    low, high = max(each[1] for each in said), sum(each[2] for each in said)
+    if saved < low - slack:
+        return "less"
+    if saved > high + slack:
+        return "more"
+    return "inside"
 
 
 def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
@@ -75,3 +149,25 @@ def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
 def _list_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     pairs = {key: (before.get(key), after.get(key)) for key in ("device", "how", "ranks")}
     return [f"{key}: {a} before, {b} after" for key, (a, b) in pairs.items() if a != b]
+
+
+def _list_unlike_kernels(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return a note where the two hardly launch the same kernels.
+
+    A fix may replace all of them (another precision does), so that proves no other program.
+    """
+    names = [{row["name"] for row in side} for side in (before, after)]
+    both = names[0] & names[1]
+    shares = []
+    for side in (before, after):
+        common = sum(row["ms"] for row in side if row["name"] in both)
+        shares.append(common / max(1e-9, sum(row["ms"] for row in side)))
+    if not names[0] or not names[1] or max(shares) > UNLIKE:
+        return []
+    one, other = (f"{100 * share:.0f} %" for share in shares)
+    return [
+        f"{len(both)} of {len(names[0] | names[1])} kernels are in both, {one} of the GPU's time "
+        f"before and {other} after: if the change did not replace them, these are two programs"
+    ]

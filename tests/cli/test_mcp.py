@@ -262,7 +262,9 @@ def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
     assert top["rule"] == "shared-bank-conflicts"
     assert f"Call: lines(report='{REPORT}', launch=0)" in results[0].content[0].text
     assert compared["changes"][0]["time"]["answer"] == "faster"
-    assert triaged["first"]["category"] == "copy"
+    assert triaged["schema"] == "profkit.triage/2"
+    assert triaged["first"]["rule"] == "copy"
+    assert {"rule", "cause", "saving", "advice"} <= triaged["findings"][0].keys()
     assert {line["rule"] for line in lined["lines"]} >= {"shared-bank-conflicts"}
     assert stderr == ""
 

@@ -193,6 +193,55 @@ def test_what_became_of_each_promise() -> None:
     assert f"{found['saved_ms']:.3g} ms saved" in text
 
 
+def _step(
+    ms: float, low: float, high: float, device: str = "H100", steps: int = 9
+) -> dict[str, Any]:
+    plain = {"expect": ms, "low": low, "high": high}
+    step = {"ms": high, "plain_ms": plain, "min_ms": low, "max_ms": high}
+    finding = {"category": "copy", "say": "", "saves_ms": {"expect": 2.0, "low": 1.0, "high": 3.0}}
+    program = {"device": device, "steps": steps, "how": "cupti", "ranks": 1}
+    return {"program": program, "step": step, "findings": [finding], "kernels": []}
+
+
+def test_two_gpus_show_no_gain() -> None:
+    before, after = _step(10, 10, 10), _step(5, 5, 5, "A100") | {"findings": []}
+    found = compare_triages(before, after)
+    assert (found["answer"], found["kept"], found["outcome"]) == ("cannot tell", None, None)
+    text = to_markdown(show_compared_triages(found))
+    assert "different GPUs" in text
+    assert "saved" not in text
+
+
+def test_an_estimate_is_said_to_be_one_and_may_not_tell() -> None:
+    before = _step(10, 8, 12)
+    after = _step(9, 7, 11) | {"findings": []}
+    assert compare_triages(before, after)["answer"] == "faster"  # at both ends and between
+    text = to_markdown(show_compared_triages(compare_triages(before, after)))
+    assert "about 10.0 ms (8.00 to 12.0)" in text
+    assert "recorded: 12.0 ms and 11.0 ms" in text
+    wider = _step(9, 7, 13) | {"findings": []}
+    assert compare_triages(before, wider)["answer"] == "cannot tell"
+
+
+def test_more_than_was_promised_is_not_broken() -> None:
+    before, after = _step(10, 10, 10), _step(4, 4, 4) | {"findings": []}
+    found = compare_triages(before, after)
+    assert (found["kept"], found["outcome"]) == (False, "more")
+    text = to_markdown(show_compared_triages(found))
+    assert "larger than predicted" in text
+    assert "broken" not in text
+    less = compare_triages(before, _step(9.7, 9.7, 9.7) | {"findings": []})
+    assert less["outcome"] == "less"
+    assert "broken" in to_markdown(show_compared_triages(less))
+
+
+def test_two_steps_that_differ_by_more_than_the_change_do_not_tell() -> None:
+    before = _step(10, 10, 10, steps=2)
+    before["step"] |= {"min_ms": 8.0, "max_ms": 12.0}
+    after = _step(9, 9, 9) | {"findings": []}
+    assert compare_triages(before, after)["answer"] == "cannot tell"
+
+
 def test_two_of_one_program_are_the_same() -> None:
     of = said("copy_pageable.planted.json.gz")
     found = compare_triages(of, of)

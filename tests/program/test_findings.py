@@ -48,6 +48,10 @@ COPIED = (
 )
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
+BATCH_NORM = (
+    "void at::native::batch_norm_transform_input_channels_last_kernel<c10::BFloat16, float, "
+    "c10::BFloat16, 4>(c10::BFloat16 const*, c10::BFloat16 const*, float const*)"
+)
 ADD = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
 
 
@@ -967,6 +971,52 @@ def test_results_that_the_host_reduces_are_reduced_on_the_gpu(tmp_path: Path) ->
     on_host = 0.3  # milliseconds of the operator, which another finding tells
     saved = plain_ms(reduce_on_host) - plain_ms(reduce_on_gpu) - on_host
     assert first.saving.expected == pytest.approx(saved, rel=0.25)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_the_host_works_out_of_results_goes_with_their_copy(
+    waits: bool, tmp_path: Path
+) -> None:
+    """As metrics by numpy do; where something was launched in between, it is work for something else."""
+
+    def count_on_host(p: Program) -> None:
+        p.launch(GEMM, 900.0)
+        p.copy(64 << 20, 3.0, direction="DtoH")
+        if not waits:
+            p.launch(GEMM, 900.0)
+        p.work(30_000.0)
+
+    def count_on_gpu(p: Program) -> None:
+        p.launch(GEMM, 900.0)
+        p.launch(SUM, 25.0)
+        p.copy(4, 1e-3, direction="DtoH", pageable=False)
+
+    of = judged(count_on_host, tmp_path)
+    (copies,) = [finding for finding in of.findings if finding.rule == "copy"]
+    assert ("what the host computes" in copies.advice) == waits
+    assert ("then the host works for" in copies.cause) == waits
+    if waits:
+        assert of.findings[0] is copies
+        saved = plain_ms(count_on_host) - plain_ms(count_on_gpu)
+        assert copies.saving.expected == pytest.approx(saved, rel=0.25)
+        assert copies.saving.low < 23 < copies.saving.expected, "the work may be for something else"
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_two_in_a_row_are_a_chain_where_nothing_is_kept_for_a_way_back(
+    trains: bool, tmp_path: Path
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(6):
+            p.launch(CONV, 300.0)
+            p.launch(BATCH_NORM, 60.0)
+            p.launch(MUL, 60.0)
+        if trains:
+            with p.op("autograd::engine::evaluate_function: MmBackward0"):
+                p.launch(GEMM, 300.0)
+
+    rules = [finding.rule for finding in judged(step, tmp_path).findings]
+    assert ("elementwise-chain" in rules) == (not trains)
 
 
 @pytest.mark.parametrize(("values", "launches"), [(1 << 20, False), (16 << 20, True)])

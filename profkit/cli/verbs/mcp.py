@@ -52,7 +52,7 @@ from profkit.files import (
     resolve_path,
 )
 from profkit.model.roofline import find_nearest_roof, list_missing
-from profkit.program.document import triage_document
+from profkit.program.document import triage_document, write_second
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
@@ -419,7 +419,7 @@ class Answers:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
         screen = show_triage(content, "profkit triage --json", by)
         blocks = [ask_user(block) for block in screen if not is_for_eyes(block)]
-        chosen = select_triage(content)
+        chosen = select_triage(write_second(content))
         if by != "kernel":
             del chosen["kernels"]
             chosen["table"] = select_origins(content, by)

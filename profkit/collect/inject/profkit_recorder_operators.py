@@ -27,14 +27,14 @@ FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
 CORRELATION, STACK, HOW = 2, 3, 5  # words of it
 REPLAYS = 4  # in its `how`: a CUDA graph is launched
-LOOKED_AT = 16384  # launches, the last ones
+LOOKED_AT = 65536  # launches, the last ones: a step may have a sixth of them
 # Launches that must be as those a repeat before: loops inside of a step are shorter. A replay of a
 # graph stands for as many itself.
 SURE = 512
 BEFORE = 6  # repeats that must have been seen: the steps before are not slowed
 REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
 PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
-LONGEST_PAUSE = 0.3
+LONGEST_PAUSE = 0.15
 SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
 PATIENCE = 120.0  # seconds until it is given up
 LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that

@@ -13,7 +13,7 @@ from dataclasses import replace
 from profkit.judge import Estimate
 from profkit.program.findings.case import Case
 from profkit.program.replay.play import Model
-from profkit.program.replay.scenario import EXPECT, LOW, NOTHING, SPREAD, Change, Range
+from profkit.program.replay.scenario import EXPECT, LOW, SPREAD, Change, Range, make_share
 
 # Of what a floor would save, the tenth, half and nine tenths of what programs saved that were timed
 # before and after (tests/program/data/truth.json; tools/score.py programs --left-out).
@@ -22,6 +22,8 @@ SHARES: Mapping[str, Range] = {
     "run": Range(0.90, 1.02, 1.21),  # kernels become one, and tensors between them go
     "transfer": Range(0.87, 0.90, 1.02),  # copies at another time, or at the rate of pinned memory
 }
+
+BEYOND = 0.5  # of a floor: what caches keep of it at best
 
 
 def save_at_floor(
@@ -41,7 +43,7 @@ def estimate_saving(
 
     The low end is of what is left if a part has to stay that may have to (LOW), also with
     the fastest host that may be: what a change saves the host is not sure where a profiler slowed it.
-    No saving is larger than if the kernels took no time at all: something else binds then.
+    No saving is larger than with kernels at half of their floors: none takes no time at all.
     """
     low, expected, high = shares[kind]
     floor = save_at_floor(case, change)
@@ -49,11 +51,11 @@ def estimate_saving(
     least = min(save_at_floor(case, change, LOW, host) for host in (case.hosts.usual, fastest))
     most = case.hosts.plain.expect
     if change.scale:
-        gone = replace(change, scale=dict.fromkeys(change.scale, NOTHING))
-        most = save_at_floor(case, gone)
+        lower = {i: make_share(BEYOND * left.expect) for i, left in change.scale.items()}
+        most = max(floor, save_at_floor(case, replace(change, scale=lower)))
     spread = SPREAD * case.hosts.plain.expect
     return Estimate(
         low=max(0.0, min(low * least, most) - spread),
         expected=min(expected * floor, most),
-        high=min(high * floor, most) + spread,
+        high=min(high * floor + spread, most),
     )

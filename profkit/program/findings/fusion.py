@@ -36,9 +36,12 @@ FUSED = 0.5
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 WINDOW = 24  # works between the products on the two sides of a softmax
 LEAST_CHAIN = 3
+LEAST_PAIR = 2  # where nothing is kept for a way back: the tensor between two need not exist
 MANY_SMALL = 16  # small kernels in a row that are a loop over tensors
 MANY_KEYS = 256  # at least: classes, experts and clusters are seldom as many
 UNKNOWN = (0, 0)  # the size of a softmax whose operator's sizes were not recorded
+# On the way back, by names of libraries: what a trace without operators tells of a training.
+_ON_THE_WAY_BACK = re.compile(r"ackward|[dw]grad|bn_bw|_bwd|_grad_")
 # PyTorch's kernels of a softmax and of its logarithm are the same but for a functor or a flag.
 _LOG_SOFTMAX = re.compile(
     r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (\(int\))?\d+, (true|\(bool\)1)"
@@ -283,15 +286,27 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs with at least three elementwise kernels that are bound by their bytes.
 
-    Of shorter ones the launches are what costs: that is the host's.
+    Of shorter ones the launches are what costs: that is the host's. In training what lies between two is
+    kept for the way back, and merging them saves little; in inference it need not exist.
     """
+    least = LEAST_CHAIN if _may_train(case) else LEAST_PAIR
     chains = []
     for run in list_runs(case, claimed):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
         for part in _part_copies(case, long):
-            if sum(case.works[i].kind in MEMBERS for i in part) >= LEAST_CHAIN:
+            if sum(case.works[i].kind in MEMBERS for i in part) >= least:
                 chains.append(part)
     return chains
+
+
+def _may_train(case: Case) -> bool:
+    """Return whether the step goes backward, or anything in it says that it may."""
+    if case.trains:
+        return True
+    return any(
+        work.kind == "optimizer" or _ON_THE_WAY_BACK.search(work.activity.name)
+        for work in case.works
+    )
 
 
 def _part_copies(case: Case, run: Sequence[int]) -> Iterator[list[int]]:

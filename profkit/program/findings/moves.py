@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -58,7 +58,7 @@ COPIES = Words(
     rule="copy",
     says=(
         "{total} MB per step are copied {way}{pageable} at {rate:figures} GB/s; nothing computes for "
-        "{alone:figures} of {step:figures} ms recorded"
+        "{alone:figures} of {step:figures} ms recorded{after}"
     ),
     advice=Advice(
         torch="{pin}copy with non_blocking=True on a separate stream, one step ahead",
@@ -74,6 +74,10 @@ COPIES = Words(
                 "keep the arrays on the GPU between steps; otherwise {pin}copy asynchronously on "
                 "a separate stream, one step ahead"
             ),
+        ),
+        "worked on": Advice(
+            torch="compute on the GPU what the host computes from them, and copy only its result",
+            others="compute on the GPU what the host computes from them, and copy only the result",
         ),
         "reduced": Advice(
             torch=(
@@ -127,6 +131,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
     kept = find_kept_copies(case, chosen)
     reduced = find_reduced_copies(case, chosen)
+    worked_on = find_work_on_results(case, chosen)
     scale, stream = {}, {}
     for i in chosen:
         activity = case.works[i].activity
@@ -134,14 +139,16 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         scale[i] = make_share(min(1.0, fast))
         if i in kept:
             scale[i] = scale[i]._replace(expect=0.0, high=0.0)
-        elif i in reduced:  # a kernel reads it in its place
+        elif i in reduced or i in worked_on:  # a kernel reads it in its place
             read = activity.bytes / case.bandwidth * 1e9 / max(1, activity.duration)
             scale[i] = scale[i]._replace(expect=min(read, fast), high=min(read, fast))
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, NOTHING)
-    change = Change(
-        scale, host=dict.fromkeys(find_awaiting(case, chosen), CallShare()), stream=stream
-    )
+    host = dict.fromkeys(find_awaiting(case, chosen), CallShare())
+    # What the host does with them goes too, unless it is not for their sake.
+    left = 1 - sum(worked_on.values()) / max(1.0, sum(_list_pauses(case)))
+    pauses = Range(1.0, left, left)
+    change = Change(scale, host=host, stream=stream, pauses=pauses)
     total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
     times = {way: case.sum_time(_list_direction(case, chosen, way)) for way in WAYS}
@@ -154,9 +161,14 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         advice = "kept"
     elif 2 * case.sum_time(reduced) > time:
         advice = "reduced"
+    elif 2 * case.sum_time(worked_on) > time:
+        advice = "worked on"
     elif way == "DtoH" and not both:
         advice = "results"
-    if advice != "reduced" and 2 * case.sum_time(_list_aside(case, chosen)) > time:
+    if (
+        advice not in {"reduced", "worked on"}
+        and 2 * case.sum_time(_list_aside(case, chosen)) > time
+    ):
         advice = f"{advice} aside".strip()
     yield case.finding(
         COPIES,
@@ -172,6 +184,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         rate=total / max(time, 1e-9) / 1e6,
         alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
+        after=_say_work_on_results(worked_on),
     )
 
 
@@ -212,6 +225,42 @@ def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
         if when >= activity.end:
             found[index] = name
     return found
+
+
+def find_work_on_results(case: Case, chosen: Sequence[int]) -> dict[int, float]:
+    """Return copies to the host that it waits for and then works long, with the nanoseconds of that.
+
+    Nothing is launched in between, so the GPU runs empty: as a rule the host works on what it got.
+    """
+    results = set(_list_direction(case, chosen, "DtoH"))
+    pauses = _list_pauses(case)
+    found = {}
+    waited = -1  # the last result that was waited for, and nothing launched since
+    for event, pause in zip(case.hosts.usual.events, pauses, strict=False):
+        if waited >= 0 and pause:
+            found[waited] = pause
+        if event.items or waited in found:
+            waited = -1
+        if event.awaits in results:
+            waited = event.awaits
+    behind = pauses[-1] or pauses[0]  # the next step begins with it
+    if waited >= 0 and behind:
+        found[waited] = behind
+    return found
+
+
+def _list_pauses(case: Case) -> list[float]:
+    """Return how long the host pauses before each call and behind the last; 0 where it launches on."""
+    model = case.hosts.usual
+    times = [*(event.gap for event in model.events), model.tail]
+    return [time if time > model.pause else 0.0 for time in times]
+
+
+def _say_work_on_results(worked_on: Mapping[int, float]) -> str:
+    if not worked_on:
+        return ""
+    total = sum(worked_on.values()) / 1e6
+    return f"; then the host works for {figures(total)} ms before it launches again"
 
 
 def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:

@@ -18,6 +18,7 @@ elementwise elementwise_kernel vectorized_add _elementwise
 reduce ::reduce_kernel ^reduce_kernel
 """
 _NAMES = r"""
+elementwise batch_norm_transform_input bn_fw_inf
 attention flash_ flash:: fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq
 softmax softmax
 norm layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta

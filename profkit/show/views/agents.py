@@ -17,6 +17,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.causes import GainEstimate
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
+from profkit.program.document import SecondTriageDocument
 from profkit.program.steps.places import shorten_line
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.words import take_first_sentence
@@ -172,7 +173,7 @@ def select_sides(of: object, names: Sequence[str]) -> Entry:
 
 def select_programs(comparison: Mapping[str, Any]) -> Entry:
     """Return what became of the findings of a program."""
-    names = ("answer", "before_ms", "after_ms", "saved_ms", "kept", "new", "notes")
+    names = ("answer", "before_ms", "after_ms", "saved_ms", "kept", "outcome", "new", "notes")
     entry = {name: comparison[name] for name in names}
     entry["promises"] = []
     for row in comparison["promises"]:
@@ -183,16 +184,17 @@ def select_programs(comparison: Mapping[str, Any]) -> Entry:
     return drop_unknown(entry)
 
 
-def select_triage(document: Mapping[str, Any]) -> Entry:
-    """Return the step, its findings and the kernels that take longest."""
+def select_triage(document: SecondTriageDocument) -> Entry:
+    """Return the step of a "profkit.triage/2" document: findings, and kernels that take longest."""
     step, first = document["step"], document["first"]
     idle = [drop_unknown({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
     shown, _ = select_large_kernels(document["kernels"])
     says_more = not document["findings"]
-    entry = {
+    entry: Entry = {
+        "schema": document["schema"],
         "device": document["program"]["device"],
         "step": drop_unknown({"ms": step["ms"], "gpu_busy_ms": step["gpu_busy_ms"], "idle": idle}),
-        "first": {"category": first["category"], "say": first["say"] if says_more else None},
+        "first": {"rule": first["rule"], "cause": first["cause"] if says_more else None},
         "findings": [select_step_finding(row) for row in document["findings"][:FIRST]],
         "more_findings": max(0, len(document["findings"]) - FIRST) or None,
         "kernels": [select_kernel(row) for row in shown],
@@ -204,9 +206,8 @@ def select_triage(document: Mapping[str, Any]) -> Entry:
 
 def select_step_finding(row: Mapping[str, Any]) -> Entry:
     """Return a finding of a step."""
-    names = ("category", "say", "saves_ms", "try", "where")
-    entry = {name: row[name] for name in names}
-    entry["saves_ms"] = drop_unknown(row["saves_ms"])
+    entry = {name: row[name] for name in ("rule", "cause", "saving", "advice", "where")}
+    entry["saving"] = drop_unknown(row["saving"])
     return drop_unknown(entry)
 
 
