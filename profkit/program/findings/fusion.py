@@ -304,7 +304,7 @@ def _may_train(case: Case) -> bool:
     if case.trains:
         return True
     return any(
-        work.kind == "optimizer" or _ON_THE_WAY_BACK.search(work.activity.name)
+        work.kind in {"optimizer", "collective"} or _ON_THE_WAY_BACK.search(work.activity.name)
         for work in case.works
     )
 
