@@ -479,7 +479,7 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"{format_ms(abs(saved))} {change} per step, {times}", answer)
     if any(is_estimate(side) for side in sides):
         recorded = " and ".join(format_ms(side["recorded"]) for side in sides)
-        text = f"what is said with an interval is without a recorder; recorded: {recorded}"
+        text = f"times with an interval are without a recorder; recorded: {recorded}"
         yield TextLine(text, "estimated")
     for text in document["notes"]:
         yield TextLine(text, "note" if answer != "cannot tell" else answer)
