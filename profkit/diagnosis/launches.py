@@ -264,10 +264,8 @@ def _replace_none_by_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def diagnose_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> DataFrame:
-    """Do `pk.diagnose`: return every finding of every launch of a frame."""
-    import pandas as pd
-
+def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judged]:
+    """Judge every launch of a frame; with source lines where its report is still there."""
     launches = []
     for row in list_frame_rows(runs):
         also = OwnColumns(row) if rules else None
@@ -276,8 +274,15 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> DataFra
         launches.append(_make_judged(row, values, diagnosis))
     there = [is_file(str(run.report)) for run in launches]
     lined = iter(with_known_lines(list(compress(launches, there)))[0])
+    return [next(lined) if known else run for run, known in zip(launches, there, strict=True)]
+
+
+def diagnose_frame(launches: Iterable[Judged]) -> DataFrame:
+    """Do `pk.diagnose`: return every finding of judged launches."""
+    import pandas as pd
+
     table = []
-    for run in (next(lined) if known else run for run, known in zip(launches, there, strict=True)):
+    for run in launches:
         identity = run.report, run.index, run.kernel, run.variant, run.case, run.time
         verdict = _list_verdict(run)
         for f in run.diagnosis.findings:

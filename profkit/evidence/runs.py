@@ -269,6 +269,8 @@ class Evidence:
 
     def suggest_instead(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
+        if not is_folder(self.root):
+            return "run it where that folder is, or name it: --artifacts DIR"
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         if variant in known:

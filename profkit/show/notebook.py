@@ -32,7 +32,7 @@ from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import list_frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Grid, TextLine, to_html
+from profkit.show.text.blocks import Block, Grid, Paragraph, TextLine, to_html
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.terminal import ShowsItself, make_console, to_text
 from profkit.show.views import comparison as changes
@@ -79,6 +79,9 @@ class Frame(pd.DataFrame):
 
 def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterator[Block]:
     """Yield the leading columns of a frame; of findings only those that fire, and how many do not."""
+    answer = frame.attrs.get("answer")
+    if answer and answer["rows"] == len(frame) and "rule" in frame.columns:
+        yield Paragraph(answer["text"])  # of part of the launches it would be another one
     statuses: dict[Any, int] = {}
     if {"rule", "status"} <= set(frame.columns):
         statuses = frame["status"].value_counts().to_dict()
@@ -240,7 +243,8 @@ def diagnose(
         artifacts: Where variants' records and reports are.
 
     Returns:
-        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
+        It prints the answer of `profkit diagnose` and what fires; as data, it has
+        one row per launch and rule, in the order of the launches: report, launch, kernel, variant,
         case, time (s, under ncu), bound (memory, compute, latency, launch, balanced, unknown),
         limiter, because, headroom (speed-up left with the same work), saves (s that the leading
         finding is expected to save; all of the launch), rule, status (fires, clear, unknown), cause,
@@ -251,7 +255,12 @@ def diagnose(
     Raises:
         ProfkitError: Nothing can be read from what was given.
     """
-    return Frame(launches.diagnose_frame(resolve_launches(runs, artifacts), rules))
+    judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
+    found = Frame(launches.diagnose_frame(judged))
+    if judged:
+        sentences = words.write_headline(launches.judged_rows(judged))
+        found.attrs["answer"] = {"text": " ".join(sentences), "rows": len(found)}
+    return found
 
 
 # A column of `findings` -> the column of `diagnose` that it is.
@@ -288,7 +297,7 @@ def findings(
     Raises:
         ProfkitError: Nothing can be read from what was given.
     """
-    every = launches.diagnose_frame(resolve_launches(runs, artifacts), rules)
+    every = launches.diagnose_frame(launches.judge_frame(resolve_launches(runs, artifacts), rules))
     fires = every[every["status"] == "fires"]
     first = every.drop_duplicates(["report", "launch"])
     having = set(zip(fires["report"], fires["launch"], strict=True))

@@ -66,7 +66,8 @@ def test_a_frame_is_the_same_frame(runs: Frame) -> None:
     plain = reader.load_reports(REPORT)
     pd.testing.assert_frame_equal(pd.DataFrame(runs), plain)
     assert runs.attrs["reports"] == plain.attrs["reports"]
-    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), launches.diagnose_frame(plain))
+    every = launches.diagnose_frame(launches.judge_frame(plain))
+    pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), every)
 
 
 def test_it_stays_one_through_pandas(runs: Frame) -> None:
@@ -205,3 +206,13 @@ def test_plots_take_paths() -> None:
     assert pk.plots.png(of_path) == pk.plots.png(of_frame)
     with pytest.raises(ProfkitError, match="no such file"):
         pk.plots.roofline("nowhere.ncu-rep")
+
+
+def test_a_diagnosis_begins_with_the_answer_of_the_command_line() -> None:
+    found = pk.diagnose(ROOT / "artifacts" / "stage2.B.ncu-rep")
+    answer = found.attrs["answer"]["text"]
+    assert answer.startswith("stage2<64> is limited most by shared memory: 73.1 %")
+    assert " ".join(repr(found).split()).startswith(answer)
+    assert "is limited most by" in found._repr_html_()
+    part = found[found["rule"] == "fixed-latency"]  # of which it is not the answer
+    assert "is limited most by" not in repr(part)

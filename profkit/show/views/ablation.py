@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from profkit.evidence.samples import Interval
 from profkit.records.ablation import AblationRecord, MeasuredAblation, MeasuredPair, Refusal
 from profkit.records.record import Record
 from profkit.reports import figures
+from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
 
 _NOTHING = "nothing-to-take-away"
@@ -44,8 +46,10 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
 def format_spread(found: AblationRecord) -> str:
     if found.low is None or found.high is None:
         return ""
-    half = (found.high - found.low) / 2 / found.base
-    return f" (\u00b1 {figures.share(half)})"
+    spread = words.format_half_width(Interval(found.base, found.low, found.high))
+    if not spread:
+        return ""
+    return f" ({spread})"
 
 
 def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
