@@ -102,7 +102,7 @@ def test_index_and_reference_hold_everything() -> None:
         ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
         ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),
-        ("dispatch-stall", "does not measure it: ptxas decides"),
+        ("redundant-exp", "does not measure it: only the workload's own count"),
     ],
 )
 def test_a_rule_says_which_ablation_measures_it(rule: str, says: str) -> None:
