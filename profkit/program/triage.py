@@ -16,7 +16,6 @@ from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
 from profkit.program.replay.scenario import (
-    ALL,
     EXPECT,
     NOTHING,
     SPREAD,
@@ -371,8 +370,8 @@ def _find_most_idle(case: Case) -> float:
 def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
     """Say so where a draft may save more than its kernels take: starting them takes time, too."""
     kernels = case.sum_time(draft.works)
-    more = draft.saving.high - kernels
-    if not draft.works or draft.change.pauses != ALL or more <= LEAST_SHOWN * kernels:
+    more = draft.saving.high - kernels - draft.evidence.get("work", 0.0)
+    if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
     said = f"; starting them costs the step up to {figures(_round_up(more))} ms more"

@@ -145,7 +145,9 @@ def test_a_program_in_jax_is_not_told_of_pytorch(file: str) -> None:
     of = said(file)
     first = of["findings"][0]
     assert first["try"].startswith("jax.jit")
-    assert first["where"] == "loop_add_fusion", "and not XLA's Thunk:#name=,hlo_op=...#"
+    assert first["where"] in {"loop_add_fusion", "wrapped_add"}, (
+        "and not XLA's Thunk:#name=,hlo_op=...#"
+    )
     assert "torch" not in json.dumps(of["findings"])
     kinds = {row["name"]: row["category"] for row in of["kernels"]}
     assert (kinds["wrapped_add"], kinds["gemm_fusion_dot"]) == ("elementwise", "gemm")

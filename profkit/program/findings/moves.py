@@ -184,6 +184,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         rate=total / max(time, 1e-9) / 1e6,
         alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
+        **_sum_work_on_results(worked_on),
         after=_say_work_on_results(worked_on),
     )
 
@@ -254,6 +255,13 @@ def _list_pauses(case: Case) -> list[float]:
     model = case.hosts.usual
     times = [*(event.gap for event in model.events), model.tail]
     return [time if time > model.pause else 0.0 for time in times]
+
+
+def _sum_work_on_results(worked_on: Mapping[int, float]) -> dict[str, float]:
+    """Return the figure of the host's work for the finding's evidence, where there is any."""
+    if not worked_on:
+        return {}
+    return {"work": sum(worked_on.values()) / 1e6}
 
 
 def _say_work_on_results(worked_on: Mapping[int, float]) -> str:
