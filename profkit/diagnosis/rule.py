@@ -83,6 +83,7 @@ class LaunchFinding(Finding):
     # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
     explains: tuple[str, ...] = ()  # limiters that it can be the cause of in this launch
+    repeats: str = ""  # the leading rule, where this unit is full of that one's work
     # Of bank conflicts: layouts without them, where the addresses say which.
     layouts: Layouts | None = None
     measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
@@ -123,6 +124,7 @@ class Together:
     rules: tuple[str, str]
     gain: float | None  # the bound on the speed-up when both are gone
     expect: Expectation
+    is_more_than_product: bool = False  # of what each is expected to bring
 
 
 @dataclass(frozen=True)

@@ -373,7 +373,7 @@ def _tell_as_one_story(
             saving = lead.saving
         cause = f"{finding.cause}; {lead.rule} is the cause of it"
         if finding.rule in UNIT_RULES:
-            repeated.append(replace(finding, cause=cause, saving=saving))
+            repeated.append(replace(finding, cause=cause, saving=saving, repeats=lead.rule))
             continue
         # A wait has fixes of its own; at best its cause goes.
         if saving.bound is not None and lead.gain is not None:
@@ -405,7 +405,8 @@ def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together
     if expect is None or expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
         return None
     rules = tuple(f.rule for f in firing if f in (shape, waste))
-    return Together((rules[0], rules[1]), saving.bound, expect)
+    more = expect.gain > WORTH_NAMING * shape.worth * waste.worth
+    return Together((rules[0], rules[1]), saving.bound, expect, more)
 
 
 def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:

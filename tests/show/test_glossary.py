@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.evidence.counters import FindingState
 from profkit.show.text.glossary import SAME_WORD, SCREEN_WORDS
-from profkit.show.views import comparison, triage
+from profkit.show.views import triage
 from profkit.show.views.explain import explain
 
 
@@ -27,7 +30,7 @@ def test_see_also_leads_to_pages() -> None:
 
 def test_every_word_of_the_bar_and_of_a_comparison_is_there() -> None:
     shown = [text for _, text, _ in triage.CAUSES.values()]
-    for word in (*shown, *comparison.MEANINGS):
+    for word in (*shown, *get_args(FindingState)):
         if word != "unknown":  # a verdict's page
             assert word in SCREEN_WORDS
 

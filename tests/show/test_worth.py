@@ -144,7 +144,7 @@ def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made
 def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
     unknown = made(status="failed", kernel="attention", time=nan, index=1)
     first = write_headline(judged_rows([made(time=1e-5), unknown]))[0]
-    assert first.startswith("ncu could not profile attention; of the rest: ")
+    assert first.startswith("ncu could not profile attention, so this is about the rest. ")
     assert "--replay-mode application" in " ".join(write_headline(judged_rows([unknown])))
 
 
@@ -203,5 +203,7 @@ def test_two_findings_that_multiply_have_a_line() -> None:
     both = Together(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
     names = "grid-too-small and uncoalesced-access together"
     assert words.say_worth_together(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
+    more = replace(both, is_more_than_product=True)
+    assert words.say_worth_together(more).endswith("; alone, each leaves what the other removes")
     unbounded = replace(both, gain=None, expect=Expectation(9.0, 2.0, 11.0))
     assert words.say_worth_together(unbounded) == f"{names}: between 2.00x and 11.0x"

@@ -85,22 +85,29 @@ def _check_grid(launch: Launch) -> Hit | None:
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
     if enough or fill >= 1 or _price_empty(launch, fill) < LINE:
         return None if enough else _check_one_each(launch)
-    what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     idle = "SMs"
     if fill < blocks / sms:
-        what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
         idle = "schedulers"
-    return Hit(f"{what}: {share(1 - fill)} of the {idle} have nothing to do")
+    part = f"{share(1 - fill)} of the {idle} have nothing to do"
+    slots = launch.get("blocks_per_sm", 1.0)
+    if slots <= 1:
+        return Hit(f"{counted(blocks, 'block')} for {counted(sms, 'SM')}: {part}")
+    # SMs with work have room for more of it: this is what filling all places brings.
+    room = slots * sms
+    return Hit(
+        f"{counted(blocks, 'block')} of {counted(warps, 'warp')} where {room:,.0f} would fit at once "
+        f"({share(blocks / room)}): {part}, the others too little"
+    )
 
 
 def _check_one_each(launch: Launch) -> Hit | None:
     if not _is_thin(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
+    warps, idle = launch["warps_per_scheduler"], share(1 - launch["issue_busy_active"])
     return Hit(
-        f"{counted(blocks, 'block')} where {room:.0f} would fit at once: "
-        f"{launch['warps_per_scheduler']:.2g} of a scheduler's warps on average, and none is ready "
-        f"{share(1 - launch['issue_busy_active'])} of the time"
+        f"{counted(blocks, 'block')} where {room:,.0f} would fit at once: each scheduler "
+        f"has {warps:.2g} warps on average, and none is ready {idle} of the time"
     )
 
 

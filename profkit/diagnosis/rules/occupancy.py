@@ -356,7 +356,7 @@ RULES = (
     ),
     LaunchRule(
         id="short-blocks",
-        title="Slots for blocks remain empty",
+        title="Unused block slots",
         meaning=(
             "More warps would fit on an SM than are there on average, though blocks are waiting: "
             "they end sooner than new ones are placed, or a few slow warps hold the slot of a "

@@ -510,7 +510,7 @@ RULES = (
     ),
     LaunchRule(
         id="atomics-contention",
-        title="Atomics queue",
+        title="Contended atomics",
         meaning=(
             "An L2 slice handles one atomic sector per cycle, and all atomics on one address go "
             "to one slice: the rest of the machine idles while every average reads a few per cent."
@@ -625,7 +625,7 @@ RULES = (
     ),
     LaunchRule(
         id="local-memory",
-        title="Arrays live in local memory",
+        title="Arrays in local memory",
         meaning="An array indexed at run time cannot live in registers. Each thread's copy goes "
         "to local memory: global memory cached in L1.",
         advice="Index with compile-time constants (unrolled loops), or keep the array in shared "

@@ -113,7 +113,7 @@ WARP_STATES = (
         waits_for="room in the queue of texture instructions",
         family="stores",
     ),
-    WarpState(name="wait", waits_for="the result of the instruction before", family="chain"),
+    WarpState(name="wait", waits_for="the result of the previous instruction", family="chain"),
 )
 WARP_STATE = {state.name: state for state in WARP_STATES}
 

@@ -239,7 +239,10 @@ def say_worth_together(both: Together) -> str:
         what = say_range(hope)
     else:
         what = f"expect {format_expectation(hope)}"
-    return f"{' and '.join(both.rules)} together: {what}{bound}"
+    more = ""
+    if both.is_more_than_product:
+        more = "; alone, each leaves what the other removes"
+    return f"{' and '.join(both.rules)} together: {what}{bound}{more}"
 
 
 def format_worth(finding: LaunchFinding | None) -> str:
@@ -418,7 +421,7 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
         cause = run.diagnosis.because
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
-    what = f"{name} {say_bound(run.diagnosis)}: {cause}{where}."
+    what = f"{name} {_say_bound_beside(cause, run.diagnosis)}: {cause}{where}."
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
@@ -429,6 +432,14 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
         what,
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
+    """Return the verdict for a sentence that goes on with the cause, without naming a wait twice."""
+    wait = WAITS.get(diagnosis.limiter or "", "")
+    if diagnosis.bound == "latency" and wait and wait in cause:
+        return "is limited by latency"
+    return say_bound(diagnosis)
 
 
 def take_first_sentence(advice: str) -> str:
@@ -451,7 +462,7 @@ def say_not_profiled(rows: Sequence[Row]) -> str:
     listed = " and ".join(names[:2])
     if len(names) > 2:
         listed = f"{names[0]} and {len(names) - 1} other kernels"
-    return f"ncu could not profile {listed}; of the rest:"
+    return f"ncu could not profile {listed}, so this is about the rest."
 
 
 def _say_without_lead(run: Judged, where: str) -> list[str]:
@@ -515,7 +526,8 @@ def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     if larger is None:
         return said
     return (
-        f"{said.removesuffix('.')}; largest expected gain: {larger.rule}, {format_worth(larger)}."
+        f"{said.removesuffix('.')}. That is what holds it up now; a larger gain is expected from "
+        f"{larger.rule}: {format_worth(larger)}."
     )
 
 

@@ -85,8 +85,9 @@ def select_identity(run: Judged, report: str) -> Entry:
 
 
 def list_findings(run: Judged) -> list[LaunchFinding]:
-    """Return what fires, without doubts of the measurement: a page has these last."""
-    return [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    """Return what fires, without doubts of the measurement and without what says another again."""
+    causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    return [finding for finding in causes if not finding.repeats]
 
 
 def select_finding(finding: LaunchFinding, places: int = PLACES) -> Entry:

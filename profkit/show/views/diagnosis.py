@@ -99,7 +99,7 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
     out = words.write_headline(rows)
     further = []
     for f in rows[0].shown.diagnosis.findings[1:]:
-        if f.status == "fires" and not f.note:
+        if f.status == "fires" and not f.note and not f.repeats:
             further.append(f)
     out += [f"Also: {_say_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
     if both := rows[0].shown.diagnosis.together:

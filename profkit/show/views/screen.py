@@ -145,10 +145,11 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
 def _show_first(row: Row) -> blocks.Fold:
     run = row.shown
     title = TextSpan(f"{shorten_name(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
-    firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    firing = [finding for finding in causes if not finding.repeats]
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(identify_launch(row), "dim")),
-        *(_say_leading(finding) for finding in firing[:1]),
+        *(_say_leading(finding, causes) for finding in firing[:1]),
         *(_say_further(finding) for finding in firing[1 : 1 + FURTHER]),
     ]
     if both := run.diagnosis.together:
@@ -183,8 +184,11 @@ def identify_launch(row: Row) -> str:
     return f"{time}, {sizes}, {words.name_device(run)}"
 
 
-def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
-    """Return the finding that the answer is about: its figures and places, which that leaves out."""
+def _say_leading(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> blocks.ListItem:
+    """Return the finding that the answer is about: its figures and places, which that leaves out.
+
+    A unit of `causes` that is full of its work is the same finding again, and is said in a line.
+    """
     under: list[Words] = []
     known = {name: value for name, value in finding.evidence.items() if value is not None}
     if known:
@@ -192,6 +196,10 @@ def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
         under.append(TextSpan(words.format_metric_values(first), "metric"))
     if finding.where:
         under.append((TextSpan("where:", "note"), f" {words.format_places(finding)}"))
+    for other in causes:
+        if other.repeats == finding.rule:
+            seen = other.cause.partition(";")[0]
+            under.append((TextSpan("seen as:", "note"), f" {other.rule}: {seen}"))
     text = (
         TextSpan(finding.rule, "rule"),
         " (",
@@ -242,13 +250,16 @@ def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
     doubts: dict[str, list[LaunchFinding]] = {}
-    unknown: dict[str, None] = {}
+    unknown: set[str] = set()
+    sections: dict[str, None] = {}  # of ncu, that have what those rules need
     for run in runs:
         for finding in run.diagnosis.findings:
             if finding.status == "fires" and finding.note:
                 doubts.setdefault(finding.rule, []).append(finding)
             if finding.status == "unknown":
-                unknown[finding.rule] = None
+                unknown.add(finding.rule)
+                if finding.advice.startswith("--section"):
+                    sections[finding.advice] = None
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
         part = ""
@@ -261,7 +272,13 @@ def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
     elif unknown:
         count = figures.counted(len(unknown), "rule", "rules")
-        yield blocks.TextLine(f"{count} for lack of counters; --all lists them", "not checked")
+        said = f"{count}, counters missing"
+        if sections:
+            options = " ".join(sections)
+            if len(sections) > 2:
+                options = "--set full"
+            said += f": ncu {options}"
+        yield blocks.TextLine(f"{said}; --all lists them", "not checked")
 
 
 def _list_missing(run: Judged) -> Iterator[str]:
