@@ -218,7 +218,7 @@ def _refuse_outside(path: str | Path, opened: str | Path | None = None) -> None:
     if Path(real).is_relative_to(temporary):
         # What is unpacked of a report lies in a folder of our own for a while.
         first, *_ = (*Path(real).relative_to(temporary).parts, "")
-        if first and _has_token(temporary / first):
+        if first and _is_made_by_profkit(temporary / first):
             return
     raise OSError(errno.EXDEV, _OUTSIDE, os.fspath(path))
 
@@ -851,7 +851,7 @@ def _write_token(folder: os.stat_result) -> bytes:
     return text.encode()
 
 
-def _has_token(folder: Path) -> bool:
+def _is_made_by_profkit(folder: Path) -> bool:
     """Return whether profkit made a folder: a name proves nothing, nor does a file called .lock.
 
     A copy of such a folder, or one that was moved to another disk, is somebody's own.
@@ -878,7 +878,7 @@ def _sweep_folders(place: Path, prefix: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(place):
             folder = place / name
-            if name.startswith(prefix) and _has_token(folder) and _is_left(folder):
+            if name.startswith(prefix) and _is_made_by_profkit(folder) and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

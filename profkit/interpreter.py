@@ -83,7 +83,7 @@ def _start_isolated() -> list[str]:
     return [sys.executable, *settings, "-c", source]
 
 
-def _run_isolated() -> None:
+def _run_module_isolated() -> None:
     """Run what the command line of make_command says, in this process."""
     handed, module, *arguments = sys.argv[1:]
     if not handed.startswith("{"):
@@ -102,4 +102,4 @@ def _run_isolated() -> None:
 
 
 if __name__ == "__main__":
-    _run_isolated()
+    _run_module_isolated()

@@ -98,5 +98,5 @@ def test_what_cannot_be_read_or_judged_fails_after_all_is_said(tmp_path: Path) -
     done = run_action(tmp_path, reports="gone.ncu-rep", base="gone", head="artifacts")
     assert done.status == 2
     assert done.outputs["status"] == "2"
-    assert "gone.ncu-rep: unreadable" in done.log
+    assert "gone.ncu-rep: no such file" in done.log
     assert "::error title=profkit gate::exit status 2" in done.log

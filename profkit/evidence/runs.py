@@ -269,8 +269,6 @@ class Evidence:
 
     def suggest_instead(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
-        if not is_folder(self.root):
-            return "run it where that folder is, or name it: --artifacts DIR"
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         if variant in known:
@@ -298,7 +296,7 @@ class Evidence:
         if files is None:
             where = f"in {self.root}"
             if not is_folder(self.root):
-                where = f"in {self.root}, which is no folder here"
+                where = f"in {self.root}, which is no folder here (--artifacts DIR names another)"
             raise MissingEvidence(
                 f"no run of {variant} at case {case} {where}", self.suggest_instead(variant, case)
             )

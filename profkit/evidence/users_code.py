@@ -83,7 +83,7 @@ class _Process:
         with self.guard:
             self.running -= 1
             if not self.running:
-                self._put_back()
+                self._restore_output_and_exit()
 
     def _redirect_stdout(self) -> None:
         own = os.getpid()
@@ -105,7 +105,7 @@ class _Process:
         os._exit = refuse_end
         sys.stdout = sys.stderr
 
-    def _put_back(self) -> None:
+    def _restore_output_and_exit(self) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
         if self.stdout is not None:

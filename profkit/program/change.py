@@ -53,7 +53,7 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     saved, slack = first["expect"] - second["expect"], SAME * first["expect"]
     left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}
     promises = [_make_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
-    notes = _list_differences(before["program"], after["program"])
+    notes = _list_setup_differences(before["program"], after["program"])
     notes += _list_unlike_kernels(before["kernels"], after["kernels"])
     answer = "same" if abs(saved) <= slack else "faster" if saved > 0 else "slower"
     if unsure := _say_unsure(before, after, answer):
@@ -146,7 +146,7 @@ def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
     }
 
 
-def _list_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     pairs = {key: (before.get(key), after.get(key)) for key in ("device", "how", "ranks")}
     return [f"{key}: {a} before, {b} after" for key, (a, b) in pairs.items() if a != b]
 

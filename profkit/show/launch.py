@@ -242,7 +242,7 @@ def describe_rate(values: Values, level: str) -> dict[str, Any]:
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 
 
-def make_script_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
+def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     """Return what the scripts of the page read of a launch; metrics in the catalogue's order.
 
     What can be told from the rest is left out: the text of no value, all but the place of a rule

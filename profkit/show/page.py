@@ -163,7 +163,7 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
         "shapes": [rule for rule in rules if rule in BY_ID and BY_ID[rule].shape],
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
-            launch.make_script_data(s, rules)
+            launch.make_launch_data(s, rules)
             | {"timed": times.get((s.run.variant, s.run.case), "")}
             for s in shown
         ],

@@ -227,7 +227,7 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
         pinned = Changes(rewritten)
         for kernel in rewritten.kernels.values():
             if kernel.is_entry:
-                pinned.limit_blocks(kernel, 256, 1)
+                pinned.require_min_blocks(kernel, 256, 1)
         texts[name] = pinned.write_module()
     if probe == "tensor-wgmma":  # ptxas takes most of a second for each text
         texts = {"base": texts["base"], **dict(take_part(texts.items(), one_of=12))}

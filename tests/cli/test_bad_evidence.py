@@ -70,7 +70,7 @@ def test_other_conditions_are_said_and_waived_by_name(run, ladder, change, said)
     assert "faster:" not in found.stdout
     waived = run("compare", "stage1", "stage2", "--artifacts", ladder, "--anyway")
     assert waived.exit_code == 0
-    assert "faster: 2.000x (" in waived.stdout
+    assert "faster: 2.00x (" in waived.stdout
     assert said in waived.stdout
 
 

@@ -103,7 +103,7 @@ def test_no_match_says_what_there_is(run) -> None:
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         "profkit: no launch matches --kernel nothing_like_it",
-        "  there are: dram_copy",
+        "  kernels here: dram_copy",
     ]
 
 

@@ -60,7 +60,7 @@ def estimate_change(
 ) -> int:
     from profkit.cli.output import print_blocks, refuse_flags
     from profkit.model.whatif import WhatifDocument, parse_changes
-    from profkit.show.views.comparison import show_expected
+    from profkit.show.views.comparison import show_predicted_times
 
     if _is_report(subject):
         refuse_flags(
@@ -79,7 +79,7 @@ def estimate_change(
         )
         name, counts, expected = _estimate_variant(subject, changes, case, artifacts)
     document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
-    print_blocks(show_expected(name, counts, expected), document)
+    print_blocks(show_predicted_times(name, counts, expected), document)
     return options.DONE
 
 

@@ -64,7 +64,7 @@ class Code:
         seen = self.survey.seen[access.number]
         return seen.ways > 1.05 * seen.requests
 
-    def is_apart(self, access: Access) -> bool:
+    def reads_several_words(self, access: Access) -> bool:
         """Whether the lanes of a request read a twentieth more words than one."""
         seen = self.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests

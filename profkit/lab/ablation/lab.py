@@ -110,7 +110,7 @@ class Lab:
         for start in self.call.starts:
             if start.name in module.kernels:
                 blocks = max(1, start.count_blocks())
-                changes.limit_blocks(module.kernels[start.name], start.threads, blocks)
+                changes.require_min_blocks(module.kernels[start.name], start.threads, blocks)
         return self.read_launched(changes.write_module())
 
     def count_accesses(

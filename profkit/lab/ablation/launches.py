@@ -201,7 +201,7 @@ def write_global(module: int, name: str, content: bytes) -> None:
     if found is None or found[1] < len(content):
         raise ProfkitError(f"the rewritten module has no room for {name}")
     source = ctypes.create_string_buffer(content, len(content))
-    device.upload(found[0], ctypes.addressof(source), len(content))
+    device.copy_to_device(found[0], ctypes.addressof(source), len(content))
 
 
 def read_words(module: int, name: str, count: int) -> list[int]:

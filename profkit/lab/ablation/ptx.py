@@ -334,7 +334,7 @@ class Changes:
     def replace_statement(self, statement: Statement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
-    def limit_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
+    def require_min_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
         """Let as many blocks of so many threads fit on an SM, whatever registers that leaves."""
         if ".maxnreg" in kernel.directives or ".minnctapersm" in kernel.directives:
             return

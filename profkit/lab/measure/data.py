@@ -178,7 +178,7 @@ class Arena:
         for out, source in data.begins if data else ():
             (offset, size), (start, _) = self.outputs[out], self.inputs[source]
             image[offset : offset + size] = image[start : start + size]
-        device.upload(address, image.ctypes.data, self.size)
+        device.copy_to_device(address, image.ctypes.data, self.size)
 
     def make_args(self, problem: Problem, stream: int) -> Args:
         inputs = []

@@ -81,7 +81,7 @@ class Compiled:
 
     def list_kernel_rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
-        largest = _find_largest(self.launches)
+        largest = _find_most_dynamic_shared(self.launches)
         same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
         rows = []
         for kernel in self.build.kernels:
@@ -246,12 +246,14 @@ def _find_present_arch() -> str:
 
 def _check_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
     dynamic = {}
-    for kernel, x in _find_largest(launches).items():
+    for kernel, x in _find_most_dynamic_shared(launches).items():
         dynamic[kernel] = x.dynamic_smem
     return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
 
 
-def _find_largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
+def _find_most_dynamic_shared(
+    launches: Mapping[str, Sequence[GraphLaunch]] | None,
+) -> dict[str, GraphLaunch]:
     """Return kernel -> its launch with the most dynamic shared memory."""
     every = itertools.chain.from_iterable((launches or {}).values())
     return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

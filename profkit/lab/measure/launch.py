@@ -64,7 +64,7 @@ def _upload_file(path: Path) -> int:
     pointer = device.allocate(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
         source = (ctypes.c_char * size).from_buffer(mapped)
-        device.upload(pointer, ctypes.addressof(source), size)
+        device.copy_to_device(pointer, ctypes.addressof(source), size)
         del source  # a mapping cannot be closed while something points into it
     return pointer
 

@@ -164,7 +164,7 @@ class _Profiler:
         report, path = place_for(self.artifacts, *place)
         record = with_timing(result.record, self.run)
         try:
-            reported = self._read_report(record, report, visible)
+            reported = self._collect_report(record, report, visible)
         except ProfkitError as error:
             return replace(result, problem=error)
         if reported is not None:
@@ -177,7 +177,7 @@ class _Profiler:
             why = self.ncu
         return replace(result, record=record, problem=why)
 
-    def _read_report(self, record: Record, report: Path, visible: str | None) -> Record | None:
+    def _collect_report(self, record: Record, report: Path, visible: str | None) -> Record | None:
         at, ncu, options = (record.variant, record.case), self.ncu, self.options
         kernels = []
         for launch in self.run.measured.launches[at]:

@@ -235,7 +235,10 @@ class Search:
         return self._stop.is_set() or time.monotonic() > self._deadline
 
     def _leave_gpu(self, worker: Worker, error: ProfkitError) -> None:
-        """Go on without a GPU; return the error if it was the last one."""
+        """Go on without a GPU.
+
+        Raises ``error`` if it was the last one.
+        """
         if worker.visible is None:
             name = "the GPU"
         else:

@@ -408,7 +408,7 @@ def find_awaiting(case: Case, copies: Collection[int]) -> list[int]:
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
 
 
-def list_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def list_mergeable_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs on one stream, of one direction of the training, of what a compiler would merge.
 
     Copies that go away (they are claimed) end no run.

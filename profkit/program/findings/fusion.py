@@ -18,7 +18,7 @@ from profkit.program.findings.case import (
     StepFinding,
     Words,
     is_of_backward,
-    list_runs,
+    list_mergeable_runs,
     price_run,
 )
 from profkit.program.operators import VALUE_BYTES
@@ -291,7 +291,7 @@ def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """
     least = LEAST_CHAIN if _may_train(case) else LEAST_PAIR
     chains = []
-    for run in list_runs(case, claimed):
+    for run in list_mergeable_runs(case, claimed):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
         for part in _part_copies(case, long):
             if sum(case.works[i].kind in MEMBERS for i in part) >= least:
@@ -354,7 +354,7 @@ def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     """
     scale: dict[int, Range] = {}
     gone: list[int] = []
-    for run in _list_small_runs(case, claimed):
+    for run in _list_small_kernel_runs(case, claimed):
         beyond = sum(max(0.0, case.works[i].activity.duration - EMPTY) for i in run)
         first = max(1, case.works[run[0]].activity.duration)
         left = (SHORT + beyond) / first
@@ -369,7 +369,7 @@ def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     yield case.finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
-def _list_small_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def _list_small_kernel_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs of many small elementwise kernels of a graph."""
     runs: list[list[int]] = []
     open_run: list[int] = []

@@ -76,7 +76,7 @@ SLOW_LAUNCHES = Words(
 
 def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
-    idle, count = case.sum_idle("host-launch") - _sum_pauses(case), len(case.works)
+    idle, count = case.sum_idle("host-launch") - _sum_idle_in_host_pauses(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
     mean = 1e3 * case.sum_time(range(count)) / count
@@ -95,7 +95,7 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     )
 
 
-def _sum_pauses(case: Case) -> int:
+def _sum_idle_in_host_pauses(case: Case) -> int:
     """Nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]

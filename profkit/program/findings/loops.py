@@ -170,10 +170,10 @@ def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
 
 def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list[list[int]]:
     """Return equal kernels that the backward pass runs for each turn, of all turns."""
-    members = {_find_member(case.works[index]) for index in loop.works} - {None}
+    members = {_find_source_place(case.works[index]) for index in loop.works} - {None}
     alike: dict[Hashable, list[int]] = {}
     for index, work in enumerate(case.works):
-        if index in claimed or not is_of_backward(work) or _find_member(work) not in members:
+        if index in claimed or not is_of_backward(work) or _find_source_place(work) not in members:
             continue
         if work.activity.kind == "kernel" and not work.activity.graph:
             key = (_name_member(work), work.activity.name, work.activity.grid)
@@ -185,7 +185,7 @@ def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list
     return runs
 
 
-def _find_member(work: StepWork) -> Hashable | None:
+def _find_source_place(work: StepWork) -> Hashable | None:
     """Return the line and module that launched a work; None where they are not known."""
     place = work.maker.place
     if place is None or not place.line:
@@ -332,7 +332,7 @@ def _describe_launch(
     """
     work = case.works[index]
     activity, maker = work.activity, work.maker
-    member = _find_member(work)
+    member = _find_source_place(work)
     named = maker.ordinal >= 0 or member is not None
     launched = activity.kind in {"kernel", "set"} and not activity.graph and named
     if index in claimed or not launched or is_of_backward(work) or is_optimizers(work):

@@ -23,7 +23,7 @@ from profkit.program.findings.case import (
     is_moving,
     is_of_backward,
     is_strided,
-    list_runs,
+    list_mergeable_runs,
 )
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
@@ -456,7 +456,7 @@ def find_layouts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 def list_copies(case: Case, claimed: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
-    for run in list_runs(case, claimed):
+    for run in list_mergeable_runs(case, claimed):
         moving = [i for i in run if is_moving(case.works[i])]
         if 2 * case.sum_time(moving) > case.sum_time(run):
             found += moving

@@ -49,14 +49,14 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
                     shift = _find_shift(row["clocks"]) + first
                     continue
                 span = _make_span(row, shift)
-                if not is_left_out(span.name):
+                if not is_wrapper_operator(span.name):
                     spans.append(span)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         pass  # a program that was ended has written a part: that is what is known
     return sorted(spans, key=lambda span: (span.start, -span.end))
 
 
-def is_left_out(name: str) -> bool:
+def is_wrapper_operator(name: str) -> bool:
     """Whether what torch records is no operator that launches anything."""
     return name in WRAPPERS or name.startswith(COMPILED)
 

@@ -137,7 +137,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     if not order:
         why = "no kernel launch was recorded (none has a correlation number)"
         raise ProfkitError(why, "record CPU and GPU together")
-    marks = _mark_steps(process, calls, order, named)
+    marks = _find_step_boundaries(process, calls, order, named)
     alone = len(marks.turns) == 1 and marks.how != PROFILER_STEP
     inside = order
     if named:  # what is set up outside of the range is not in its step anyway
@@ -299,7 +299,7 @@ def _make_turns(begins: Sequence[int]) -> list[Turn]:
     return [Turn(begin, end) for begin, end in pairwise(begins)]
 
 
-def _mark_steps(
+def _find_step_boundaries(
     process: Process, calls: Sequence[Call], order: Sequence[Launched], named: str
 ) -> Marks:
     """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""

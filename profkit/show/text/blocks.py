@@ -294,7 +294,7 @@ class _Html:
 
     page: bool
 
-    def _write_look(self, classes: str, rules: str = "", judged: str = "") -> str:
+    def _format_style(self, classes: str, rules: str = "", judged: str = "") -> str:
         """Return an element's attributes; `judged` is a word that has a colour."""
         if self.page:
             if classes:
@@ -323,19 +323,20 @@ class _Html:
                 yield f"<h{level}>{self.render_words(block.text)}</h{level}>"
             case TextLine():
                 margin = f"margin:0 {2 * block.indent}em"
-                yield f"<p{self._write_look(f'said indent-{block.indent}', margin)}>"
+                yield f"<p{self._format_style(f'said indent-{block.indent}', margin)}>"
                 if block.mark:
                     mark = escape_html(block.mark) + ("" if self.page else ":")
-                    yield f"<b{self._write_look('mark', judged=block.mark)}>{mark}</b> "
+                    yield f"<b{self._format_style('mark', judged=block.mark)}>{mark}</b> "
                 yield f"{self.render_words(block.text)}</p>"
             case Paragraph():
                 yield f"<p>{self.render_words(block.text)}</p>"
             case ListItem() if block.bullet == "?":
-                yield f"<p{self._write_look('note')}>{self.render_words(block.text)}</p>"
+                yield f"<p{self._format_style('note')}>{self.render_words(block.text)}</p>"
             case ListItem():
-                yield f"<article{self._write_look('found')}><p>{self.render_words(block.text)}</p>"
+                yield f"<article{self._format_style('found')}><p>{self.render_words(block.text)}</p>"
                 for under in block.under:
-                    yield f"<p{self._write_look('under', 'margin:0 1em')}>{self.render_words(under)}</p>"
+                    style = self._format_style("under", "margin:0 1em")
+                    yield f"<p{style}>{self.render_words(under)}</p>"
                 yield "</article>"
             case Command():
                 yield f"<div><code>{escape_html(block.line)}</code> {escape_html(block.about)}</div>"
@@ -353,7 +354,7 @@ class _Html:
                     opened = ""
                 summary = f"<summary>{self.render_words(block.title)}</summary>"
                 inside = self.render_blocks(block.blocks)
-                yield f"<details{self._write_look('more')}{opened}>{summary}{inside}</details>"
+                yield f"<details{self._format_style('more')}{opened}>{summary}{inside}</details>"
             case Grid():
                 yield self.write_table(block)
 
@@ -365,7 +366,8 @@ class _Html:
         )
         body = "".join(f"<tr>{cells}</tr>" for cells in rows)
         table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
-        return f"<div{self._write_look('wide')}><table{self._write_look('plain')}>{table}</table></div>"
+        wide, plain = self._format_style("wide"), self._format_style("plain")
+        return f"<div{wide}><table{plain}>{table}</table></div>"
 
     def _render_head(self, title: str) -> str:
         text = self.render_words(title.removeprefix(">"))
@@ -376,7 +378,7 @@ class _Html:
         else:
             scope = ""
         right = is_right(title)
-        look = self._write_look("n" * right, f"text-align:{'right' if right else 'left'}")
+        look = self._format_style("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
     def write_cell(self, cell: Words, title: str, column: int) -> str:
@@ -394,7 +396,7 @@ class _Html:
             rules = "right;white-space:nowrap"
         else:
             rules = "left;white-space:pre-wrap"
-        look = self._write_look(classes, f"text-align:{rules}", raw)
+        look = self._format_style(classes, f"text-align:{rules}", raw)
         return f"<td{look}>{self.render_words(cell)}</td>"
 
     def render_words(self, words: Words) -> str:

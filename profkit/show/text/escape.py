@@ -149,7 +149,7 @@ def shorten_name(name: str, width: int) -> str:
         function[opening + 1 : -1] if opening else "",
     )
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
-    words = [w for w in map(read_argument, split_words(bare)) if w and w not in _DULL]
+    words = [w for w in map(read_argument, split_arguments(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
         if inside:
             full = f"{head}<{inside}>"
@@ -197,7 +197,7 @@ def _without_parameters(name: str) -> str:
     return name
 
 
-def split_words(text: str) -> list[str]:
+def split_arguments(text: str) -> list[str]:
     cuts = []
     for i, c, depth in walk_depths(text):
         if c == "," and depth == 0:

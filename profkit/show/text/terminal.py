@@ -264,14 +264,14 @@ class _ColumnGroup:
     widths: list[int] = field(default_factory=list)
 
     @property
-    def free(self) -> int:
+    def free_width(self) -> int:
         return self.room - sum(self.widths) - _GAP * (len(self.widths) - 1)
 
     def widen_columns(self) -> None:
         """Give out the room that is left: to words, to names, then to sentences."""
         ranked = sorted(enumerate(self.columns), key=lambda x: 2 * x[1].prose + bool(x[1].names))
         for at, column in ranked:
-            self.widths[at] += max(min(column.full_width - self.widths[at], self.free), 0)
+            self.widths[at] += max(min(column.full_width - self.widths[at], self.free_width), 0)
 
     @cached_property
     def cells(self) -> list[list[list[Text]]]:
@@ -313,7 +313,7 @@ def _render_table(
     indents = min(columns[0].full_width + _GAP, width * 2 // 5), _UNDER
     groups = min(
         (_group_columns(columns, width, *way) for way in product(range(1, TALLEST + 1), indents)),
-        key=lambda s: (sum(max(-x.free, 0) for x in s), sum(x.height for x in s), len(s)),
+        key=lambda s: (sum(max(-x.free_width, 0) for x in s), sum(x.height for x in s), len(s)),
     )
     if len(groups) > 1 and (banded or len(groups) > TALLEST):
         key, *others = columns
@@ -334,7 +334,7 @@ def _group_columns(
     out = [_ColumnGroup(0, width)]
     for column in columns:
         need = column.compute_min_width(lines, out[-1].room)
-        if out[-1].columns and need > out[-1].free - _GAP:
+        if out[-1].columns and need > out[-1].free_width - _GAP:
             out.append(_ColumnGroup(indent, width - indent))
             need = column.compute_min_width(lines, out[-1].room)
         out[-1].columns.append(column)

@@ -341,7 +341,7 @@ def cut_lines(lines: Sequence[str]) -> str:
         if len(line) <= _FACT:
             text = line
         else:
-            text = cut_at_word(line, _FACT)
+            text = truncate_at_word(line, _FACT)
         room -= len(text) + 1
         if room < 0:
             break
@@ -352,7 +352,7 @@ def cut_lines(lines: Sequence[str]) -> str:
     return "\n".join([*kept, *more])
 
 
-def cut_at_word(line: str, most: int) -> str:
+def truncate_at_word(line: str, most: int) -> str:
     """Return the start of a line, no word of it cut: a file and its line stay whole."""
     end = line.rfind(" ", 0, most - 1)
     if end <= 0:

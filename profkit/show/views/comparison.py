@@ -508,7 +508,7 @@ def show_gate(result: GateResult | SummaryGate) -> TextLine:
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 
 
-def show_expected(
+def show_predicted_times(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
 ) -> Iterator[Block]:
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)

@@ -175,8 +175,8 @@ def _explain_step_rule(rule: StepRule) -> Parts:
     page = pages.read_page(rule.page)
     said, tried = [], []
     for words_of_form in list_words(rule.id):
-        said.append(_without_figures(words_of_form.says))
-        tried += [_without_figures(text) for text in words_of_form.list_advice()]
+        said.append(_mask_filled_values(words_of_form.says))
+        tried += [_mask_filled_values(text) for text in words_of_form.list_advice()]
     return {
         "What happens": (page.hardware,),
         "How it is detected": (rule.meaning,),
@@ -205,7 +205,7 @@ def _say_example(example: Example) -> str:
     return f"{step}: {first.cause} (saves about {figures(first.saving.expected)} ms)"
 
 
-def _without_figures(text: str) -> str:
+def _mask_filled_values(text: str) -> str:
     """Return a sentence of triage before it is filled: N for a number, ... for words."""
     return _FILLED.sub("...", _FIGURE.sub("N", _TIME.sub("N ms", text)))
 

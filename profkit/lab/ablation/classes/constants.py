@@ -9,7 +9,7 @@ from profkit.lab.ablation.change import Ablation, Change, Code, choose_free, cou
 
 def join_constants(code: Code) -> Change:
     executed = code.list_executed(("const",), ("load",))
-    apart = [access for access in executed if code.is_apart(access)]
+    apart = [access for access in executed if code.reads_several_words(access)]
 
     def can_move(access: Access) -> bool:
         return not access.steers and not access.unmovable

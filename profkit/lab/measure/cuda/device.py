@@ -155,13 +155,15 @@ def free(pointer: int) -> None:
     call_driver("cuMemFree_v2", c_ulonglong(pointer))
 
 
-def upload(pointer: int, address: int, size: int) -> None:
+def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
     """Copy to the device, finished on return.
 
     From pageable memory the call returns once the bytes are staged: a kernel on a stream that does
     not wait for the default one would begin before they have arrived.
     """
-    call_driver("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
+    call_driver(
+        "cuMemcpyHtoD_v2", c_ulonglong(device_pointer), c_void_p(host_address), c_size_t(size)
+    )
     call_driver("cuCtxSynchronize")
 
 

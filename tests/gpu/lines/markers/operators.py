@@ -23,7 +23,7 @@ from typing import Any
 
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.injected import read_injected
-from profkit.program.readers.operators import is_left_out
+from profkit.program.readers.operators import is_wrapper_operator
 from profkit.program.steps.attribution import NOBODY, Maker, find_makers
 from profkit.program.timeline import Activity, Process, read_operand_sizes
 from tests.gpu.lines.markers.score import (
@@ -138,7 +138,7 @@ def tell_operator(stack: Sequence[Any]) -> tuple[str, tuple[tuple[int, ...], ...
     operator = ""
     sizes: tuple[tuple[int, ...], ...] = ()
     for name, shapes, types in stack:
-        if name in WORKLESS or is_left_out(name):
+        if name in WORKLESS or is_wrapper_operator(name):
             continue
         operator = name
         own = read_operand_sizes(name, shapes)
