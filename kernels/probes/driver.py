@@ -90,7 +90,7 @@ class Buffers:
         return words
 
     def _put(self, address: int, content: np.ndarray) -> None:
-        device.upload(address, content.ctypes.data, content.nbytes)
+        device.copy_to_device(address, content.ctypes.data, content.nbytes)
 
     def _fill(self, address: int, content: np.ndarray) -> None:
         """Repeat a tile over a whole buffer."""

@@ -130,7 +130,7 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     longer = _find_longer_kernel(found[last.rank], found[most.rank])
     why = "whose host arrives later"
     if longer:
-        why = f"which is longer in {longer[0][:60]} ({figures(longer[1] / 1e6)} ms)"
+        why = f"which spends {figures(longer[1] / 1e6)} ms longer in {longer[0][:60]}"
     time = f"{figures(lost / 1e6)} ms per step"
     waits = f"rank {most.rank} waits {time} in collectives for rank {last.rank}"
     return Ranks(tuple(rows), last.rank, longer, (f"{waits}, {why}",))

@@ -281,7 +281,7 @@ FP32_MATMUL: StepRule = StepRule(
 )
 ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
-    title="elementwise kernels run one after another where one kernel would read and write less",
+    title="elementwise kernels run back to back where one kernel would read and write less",
     meaning=(
         "Runs of at least three elementwise kernels on one stream (norms, softmaxes, reductions "
         "and joins between them count), of one direction of the training; copies in a row are of "
@@ -408,7 +408,7 @@ HEALTHY: StepRule = StepRule(
     title="the GPU computes nearly all the time, close to the minimum of its kernels",
     meaning=(
         "The GPU computes in at least 85 % of the step, half of that or more in kernels that are "
-        "known to be near their floor, and no known problem would save 5 %."
+        "known to be near their floor, and no known fix would save 5 %."
     ),
     advice="Compute less (a smaller model, lower precision), or look into the kernels.",
     checks=(),

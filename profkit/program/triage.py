@@ -192,8 +192,8 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
 UNEVEN = Words(
     rule="collective",
     says=(
-        "rank {rank} computes {slow:figures} ms per step, the mean of {ranks} ranks is "
-        "{mean:figures}{longest}; others wait for it up to {waiting:figures} ms in collectives"
+        "rank {rank} computes for {slow:figures} ms per step, against a mean of {mean:figures} over "
+        "{ranks} ranks{longest}; others wait for it up to {waiting:figures} ms in collectives"
     ),
     advice=Advice(others="give the ranks equal work: rows, tokens or samples of similar length"),
 )
@@ -374,7 +374,7 @@ def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    said = f"; starting them costs the step up to {figures(_round_up(more))} ms more"
+    said = f"; launching them adds up to {figures(_round_up(more))} ms to the step"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

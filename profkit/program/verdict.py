@@ -75,7 +75,7 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         without = " as it is without the profiler"
     said = (
         f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}; no "
-        f"known problem would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
+        f"known fix would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
     )
     return Verdict("healthy", said + _say_idle_as_recorded(case) + _say_unless(case, drafts))
 
@@ -142,8 +142,8 @@ def _say_missed(case: Case) -> str:
 def _say_lost(lost: int) -> str:
     """Why nothing is known of a step whose kernels are not all there."""
     return (
-        f"not known: what {lost:,} launches of the step ran, whose kernels are not in the recording; "
-        "record it again, with nothing else that profiles the GPU"
+        f"not known: what {lost:,} launches of the step ran: the recording has lost their kernels; "
+        "record it again with no other profiler running"
     )
 
 
@@ -156,7 +156,7 @@ def _say_most(case: Case) -> str:
     if not times:
         return "no kernel in it"
     most = max(times, key=lambda kind: times[kind])
-    return f"{most} kernels take {format_percent(min(1.0, times[most] / case.split.period))} of it"
+    return f"{format_percent(min(1.0, times[most] / case.split.period))} in {most} kernels"
 
 
 def _say_unknown(case: Case) -> str:

@@ -132,7 +132,9 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert any("rank 0 waits 0.300 ms per step in collectives for rank 1" in n for n in of["notes"])
     uneven = next(f for f in of["findings"] if f["say"].startswith("rank 1 computes"))
     assert uneven["category"] == "collective"
-    assert "rank 1 computes 1.41 ms per step, the mean of 2 ranks is 1.26" in uneven["say"]
+    assert (
+        "rank 1 computes for 1.41 ms per step, against a mean of 1.26 over 2 ranks" in uneven["say"]
+    )
     assert uneven["saves_ms"]["expect"] == pytest.approx(0.15, rel=0.02)
     lines = _screen(of, 160).splitlines()
     (first,) = [line for line in lines if "rank 0: " in line]

@@ -232,8 +232,8 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
 ELEMENTWISE = Words(
     rule="elementwise-chain",
     says=(
-        "{count:,} elementwise kernels per step in {runs} {chains} take {ms:time}; they run one after "
-        "another, and can be one where each reads what the one before it has written{longest}"
+        "{count:,} elementwise kernels per step in {runs} {chains} take {ms:time}; they run back to "
+        "back, and can be fused wherever one reads what the previous one wrote{longest}"
     ),
     advice=Advice(
         torch="torch.compile the function that launches them, or write one kernel",
@@ -329,7 +329,7 @@ def _is_copied_alike(one: StepWork, other: StepWork) -> bool:
 IN_GRAPHS = Words(
     rule="elementwise-chain",
     says=(
-        "{count:,} elementwise kernels of {mean:figures} µs each run one after another in CUDA "
+        "{count:,} elementwise kernels of {mean:figures} µs each run back to back in CUDA "
         "graphs: {ms:time} per step, because a graph still launches every node"
     ),
     advice=Advice(

@@ -112,14 +112,11 @@ def _sum_idle_in_host_pauses(case: Case) -> int:
 OWN_WORK = Words(
     rule="host-launch",
     says=(
-        "the host launches nothing for {total:figures} ms per step: it does other work between "
-        "launches, or waits for something{after}"
+        "the host launches nothing for {total:figures} ms per step: it is busy with other work, or "
+        "waits for something{after}"
     ),
     advice=Advice(
-        others=(
-            "prepare it in advance in another thread or process while the GPU works, or move it "
-            "to the GPU"
-        )
+        others=("do that work ahead of time in another thread or process, or move it to the GPU")
     ),
     instead={
         "loader": Advice(
@@ -130,8 +127,8 @@ OWN_WORK = Words(
         ),
         "waited": Advice(
             others=(
-                "prepare it in advance in another thread or process while the GPU works, or move "
-                "it to the GPU; or launch what follows before that wait"
+                "do that work ahead of time in another thread or process, move it to the GPU, or "
+                "launch the next kernels before that wait"
             )
         ),
     },
@@ -160,7 +157,7 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
     after = ""
     if wait:
-        after = f"; before that, {wait} lets the GPU run empty"
+        after = f"; just before, {wait} drains the GPU"
     advice = _choose_for_pause(inside, wait)
     change = Change(pauses=REACH["pauses done ahead"])
     yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
@@ -358,7 +355,7 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
         after=idle / 1e6,
         step=case.split.period / 1e6,
         pieces=", and the work after them is launched piece by piece" if sized else "",
-        graph="; a step with such waits cannot be captured in a graph"
+        graph="; such waits also prevent the capture of a CUDA graph"
         if len(held) >= FEW_WAITS
         else "",
     )

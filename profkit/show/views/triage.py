@@ -409,7 +409,8 @@ def list_origins(document: Mapping[str, Any], by: str) -> Iterator[Block]:
         share = sum(row["share"] for row in rest)
         more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
         yield TextLine(more + say_overlap(ordered))
-    if by == "line" and document["program"]["how"] == "torch trace":
+    has_functions = any(row["function"] for row in document.get("origins", ()))
+    if by == "line" and document["program"]["how"] == "torch trace" and has_functions:
         yield TextLine("lines are where functions begin: a trace has no others", "note")
 
 
