@@ -82,9 +82,16 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
 def _read_step_time(of: Mapping[str, Any]) -> StepTime:
     recorded = float(of["step"]["ms"])
     plain = of["step"].get("plain_ms") or {}
-    expect = float(plain.get("expect") or recorded)
-    low, high = float(plain.get("low") or expect), float(plain.get("high") or expect)
+    expect = _take_known(plain.get("expect"), recorded)
+    low, high = _take_known(plain.get("low"), expect), _take_known(plain.get("high"), expect)
     return {"expect": expect, "low": low, "high": high, "recorded": recorded}
+
+
+def _take_known(value: float | None, otherwise: float) -> float:
+    """Return a number of a document, or another one where it has none; zero is a number."""
+    if value is None:
+        return otherwise
+    return float(value)
 
 
 def _say_unsure(before: Mapping[str, Any], after: Mapping[str, Any], answer: str) -> str:
@@ -94,7 +101,7 @@ def _say_unsure(before: Mapping[str, Any], after: Mapping[str, Any], answer: str
         return "the two ran on different GPUs: the difference may be theirs, not the change's"
     if answer == "same":
         return ""
-    if not _agree(before, after):
+    if not _have_clear_order(before, after):
         return (
             "the times without a recorder are estimates, and their intervals do not say which is "
             "less: time both without one, and triage each with --step-ms"
@@ -109,7 +116,7 @@ def _say_unsure(before: Mapping[str, Any], after: Mapping[str, Any], answer: str
     return ""
 
 
-def _agree(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _have_clear_order(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return whether the same recording is the longer one wherever in their intervals both are.
 
     One recorder slows both hosts alike: their ends are compared in pairs. Two recorders do not.

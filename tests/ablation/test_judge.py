@@ -211,6 +211,8 @@ def test_exponentials_that_nothing_hides_are_in_turns_with_products() -> None:
     assert judged(busy=busy, seen=seen, measured=serial).cause == "tensor-xu-serial"
     hidden = row("cheap-functions", 1.2, False, "xu-pipe")
     assert judged(busy=busy, seen=seen, measured=hidden).cause == ""
+    shared = judged(busy={"xu": 0.5}, seen={"turns_shared": 0.3}, measured=serial)
+    assert shared.cause == "mio-throttle", "without products they take turns with shared memory"
 
 
 def test_atomics_as_stores_tell_bytes_from_adding() -> None:
@@ -219,6 +221,13 @@ def test_atomics_as_stores_tell_bytes_from_adding() -> None:
         stored = row("atomics-stored", gain, False, "atomics-contention")
         assert judged(measured={**gone, **stored}).cause == cause
     assert judged(measured=gone).cause == "", "without stores it cannot be told"
+    bytes_of_all = {"measured": {**gone, **row("atomics-stored", 1.2, False, "atomics-contention")}}
+    full = {"dram": 1e12, "seen": {"loaded_bytes": 1e8}}
+    assert judged(**bytes_of_all, **full, shape=shaped(cold=1.0)).cause == "dram-bandwidth"
+    unknown = judged(**bytes_of_all, **full, shape=shaped(cold=None)).cause
+    assert unknown not in ("dram-bandwidth", "l2-bandwidth"), (
+        "whether L2 had the words is not known"
+    )
 
 
 def test_what_is_full_and_no_unit_is_the_registers() -> None:

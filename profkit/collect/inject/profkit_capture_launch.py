@@ -80,7 +80,7 @@ class CaptureOutcome:
 
 def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
     """Copy all that a kernel can reach, `limit` bytes at most; CannotCapture: it is too large."""
-    flats = [(name, tensor, _flatten(tensor)) for name, tensor in named]
+    flats = [(name, tensor, _view_as_one_axis(tensor)) for name, tensor in named]
     _check_size(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
     arrays: dict[Any, Reach] = {}
     for name, tensor, flat in flats:
@@ -92,7 +92,7 @@ def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
     return list(arrays.values())
 
 
-def _flatten(tensor: Any) -> Any:
+def _view_as_one_axis(tensor: Any) -> Any:
     """Return the memory from a tensor's first element to its last as one axis."""
     import torch
 

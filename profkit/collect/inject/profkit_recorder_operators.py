@@ -471,6 +471,8 @@ def keep_middle(events: Sequence[Any]) -> list[Any]:
     The middle by their count: the first ones may take long, because the profiler has just begun.
     """
     timed = sorted((event.start_ns(), -event.end_ns(), at) for at, event in enumerate(events))
+    if not timed:
+        return []
     low, high = timed[int(FROM * len(timed))][0], timed[int(TO * len(timed))][0]
     outer: dict[int, tuple[int, bool]] = {}  # of each thread: until when it lasts, and is kept
     kept = []

@@ -140,7 +140,7 @@ class Case:
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
         return 0 < on_each * self.count_seen("warps") <= _SCHEDULERS
 
-    def matters(self, *ablations: str) -> bool:
+    def may_bring_something(self, *ablations: str) -> bool:
         """Whether any of them was measured to bring something, or one was not measured at all."""
         for ablation in ablations:
             row = self.measured.get(ablation)
@@ -269,7 +269,10 @@ def _judge_atomics(case: Case) -> AblationVerdict | None:
         return None
     because = f"{_say_without(row)}; as stores they take {100 / stored.gain:.0f} % of the time"
     if 1 / stored.gain >= _OF_TIME:
-        if case.fills_dram and (case.shape.cold or 1.0) <= _AS_WARM:  # its words were in no L2
+        cold = case.shape.cold
+        if case.fills_dram and cold is None:
+            return None  # whether its words were in L2 is not known
+        if case.fills_dram and cold is not None and cold <= _AS_WARM:  # they were not
             return AblationVerdict("memory", "dram", "dram-bandwidth", because)
         return AblationVerdict("memory", "l2", "l2-bandwidth", because)
     return AblationVerdict("memory", "atomics", "atomics-contention", because)
@@ -316,7 +319,9 @@ def _find_turns(case: Case) -> dict[str, float]:
     xu = case.busy.get("xu", 0.0)
     if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
         turns["xu"] = xu  # nothing else was done in nearly all of that time
-        turns["tensor"] = case.busy.get("tensor", 0.0)
+        tensor = case.busy.get("tensor", 0.0)
+        if tensor >= _ITS_TURN:
+            turns["tensor"] = tensor
     return turns
 
 
@@ -444,7 +449,11 @@ def _judge_jumps(case: Case) -> AblationVerdict | None:
 def _judge_code(case: Case) -> AblationVerdict | None:
     """More code than is kept, and warps that wait for nothing else."""
     code = case.count_seen("code_bytes")
-    if code <= _INSTRUCTION_CACHE or not case.waits or case.matters("hits-l1", "no-stores"):
+    if (
+        code <= _INSTRUCTION_CACHE
+        or not case.waits
+        or case.may_bring_something("hits-l1", "no-stores")
+    ):
         return None
     because = (
         f"{code / 1024:.0f} KiB of code run, an SM keeps {_INSTRUCTION_CACHE >> 10}; {case.slower}"
@@ -457,7 +466,11 @@ def _judge_operands(case: Case) -> AblationVerdict | None:
     fetching = case.count_seen("operands")
     quarter = case.shape.quarter_occupancy
     is_as_fast = quarter is not None and quarter <= _NOTHING
-    if not is_as_fast or case.is_full or case.matters("no-memory", "hits-l1", "no-stores"):
+    if (
+        not is_as_fast
+        or case.is_full
+        or case.may_bring_something("no-memory", "hits-l1", "no-stores")
+    ):
         return None
     if not _FULL <= fetching <= _MOST:
         return None

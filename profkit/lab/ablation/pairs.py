@@ -100,7 +100,7 @@ def _time_pair(lab: Lab, code: Code, first: Change, second: Ablation) -> float |
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     for name, (of_first, of_second) in tables.items():
         play, loaded = load_pinned(lab, module, of_second, base)
-        launches.write_global(loaded.module, _rename(TABLE), of_first)
+        launches.write_global(loaded.module, _rename_own_names(TABLE), of_first)
         lab.run_call(play)
         plays[name] = play
     times = lab.time_calls({name: play.enqueue_call for name, play in plays.items()})
@@ -113,7 +113,7 @@ def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Chang
     """The second change of the text of the first; None where that cannot be told apart."""
     if _OURS.search(code.module.text):
         return None
-    module = lab.read_launched(_rename(first.text))
+    module = lab.read_launched(_rename_own_names(first.text))
     accesses: list[Access] = []
     for access in find_accesses(module):
         if not access.address.base.startswith(_FIRST):
@@ -123,5 +123,5 @@ def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Chang
     return second.make(replace(code, module=module, accesses=accesses))
 
 
-def _rename(text: str) -> str:
+def _rename_own_names(text: str) -> str:
     return _OURS.sub(rf"\1{_FIRST}", text)
