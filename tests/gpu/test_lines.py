@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,6 +46,23 @@ import torch
 spectrum = torch.fft.rfft(torch.randn(1 << 16, device="cuda"))
 print(spectrum.abs().sum().item())
 """
+
+
+@pytest.fixture(autouse=True)
+def _machine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Have a test that is marked `alone` wait for those of other workers, and them for it.
+
+    Other programs on the host and on the GPU change what comes first, and what a launch costs.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    is_alone = request.node.get_closest_marker("alone") is not None
+    with (folder / "machine").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        yield
 
 
 def record(folder: Path, *command: str) -> Timeline:
@@ -120,13 +139,6 @@ def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path
     assert sum(found.endswith(f"callers.py:{line}") for found in own) >= 10, set(own)
 
 
-def test_first_findings_of_programs_of_libraries_name_the_mistake(tmp_path: Path) -> None:
-    """10 of 12 on an H100; on a slow host other findings may come before two of them."""
-    said = [mistakes.triage_program(name, tmp_path) for name in mistakes.PROGRAMS]
-    named = [text for text in said if ": named: " in text]
-    assert len(named) >= 9, said
-
-
 def test_a_program_that_profiles_itself_is_whole(tmp_path: Path) -> None:
     of = record(tmp_path / "t", sys.executable, "-c", COEXISTS)
     assert any("its own profile has no GPU events" in note for note in of.notes)
@@ -139,8 +151,21 @@ def test_a_library_that_frees_memory_at_the_end_does_no_harm(tmp_path: Path) -> 
     assert not [note for note in of.notes if "SIGSEGV" in note]
 
 
+@pytest.mark.alone
+def test_first_findings_of_programs_of_libraries_name_the_mistake(tmp_path: Path) -> None:
+    """10 of 12 on an H100; on a slow host other findings may come before two of them."""
+    with ThreadPoolExecutor(3) as pool:
+        said = list(
+            pool.map(lambda name: mistakes.triage_program(name, tmp_path), mistakes.PROGRAMS)
+        )
+    print(*said, sep="\n")
+    named = [text for text in said if ": named: " in text]
+    assert len(named) >= 9, said
+
+
+@pytest.mark.alone
 def test_lines_cost_little(tmp_path: Path) -> None:
-    """By turns in one process, lower quartile of pairs: +0.20 to +0.29 us a launch on an H100."""
+    """By turns in one process, lower quartile of pairs: -0.04 to +0.53 us a launch on H100s."""
     injection = str(timeline.build_injection(tmp_path / "lib"))
     folder = tmp_path / "out"
     folder.mkdir()
@@ -157,6 +182,7 @@ def test_lines_cost_little(tmp_path: Path) -> None:
         check=True,
         timeout=400,
     )
+    print(done.stdout)
     low = [float(text) for text in re.findall(r"with lines ([\d.]+)x", done.stdout)]
-    assert len(low) == 3, done.stdout
+    assert len(low) == 4, done.stdout  # a loop, and steps of three sizes
     assert max(low) < 1.1, done.stdout
