@@ -85,9 +85,11 @@ fuzz: $(READY)
 	  tests/cli/test_odd_counters.py tests/reports/test_flips.py tests/reports/test_real_reports.py \
 	  tests/ablation/test_rewriting.py
 
-# Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
+# Every kernel on the CPU, at every schedule and case, and what passed is written to passed.json: make test
+# runs a part of it, of what is not known from there.
 emulate: $(READY)
-	PROFKIT_EMULATE_ALL=1 $(TESTS) tests/kernels/test_emulated.py
+	PROFKIT_EMULATE_ALL=1 $(TESTS) tests/kernels/test_emulated.py tests/kernels/test_problems.py \
+	  tests/kernels/test_mutants.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

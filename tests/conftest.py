@@ -1,6 +1,7 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
 import gc
+import hashlib
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ from hypothesis import settings
 
 from profkit.records.paths import run_files
 from tests.forks import pytest_runtest_protocol  # noqa: F401  # a hook: it runs what is marked `forks`
+from tests.shared import find_folder, make_once, use_folder
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
 # The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.
@@ -53,6 +55,12 @@ def available_memory() -> float:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def workers_share(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a worker has read of a committed report, the others need not read."""
+    use_folder(tmp_path_factory)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def worker_stays_small():
     """What a worker took at most, when it has ended."""
     yield
@@ -79,7 +87,7 @@ def pytest_configure() -> None:
 
 
 def read_once() -> None:
-    """Read each committed report once a worker, and in a child.
+    """Read each committed report once a session, and in a child.
 
     ncu_report keeps six times the bytes of each report that it opens: a worker took 5.6 GB. Not in
     tests/reports, where reading is what is tested (the conftest there), nor where this file is
@@ -103,7 +111,7 @@ def read_once() -> None:
         record = Path(path).with_suffix(".json")
         key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
         if key not in parts:
-            parts[key] = read_in_child("profkit.reports.reader:read_part", os.fspath(path))
+            parts[key] = read_in_session("profkit.reports.reader:read_part", os.fspath(path), key)
         part = parts[key]
         if not isinstance(part, Part) or part.file.path == path:
             return part
@@ -120,7 +128,9 @@ def read_once() -> None:
             return read_lines.__wrapped__(item)
         key = json.dumps(item)
         if key not in lines:
-            lines[key] = read_in_child("profkit.reports.hotlines:read_lines", item)
+            lines[key] = read_in_session(
+                "profkit.reports.hotlines:read_lines", item, os.path.realpath(item[0])
+            )
         return lines[key]
 
     @wraps(hotlines._needs_text)
@@ -132,7 +142,9 @@ def read_once() -> None:
         if not is_committed(item[0]):
             return raw_rows.__wrapped__(item)
         if item[0] not in rows:
-            rows[item[0]] = read_in_child("profkit.reports.reader:raw_rows", item)
+            rows[item[0]] = read_in_session(
+                "profkit.reports.reader:raw_rows", item, os.path.realpath(item[0])
+            )
         return [dict(row) for row in rows[item[0]]]
 
     reader.read_part, hotlines.read_lines, reader.raw_rows = read_part, read_lines, raw_rows
@@ -149,6 +161,23 @@ def read_in_child(function: str, item: object) -> object:
 
     (found,) = run_isolated(function, [item], 1, lambda _item, why: pytest.fail(why))
     return found
+
+
+def read_in_session(function: str, item: object, files: object) -> object:
+    """The same of a committed report, which one worker or fork of a session reads for all.
+
+    `files`: what the item names, by their own paths.
+    """
+    from profkit.reports.isolated import _decode_answer, encode_answer, find_result_types
+
+    key = hashlib.sha256(json.dumps([function, item, files]).encode()).hexdigest()
+
+    def read(part: Path) -> None:
+        found = read_in_child(function, item)
+        part.write_bytes(encode_answer(found, find_result_types(function)))
+
+    made = make_once(find_folder() / key, read)
+    return _decode_answer(bytearray(made.read_bytes()), function)
 
 
 def committed() -> list[Path]:

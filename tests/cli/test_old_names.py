@@ -32,23 +32,41 @@ FLAGS = {
     "compare --case B --ladder --brief": "ladder --case B --brief",
     "compare stage2.B --decide": "decide stage2.B",
     "compare stage3b --decide --against stage2 --case B": "decide stage3b --against stage2 --case B",
-    "diagnose stage3b --with header": "whatif stage3b",
-    "diagnose stage2 --with blocks*4 --case B --json": "whatif stage2 blocks*4 --case B --json",
-    "diagnose stage2 --with=blocks*4 --case B": "whatif stage2 blocks*4 --case B",
-    "whatif stage2 --with blocks*4 --case B": "whatif stage2 blocks*4 --case B",
+    "diagnose stage3b --with header": "whatif stage3b header",
+    "diagnose stage2 --with blocks*4 --case B --json": "whatif stage2 --case B --json blocks*4",
+    "diagnose stage2 --with=blocks*4 --case B": "whatif stage2 --case B blocks*4",
+    "whatif stage2 --with blocks*4 --case B": "whatif stage2 --case B blocks*4",
     "history --sql 'SELECT 1 AS n' --json": "query 'SELECT 1 AS n' --json",
     "history --sql": "query",
 }
 
 
 @pytest.mark.parametrize("before", FLAGS)
+def test_a_question_that_was_a_flag_is_its_verb(before: str) -> None:
+    old, new = shlex.split(before), shlex.split(FLAGS[before])
+    assert replace_old_flag(old) == new
+    assert replace_old_flag(new) == new
+
+
+# A flag beside others, one with a value, and one that took its verb's name.
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (
+            "compare stage3b --decide --against stage2 --case B",
+            "decide stage3b --against stage2 --case B",
+        ),
+        ("diagnose stage2 --with=blocks*4 --case B", "whatif stage2 blocks*4 --case B"),
+        ("history --sql 'SELECT 1 AS n' --json", "query 'SELECT 1 AS n' --json"),
+    ],
+)
 def test_a_question_that_was_a_flag_runs_as_its_verb(
-    run: Callable[..., Any], before: str, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Any], before: str, now: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    old, new = (run(*shlex.split(line)) for line in (before, FLAGS[before]))
+    old, new = (run(*shlex.split(line)) for line in (before, now))
     warning, *rest = old.stderr.splitlines()
-    assert warning.endswith(f"is now profkit {FLAGS[before].split()[0]}")
+    assert warning.endswith(f"is now profkit {now.split(maxsplit=1)[0]}")
     assert rest == new.stderr.splitlines()
     assert (old.stdout, old.exit_code) == (new.stdout, new.exit_code)
     assert old.exit_code == 0

@@ -6,13 +6,12 @@ PTX; everything else that runs is the variant itself. See emulator/emulator.h.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from profkit.lab.measure.cuda.device import NOT_SUPPORTED
 from profkit.lab.measure.data import choose_storage_type, read_values
 from profkit.lab.measure.variants import problem, variants
 from tests.found import find_files
+from tests.shared import find_folder, make_once
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
@@ -112,23 +112,9 @@ def _scratch() -> Path:
         shutil.copytree(KERNELS / "common", common)
         shutil.copytree(EMULATOR / "common", common, dirs_exist_ok=True)
 
-    (folder,) = SHARED
-    return _once(folder / "common", fill).parent
-
-
-SHARED: list[Path] = []  # where the workers of a session meet: conftest.py says it
-
-
-def _once(made: Path, make: Callable[[Path], None]) -> Path:
-    """What is there, made by whichever worker comes first; the others wait for it."""
-    with made.with_name(f"{made.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            part = made.with_name(f"part-{made.name}")
-            shutil.rmtree(part, ignore_errors=True)  # of a worker that did not come to its end
-            make(part)
-            part.rename(made)
-    return made
+    folder = find_folder() / "emulated"
+    folder.mkdir(exist_ok=True)
+    return make_once(folder / "common", fill).parent
 
 
 def headers(sanitizer: str = "") -> tuple[str, ...]:
@@ -153,7 +139,7 @@ def headers(sanitizer: str = "") -> tuple[str, ...]:
             str(part / "emulator.h"),
         )
 
-    first = _once(folder / f"headers-{sanitizer}", read)
+    first = make_once(folder / f"headers-{sanitizer}", read)
     return (f"-I{first}", *places, "-include", "emulator.h")
 
 
@@ -164,7 +150,7 @@ def _object(name: str) -> str:
     def make(part: Path) -> None:
         _run("g++", *UNWATCHED, *headers(), "-c", "-o", str(part), str(EMULATOR / f"{name}.cpp"))
 
-    return str(_once(_scratch() / f"{name}.o", make))
+    return str(make_once(_scratch() / f"{name}.o", make))
 
 
 def build(source: str, folder: Path, sanitizer: str) -> Path:
@@ -198,7 +184,7 @@ def _kernels() -> Path:
         )
         (tree / "common").symlink_to(_scratch() / "common")
 
-    return _once(_scratch() / "kernels", fill)
+    return make_once(_scratch() / "kernels", fill)
 
 
 def emulate(
