@@ -27,18 +27,18 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.files import read_text, write_bytes, write_text
 from profkit.lab.ablation import assemble, run
-from profkit.lab.ablation.foreign import CASE, Argument, LaunchFile, make_problem
+from profkit.lab.ablation.foreign import CASE, Argument, LaunchFile, complete_launch, make_problem
 from profkit.lab.measure.targets import Places, Target, build_target, choose_target
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "ablation" / "public.toml"
-KEPT = ROOT / "artifacts" / "probes" / "public.json.xz"
+KEPT = ROOT / "artifacts" / "probes"  # a list is kept under its own name
 SIDES = ("before", "after")
 FIXED = " fixed"  # behind the name of a kernel, in the records
 
 
-def read_list() -> dict[str, Any]:
-    return tomllib.loads(LIST.read_text("utf-8"))
+def read_list(file: Path) -> dict[str, Any]:
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def write_sources(listed: Mapping[str, Any], checkouts: Path, folder: Path) -> None:
@@ -61,17 +61,18 @@ def read_lines(clone: Path, commit: str, file: str) -> list[str]:
     return done.stdout.decode("utf-8").splitlines()
 
 
-def make_launch(kernel: Mapping[str, Any], side: str) -> LaunchFile:
+def make_launch(kernel: Mapping[str, Any], side: str, sources: Path) -> LaunchFile:
     shape, arguments = kernel[side], []
     for number, argument in enumerate(kernel["argument"]):
         value = shape.get("values", {}).get(str(number), argument.get("value"))
         arguments.append(Argument(**{**argument, "value": value}))
-    return LaunchFile(
+    launch = LaunchFile(
         grid=tuple(shape["grid"]),
         block=tuple(shape["block"]),
         argument=tuple(arguments),
         shared=shape.get("shared", 0),
     )
+    return complete_launch(launch, sources / kernel["name"])
 
 
 def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -> Target:
@@ -80,7 +81,7 @@ def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -
     names = []
     for side in SIDES:
         source = sources / f"{kernel['name']}-{side}.cu"
-        launch = make_launch(kernel, side)
+        launch = make_launch(kernel, side, sources)
         name = make_problem(source, kernel[side]["kernel"], launch, folder / side)
         text = read_text(folder / side / name / f"{name}_as_launched.cu")
         write_text(folder / "kernels" / "pair" / f"{name}_as_launched.cu", text)
@@ -134,14 +135,15 @@ def main() -> int:
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--arch", default="90")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--list", type=Path, default=LIST, help="of the kernels")
     parser.add_argument("--keep", type=Path, nargs="+", help="recordings, the later ones count")
     given = parser.parse_args()
-    listed = read_list()
+    listed = read_list(given.list)
     if given.keep:
         kept: dict[str, Any] = {}
         for file in given.keep:
             kept.update(json.loads(file.read_text("utf-8")))
-        write_bytes(KEPT, lzma.compress(json.dumps(kept).encode()))
+        write_bytes(KEPT / f"{given.list.stem}.json.xz", lzma.compress(json.dumps(kept).encode()))
         return 0
     if given.checkouts:
         write_sources(listed, given.checkouts, given.sources)
@@ -149,8 +151,8 @@ def main() -> int:
     chosen = [k for k in listed["kernel"] if not given.only or k["name"] in given.only]
     if given.build:
         with ThreadPoolExecutor(16) as pool:
-            said = pool.map(lambda k: compile_kernel(k, given.sources, given.arch), chosen)
-            for kernel, problem in zip(chosen, said, strict=True):
+            problems = pool.map(lambda k: compile_kernel(k, given.sources, given.arch), chosen)
+            for kernel, problem in zip(chosen, problems, strict=True):
                 print(f"{kernel['name']}: {problem or 'built'}", flush=True)
         return 0
     records: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import numpy
 import pytest
 from typer.testing import CliRunner
 
@@ -62,20 +63,87 @@ def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path
     assert prepared.outputs == (((1000,), "float32"),)
     assert [array.dtype for array in prepared.load_inputs()] == ["float32", "int32"]
     (written,) = (tmp_path / "kernels" / name).glob("*.cu")
-    arguments = "(float*)a->in[0], (float*)a->out[0], (int*)a->in[1], 2.5, 1000"
+    arguments = "ProfkitArray{a->in[0]}, ProfkitArray{a->out[0]}, ProfkitArray{a->in[1]}, 2.5, 1000"
     assert f"function<<<dim3(4, 1, 1), dim3(256, 1, 1), 0, a->stream>>>({arguments});" in (
         written.read_text()
     )
 
 
+POINTERS = """
+struct Pair { int a, b; };
+__global__ void mixed(const char* x, float4* y, volatile Pair* pairs, void* any) {}
+"""
+
+
+@pytest.mark.nvcc
+def test_an_array_is_of_whatever_type_the_kernel_takes(tmp_path: Path) -> None:
+    arrays = "".join(
+        f'[[argument]]\narray = "{kind}"\ncount = 64\n' for kind in ("int8", "float32")
+    )
+    rest = '[[argument]]\narray = "int32"\ncount = 64\noutput = true\n' * 2
+    source, file = put_files(tmp_path, f"grid = [1, 1, 1]\nblock = [32, 1, 1]\n{arrays}{rest}")
+    source.write_text(POINTERS)
+    make_problem(source, "mixed", read_launch(file), tmp_path / "kernels")
+    compile_variant(tmp_path)
+
+
+def put_rows(folder: Path, **launch: str) -> Path:
+    """A launch whose first array is in a file, and whose second is worked on in place."""
+    numpy.save(folder / "rows.npy", numpy.array([0, 8, 24], numpy.int32))
+    words = "".join(f"{key} = {value}\n" for key, value in launch.items())
+    file = folder / "launch.toml"
+    file.write_text(
+        "grid = [1, 1, 1]\nblock = [32, 1, 1]\n"
+        f'[[argument]]\nfile = "rows.npy"\n{words}'
+        '[[argument]]\narray = "float32"\ncount = 24\nfill = "index"\noutput = true\n'
+    )
+    return file
+
+
+def load_inputs(folder: Path) -> list[list[float]]:
+    folder.joinpath("my.cu").write_text(SOURCE)
+    launch = read_launch(folder / "launch.toml")
+    name = make_problem(folder / "my.cu", "scale<float>", launch, folder / "kernels")
+    target = choose_target(Places(folder / "kernels"), [name], False, (CASE,), False)
+    assert len(target.problem.module.outputs(None)) == 1
+    prepared = prepare_data(target.problem, CASE, 0, folder / "build", None)
+    return [array.tolist() for array in prepared.load_inputs()]
+
+
+def test_values_come_from_a_file_and_what_is_read_and_written_is_filled(tmp_path: Path) -> None:
+    put_rows(tmp_path)
+    assert load_inputs(tmp_path) == [[0, 8, 24], list(range(24))]
+    numpy.save(tmp_path / "rows.npy", numpy.array([0, 1, 2], numpy.int32))
+    assert load_inputs(tmp_path)[0] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"array": '"int64"'}, "rows.npy holds 3 elements of int32"),
+        ({"count": "4"}, "rows.npy holds 3 elements of int32"),
+        ({"below": '2\n[[argument]]\nfile = "none.npy"'}, "none.npy holds no array of numpy"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_said(tmp_path: Path, given: dict[str, str], says: str) -> None:
+    with pytest.raises(ProfkitError, match=says) as error:
+        read_launch(put_rows(tmp_path, **given))
+    assert error.value.hint
+
+
+def compile_variant(folder: Path) -> str:
+    """The PTX of the only variant below a folder."""
+    (written,) = (folder / "kernels").glob("*/*.cu")
+    made = folder / "kernel.ptx"
+    subprocess.run([find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", made, written], check=True)
+    return made.read_text()
+
+
 @pytest.mark.nvcc
 def test_what_is_written_compiles(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
-    name = make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
-    (written,) = (tmp_path / "kernels" / name).glob("*.cu")
-    made = tmp_path / "kernel.ptx"
-    subprocess.run([find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", made, written], check=True)
-    assert ".entry _Z5scaleIfEvPKT_PS0_PKifi" in made.read_text()
+    make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
+    assert ".entry _Z5scaleIfEvPKT_PS0_PKifi" in compile_variant(tmp_path)
 
 
 @pytest.mark.parametrize(

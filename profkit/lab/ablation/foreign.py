@@ -14,7 +14,10 @@ The launch is a TOML file:
     [[argument]]
     array = "float32"
     count = 1048576
-    output = true
+    output = true             # with `fill` or `file`: it is read as well as written
+
+    [[argument]]
+    file = "rows.npy"         # an array's own values, where the work follows from them: beside this file
 
     [[argument]]
     value = 1048576
@@ -22,6 +25,7 @@ The launch is a TOML file:
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from math import prod
@@ -31,7 +35,7 @@ from typing import Literal
 import msgspec
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import is_file, read_text, resolve_path, write_text
+from profkit.files import is_file, open_regular, read_text, resolve_path, write_text
 
 CASE = "launch"
 _TYPES = {
@@ -58,8 +62,14 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: int = 0
     fill: Literal["", "random", "zeros", "index"] = ""  # of what is read
     below: int = 2  # whole numbers are smaller, where they are random
+    file: str = ""  # of what is read: its values, of numpy's format
     output: bool = False
     value: int | float | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it holds something before the launch."""
+        return not self.output or bool(self.fill or self.file)
 
 
 class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,16 +86,47 @@ def read_launch(file: Path) -> LaunchFile:
         launch = msgspec.toml.decode(read_text(file), type=LaunchFile)
     except msgspec.DecodeError as error:
         raise ProfkitError(f"{file}: {error}", "grid, block, shared and [[argument]]") from error
+    return complete_launch(launch, file)
+
+
+def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
+    """Check what a file describes, and read how large the arrays are that files beside it hold."""
     if min(*launch.grid, *launch.block) < 1 or prod(launch.block) > _MOST_THREADS:
         raise ProfkitError(f"{file}: no GPU launches grid and block of this size", "1 and more")
+    arguments = []
     for number, argument in enumerate(launch.argument, 1):
-        _check_argument(f"{file}: argument {number}", argument)
-    arrays = [argument for argument in launch.argument if argument.array]
+        where = f"{file}: argument {number}"
+        if argument.file:
+            argument = _describe_file(where, argument, file.parent / argument.file)  # noqa: PLW2901
+        _check_argument(where, argument)
+        arguments.append(argument)
+    arrays = [argument for argument in arguments if argument.array]
     outputs = sum(argument.output for argument in arrays)
-    if not 0 < outputs <= _OUTPUTS or len(arrays) - outputs > _INPUTS:
+    written = sum(not argument.is_read for argument in arrays)
+    if not outputs or written > _OUTPUTS or len(arrays) - written > _INPUTS:
         hint = f"1 to {_OUTPUTS} arrays with output = true, and {_INPUTS} others at most"
         raise ProfkitError(f"{file}: {outputs} of {len(arrays)} arrays are outputs", hint)
-    return launch
+    return msgspec.structs.replace(launch, argument=tuple(arguments))
+
+
+def _describe_file(where: str, argument: Argument, values: Path) -> Argument:
+    """Return an argument whose values a file holds, with the type and the number of them."""
+    import numpy as np
+
+    try:
+        array = np.load(resolve_path(values), mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        hint = 'numpy.save("values.npy", array) writes such a file'
+        raise ProfkitError(f"{where}: {values} holds no array of numpy", hint) from error
+    kind = argument.array or str(array.dtype)
+    held = "uint16" if kind == "bfloat16" else kind
+    if kind not in _TYPES or str(array.dtype) != held or argument.count not in (0, array.size):
+        seen = f"{array.size} elements of {array.dtype}"
+        hint = f"types are: {', '.join(_TYPES)}; of bfloat16 the bits as uint16"
+        raise ProfkitError(f"{where}: {values} holds {seen}", hint)
+    return msgspec.structs.replace(
+        argument, array=kind, count=array.size, file=str(resolve_path(values))
+    )
 
 
 def _check_argument(where: str, argument: Argument) -> None:
@@ -125,6 +166,10 @@ STRUCT = """struct ProfkitLaunch {  // what a launcher is given, with room for a
   int causal;
   cudaStream_t stream;
   void *more_in[28], *more_out[14];
+};
+struct ProfkitArray {  // of whatever type the parameter points to: float4, char, a struct
+  void* address;
+  template <class T> operator T*() const { return (T*)address; }
 };
 """
 _LAUNCHER = """/* A kernel from your own source, launched as described.
@@ -171,13 +216,13 @@ def write_arguments(arguments: Sequence[Argument]) -> list[str]:
         if not argument.array:
             words.append(repr(argument.value))
             continue
-        if argument.output:
+        if not argument.is_read:
             place = f"out[{outputs}]" if outputs < 2 else f"more_out[{outputs - 2}]"
             outputs += 1
         else:
             place = f"in[{inputs}]" if inputs < 4 else f"more_in[{inputs - 4}]"
             inputs += 1
-        words.append(f"({_TYPES[argument.array]}*)a->{place}")
+        words.append(f"ProfkitArray{{a->{place}}}")
     return words
 
 
@@ -188,7 +233,9 @@ import numpy as np
 ATOL = RTOL = 0.0
 SEEDS = (0,)
 CASES = CHECKS = {"@CASE@": None}
-ARRAYS = @ARRAYS@  # type, elements, how they are filled, below what
+INPUTS = @INPUTS@  # type, elements, how they are filled, below what, the file that holds them
+OUTPUTS = @OUTPUTS@  # type, elements
+CONTENTS = @CONTENTS@  # of the files: with others it is another problem
 
 
 def arguments(case):
@@ -199,8 +246,10 @@ def dtype_of(kind):
     return np.dtype("uint16" if kind == "bfloat16" else kind)
 
 
-def fill(kind, count, how, below, random):
+def fill(kind, count, how, below, file, random):
     dtype = dtype_of(kind)
+    if file:
+        return np.load(file, allow_pickle=False).reshape(-1)
     if how == "index":
         return np.arange(count).astype(dtype)
     if how == "zeros" or (not how and dtype.kind in "iu" and kind != "bfloat16"):
@@ -214,15 +263,15 @@ def fill(kind, count, how, below, random):
 
 def inputs(case, seed, grid=None):
     random = np.random.default_rng(seed)
-    return tuple(fill(*array[:4], random) for array in ARRAYS if not array[4])
+    return tuple(fill(*array, random) for array in INPUTS)
 
 
 def outputs(case):
-    return tuple(((array[1],), str(dtype_of(array[0]))) for array in ARRAYS if array[4])
+    return tuple(((count,), str(dtype_of(kind))) for kind, count in OUTPUTS)
 
 
 def reference(case, given):  # nobody said what it computes: check compares with nothing but zeros
-    return tuple(np.zeros(array[1], np.float32) for array in ARRAYS if array[4])
+    return tuple(np.zeros(count, np.float32) for _, count in OUTPUTS)
 
 
 def operations(case):
@@ -230,13 +279,29 @@ def operations(case):
 
 
 def compulsory_bytes(case):
-    return sum(array[1] * dtype_of(array[0]).itemsize for array in ARRAYS)
+    return sum(count * dtype_of(kind).itemsize for kind, count, *_ in (*INPUTS, *OUTPUTS))
 '''
+_UNUSED = ("float32", 1)  # an output that no kernel is given: a problem has one at least
+
+
+def _hash_file(file: Path) -> str:
+    with open_regular(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
 
 def write_problem(launch: LaunchFile) -> str:
-    arrays = []
+    inputs, outputs, contents = [], [], []
     for one in launch.argument:
-        if one.array:
-            arrays.append((one.array, one.count, one.fill, one.below, one.output))
-    return _PROBLEM.replace("@CASE@", CASE).replace("@ARRAYS@", repr(arrays))
+        if one.file:
+            contents.append(_hash_file(Path(one.file)))
+        if one.array and one.is_read:
+            inputs.append((one.array, one.count, one.fill, one.below, one.file))
+        elif one.array:
+            outputs.append((one.array, one.count))
+    words = {
+        "@CASE@": CASE,
+        "@CONTENTS@": repr(contents),
+        "@INPUTS@": repr(inputs),
+        "@OUTPUTS@": repr(outputs or [_UNUSED]),
+    }
+    return re.sub("|".join(words), lambda mark: words[mark[0]], _PROBLEM)
