@@ -6,7 +6,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import find_accesses, find_steering
+from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.ptx import Changes, read_module
 
 KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
@@ -102,8 +102,42 @@ def test_a_value_steers_through_shared_memory() -> None:
 
 
 def test_a_guarded_access_is_steered_by_its_guard() -> None:
-    kernel = read_module(
-        entry("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.global.u32 [%rd1], %r2;")
-    ).kernels["k"]
-    assert {"%p1", "%r1", "%rd1"} <= find_steering(kernel)
-    assert "%r2" not in find_steering(kernel)
+    guarded = "ld.global.u32 %r1, [%rd1];\nld.global.u32 %r2, [%rd1];\n"
+    guarded += "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.global.u32 [%rd1], %r2;"
+    assert steering(guarded) == [True, False]
+
+
+LOOP = """mov.u32 %r1, 0;
+mov.u32 %r2, %r1;
+$L:
+ld.global.u32 %r3, [%rd1];
+add.s32 %r1, %r1, %r3;
+add.s32 %r2, %r2, 1;
+setp.lt.u32 %p1, %r2, 100;
+@%p1 bra $L;
+st.global.u32 [%rd2], %r1;
+"""
+
+
+def test_a_sum_that_begins_with_the_zero_of_a_counter_decides_nothing() -> None:
+    assert steering(LOOP) == [False]
+    assert steering(LOOP.replace("add.s32 %r2, %r2, 1", "add.s32 %r2, %r1, 1")) == [True]
+
+
+def test_a_value_of_the_round_before_decides() -> None:
+    carried = LOOP.replace("[%rd1]", "[%rd3]").replace("$L:", "$L:\ncvt.u64.u32 %rd3, %r1;")
+    assert steering(carried) == [True]
+
+
+def test_a_register_that_is_written_under_a_guard_may_still_hold_the_value_before() -> None:
+    body = (
+        "ld.global.u32 %r1, [%rd1];\n{}mov.u32 %r1, 0;\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra $E;\n$E:"
+    )
+    assert steering(body.format("")) == [False]
+    assert steering(body.format("@%p1 ")) == [True]
+
+
+def test_a_label_that_stands_in_several_scopes_may_be_any_block() -> None:
+    twice = "{{\n$W:\n{}@%p1 bra $W;\n}}\n"
+    body = twice.format("ld.global.u32 %r1, [%r9];\n") + twice.format("mov.u32 %r9, %r1;\n")
+    assert steering(body) == [True]

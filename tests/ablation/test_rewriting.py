@@ -118,6 +118,68 @@ def test_a_stream_never_leaves_its_length(length: int, width: int) -> None:
                 at = min(moved, (moved - length) % word)
 
 
+MOVED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry moved(.param .u64 x)
+{
+	.reg .b32 %r<9>;
+	.reg .b64 %rd<4>;
+	.loc 1 8 1
+	ld.global.u32 %r1, [%rd1];
+	.loc 1 9 1
+	ld.global.u32 %r2, [%rd2];
+	add.s32 %r3, %r1, %r2;
+	st.global.u32 [%rd3], %r3;
+	ret;
+}
+.file 1 "kernel.cu"
+"""
+
+
+OPERATIONS = {
+    "cvt": lambda v: v[0],
+    "mov": lambda v: v[0],
+    "lop3": lambda v: v[0] & ~v[1],
+    "and": lambda v: v[0] & v[1],
+    "add": sum,
+    "sub": lambda v: v[0] - v[1],
+    "min": min,
+}
+
+
+def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
+    """Addresses of the loads, worked out of the statements that choose them."""
+    addresses = []
+    (kernel,) = read_module(text).kernels.values()
+    for statement in kernel.statements:
+        to, *names = statement.operands or ("",)
+        size = 8 if statement.words[-1].endswith("64") or ".u64." in statement.opcode else 4
+        if statement.opcode.startswith("ld.const"):
+            place = int(names[0].partition("+")[2].rstrip("]") or 0)
+            held[to] = int.from_bytes(table[place : place + size], "little")
+        elif statement.opcode.startswith("ld.global"):
+            addresses.append(held[names[0].strip("[]").partition("+")[0]])
+        elif statement.words[0] in OPERATIONS and "profkit_" in to:
+            given = [int(name) if name.isdigit() else held.get(name, 0) for name in names]
+            held[to] = OPERATIONS[statement.words[0]](given) % (1 << 8 * size)
+    return addresses
+
+
+def test_an_access_that_stays_is_where_it_was_while_its_neighbours_are_led() -> None:
+    code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + 65536)
+    found = make_changes(code)["coalesced"]
+    given = {"%rd1": (1 << 20) + 40, "%rd2": (1 << 20) + 60000}
+    where = given | {"%profkit_s0": 0}
+    assert follow_lead(found.text, found.control, where) == [*given.values()]
+    where = given | {
+        "%profkit_s0": 2048
+    }  # of a stream; none is longer than one byte beside the control
+    led, stays = follow_lead(found.text, found.lines["kernel.cu:8"], where)
+    assert led == (1 << 20) + 2048
+    assert stays == given["%rd2"], "the other line's load is not led"
+
+
 def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
     for low, high in ((0, 4096), (64, 200), (4, 132), (0, 127)):
         code = make_code(read_module(KERNEL.read_text()), low, high)
@@ -322,7 +384,8 @@ def test_a_pair_of_changes_is_one_code_with_two_tables() -> None:
     assert "profkit_table" in both.text
     assert both.table == changes["no-stores"].table
     ours = replace(code, module=read_module(changes["no-stores"].text))
-    assert pairs.join_changes(reading, ours, changes["no-barriers"], by_id["no-stores"]) is None
+    with pytest.raises(Refused, match="names of ours"):
+        pairs.join_changes(reading, ours, changes["no-barriers"], by_id["no-stores"])
 
 
 def test_atomics_are_stored_where_nobody_reads_their_answer() -> None:

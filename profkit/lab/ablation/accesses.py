@@ -1,7 +1,6 @@
 """A kernel's statements  ->  its accesses to memory, and which loads decide what the kernel does next.
 
-A load steers where its value reaches a branch, an address or a barrier: through registers, and through
-shared or local memory too. What it loads has to stay what it is, or the kernel would do other work.
+What such a load reads has to stay what it is, or the kernel would do other work.
 """
 
 from __future__ import annotations
@@ -13,17 +12,13 @@ from dataclasses import dataclass
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import Address, Kernel, Module, Statement
+from profkit.lab.ablation.steering import Steering, find_steering
 
 _KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 _MATRIX_ROW = 16  # bytes that a lane of ldmatrix or stmatrix says the place of
-_MEMORY = frozenset(
-    "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
-)
-_SPACES = frozenset("global shared local param const".split())
 _SUMS = frozenset({"add.s32", "add.u32", "add.s64", "add.u64"})
 _NUMBER = re.compile(r"-?\d+")
 _LEAST = -(1 << 23)  # what an instruction can add to an address has 24 bits
-_FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
 
 
 @dataclass(frozen=True)
@@ -141,64 +136,7 @@ def _read_space(words: list[str]) -> str:
     return "generic"
 
 
-def _is_steering(statement: Statement, kind: str, steering: set[str]) -> bool:
+def _is_steering(statement: Statement, kind: str, steering: Steering) -> bool:
     if statement.words[0] == "cp":
-        return kind == "load" and "shared" in steering
-    if kind == "store":
-        return False
-    return not steering.isdisjoint(ptx.find_written(statement))
-
-
-def find_steering(kernel: Kernel) -> set[str]:
-    """Registers whose values decide what the kernel does; `shared` and `local` for these memories."""
-    steering: set[str] = set()
-    for statement in kernel.statements:
-        steering.update(find_deciding(statement))
-    size = -1
-    while len(steering) > size:  # until nothing is added
-        size = len(steering)
-        for statement in reversed(kernel.statements):
-            _add_sources(statement, steering)
-    return steering
-
-
-def find_deciding(statement: Statement) -> list[str]:
-    """Registers that decide at this very statement."""
-    words = statement.words
-    if words[0] == "ld" and "param" in words:
-        return []
-    names = ptx.find_addressing(statement)
-    if statement.guard and (words[0] in _MEMORY or words[0] in _FLOW):
-        names.append(statement.guard)
-    if words[0] in _FLOW or (words[0] == "st" and "param" in words):
-        names += ptx.find_read(statement)
-    if words[0] == "wgmma":  # descriptors say where in shared memory; values stand in braces
-        for operand in statement.operands[1:]:
-            if not operand.startswith("{"):
-                names.append(operand)
-    return [name for name in names if name.startswith("%")]
-
-
-def _add_sources(statement: Statement, steering: set[str]) -> None:
-    """Add what a statement makes a deciding value from."""
-    words = statement.words
-    for space in ("shared", "local"):
-        stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
-        if stored and space in steering:
-            steering.update(ptx.find_read(statement))
-    if steering.isdisjoint(ptx.find_written(statement)):
-        return
-    steering.update(ptx.find_read(statement))
-    if statement.guard:
-        steering.add(statement.guard)
-    if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
-        for space in ("shared", "local"):
-            if _is_within(words, space):
-                steering.add(space)
-
-
-def _is_within(words: list[str], space: str) -> bool:
-    """Whether an access may be to shared or to local memory: a generic one may be to either."""
-    if any(word == space or word.startswith(f"{space}::") for word in words):
-        return True
-    return _SPACES.isdisjoint(word.partition("::")[0] for word in words)
+        return kind == "load" and "shared" in steering.memories
+    return kind != "store" and steering.is_made_by(statement)

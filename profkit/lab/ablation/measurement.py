@@ -35,6 +35,7 @@ from profkit.records.ablation import (
     AblationVerdict,
     LineGain,
     MeasuredAblation,
+    MeasuredPair,
     Refusal,
     Shape,
 )
@@ -68,6 +69,9 @@ def measure_call(
     busy, turns = reading.read_busy(code, base, lab) if code else ({}, {})
     measured, refused = _compare_all(prepared, times, busy)
     measured = _add_lines(lab, prepared, measured, say)
+    pair = pairs.time_pair(lab, code, prepared, measured, say) if code else None
+    if isinstance(pair, Refusal):
+        refused.append(pair)
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
@@ -79,7 +83,7 @@ def measure_call(
         busy=busy,
         seen=record.seen | turns,
         kernels=_name_kernels(lab),
-        pairs=pairs.time_pairs(lab, code, prepared, measured, say) if code else (),
+        pairs=(pair,) if isinstance(pair, MeasuredPair) else (),
         measured=tuple(sorted(measured, key=_rank_gain)),
         refused=tuple(refused),
         shape=shape,

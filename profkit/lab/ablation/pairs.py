@@ -15,12 +15,12 @@ from itertools import combinations
 from profkit.evidence.stats import compare_samples
 from profkit.lab.ablation import launches
 from profkit.lab.ablation.accesses import Access, find_accesses
-from profkit.lab.ablation.change import Ablation, Change, Code, Refused
+from profkit.lab.ablation.change import Ablation, Change, Code, Refused, refuse_by_name
 from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.launches import Play
 from profkit.lab.ablation.preparation import Prepared, Say, load_pinned
 from profkit.lab.ablation.readdress import TABLE
-from profkit.records.ablation import MeasuredAblation, MeasuredPair
+from profkit.records.ablation import MeasuredAblation, MeasuredPair, Refusal
 
 # Below this a single cause brings nothing, and from here on both together bring something.
 WORTH = 1.10
@@ -61,39 +61,38 @@ def choose_pair(
     return None
 
 
-def time_pairs(
+def time_pair(
     lab: Lab, code: Code, prepared: Prepared, rows: Sequence[MeasuredAblation], say: Say
-) -> tuple[MeasuredPair, ...]:
-    """What both of the two largest bring together, where that is not what each brings."""
+) -> MeasuredPair | Refusal | None:
+    """What both of the two largest bring together, or why that cannot be had.
+
+    None where their gains add up, or where both together bring nothing either.
+    """
     chosen = choose_pair(rows)
     if chosen is None:
-        return ()
+        return None
     changes = {ablation.id: (ablation, change) for ablation, change in prepared.changes.items()}
     (_, first), (second, _) = (changes[row.ablation] for row in chosen)
+    one, other = chosen
     say("pair")
     try:
-        gain = _time_pair(lab, code, first, second)
-    except Refused:
-        return ()
+        gain = _time_both(lab, code, first, second)
+    except Refused as why:
+        return refuse_by_name(f"{one.ablation} and {other.ablation}", why)
     hidden = all(row.gain < WORTH for row in chosen)
-    if gain is None or (hidden and gain < WORTH):
-        return ()
-    one, other = chosen
-    return (
-        MeasuredPair(
-            ablations=(one.ablation, other.ablation),
-            titles=(one.title, other.title),
-            alone=(one.gain, other.gain),
-            gain=gain,
-            hidden=hidden,
-        ),
+    if hidden and gain < WORTH:
+        return None
+    return MeasuredPair(
+        ablations=(one.ablation, other.ablation),
+        titles=(one.title, other.title),
+        alone=(one.gain, other.gain),
+        gain=gain,
+        hidden=hidden,
     )
 
 
-def _time_pair(lab: Lab, code: Code, first: Change, second: Ablation) -> float | None:
+def _time_both(lab: Lab, code: Code, first: Change, second: Ablation) -> float:
     both = join_changes(lab, code, first, second)
-    if both is None:
-        return None
     module = lab.limit_registers(both.text)
     plays: dict[str, Play] = {}
     tables = {"control": (first.control, both.control), "gone": (first.table, both.table)}
@@ -109,18 +108,23 @@ def _time_pair(lab: Lab, code: Code, first: Change, second: Ablation) -> float |
     ).speedup.median
 
 
-def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Change | None:
-    """The second change of the text of the first; None where that cannot be told apart."""
+def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Change:
+    """The second change of the text of the first; Refused where that cannot be told apart."""
     if _OURS.search(code.module.text):
-        return None
+        raise _refuse_mixed("the kernel has names of ours")
     module = lab.read_launched(_rename_own_names(first.text))
     accesses: list[Access] = []
     for access in find_accesses(module):
         if not access.address.base.startswith(_FIRST):
             accesses.append(replace(access, number=len(accesses)))
     if len(accesses) != len(code.accesses) or module.blocks != code.module.blocks:
-        return None
+        seen = f"of {len(code.accesses)} accesses {len(accesses)} are found after the first change"
+        raise _refuse_mixed(seen)
     return second.make(replace(code, module=module, accesses=accesses))
+
+
+def _refuse_mixed(seen: str) -> Refused:
+    return Refused("mixed", seen, "the same accesses and blocks", "look at each of them alone")
 
 
 def _rename_own_names(text: str) -> str:

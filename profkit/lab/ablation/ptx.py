@@ -92,7 +92,8 @@ class Kernel:
     statements: tuple[Statement, ...]
     blocks: int  # how many basic blocks it has
     types: dict[str, str] = field(repr=False)  # register -> its type, `b64`
-    labels: dict[str, int] = field(repr=False)  # label -> the basic block that begins there
+    # label -> the basic block that begins there; none of those that stand in several scopes
+    labels: dict[str, int] = field(repr=False)
 
     def is_wide(self, register: str) -> bool:
         """Whether a register holds 64 bits."""
@@ -166,6 +167,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
     statements: list[Statement] = []
     types: dict[str, str] = {}
     labels: dict[str, int] = {}
+    repeated: set[str] = set()
     block, line = 0, (0, 0)
     at = opening + 1
     while at < end:
@@ -178,6 +180,8 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
             line = (int(part["file"]), int(part["line"]))
         elif part["label"]:
             block += 1
+            if part["label"] in labels:
+                repeated.add(part["label"])
             labels[part["label"]] = block
         elif part["declaration"]:
             _read_registers(part["declaration"], types)
@@ -195,7 +199,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
         statements=tuple(statements),
         blocks=block + 1,
         types=types,
-        labels=labels,
+        labels={label: place for label, place in labels.items() if label not in repeated},
     )
 
 

@@ -178,12 +178,16 @@ mul.lo.u32 {at}, %profkit_t, {width};
 ld.const.u32 %profkit_u, [{table}+{entry}];
 rem.u32 {at}, {at}, %profkit_u;
 """
+_AND_NOT = 0xF0 & ~0xCC  # for lop3: the first operand's bits that the second one has not
 # The table chooses an access's address, and it is gone on in the stream behind it:
-# (original & stays) | (where in the stream + begin), with one of the two empty.
+# (original & stays) + (where in the stream & ~stays) + begin, with the first or the others empty.
+# Of a stream, some accesses may stay while others are led.
 _LEAD = """
 ld.const.u64 %profkit_m, [{table}+{place}];
 ld.const.u64 %profkit_b, [{table}+{begin}];
-cvt.u64.u32 %profkit_x, {at};
+cvt.u32.u64 %profkit_e, %profkit_m;
+lop3.b32 %profkit_e, {at}, %profkit_e, 0, {and_not};
+cvt.u64.u32 %profkit_x, %profkit_e;
 and.b64 %profkit_k, %profkit_k, %profkit_m;
 add.s64 %profkit_x, %profkit_x, %profkit_b;
 add.s64 %profkit_x, %profkit_x, %profkit_k;
@@ -210,7 +214,7 @@ def _move_access(
     changes: Changes, access: Access, stream: Stream, place: int, cached: bool
 ) -> None:
     changes.add_registers("b64", "%profkit_x", "%profkit_m", "%profkit_b", "%profkit_k")
-    changes.add_registers("b32", "%profkit_l", "%profkit_d")
+    changes.add_registers("b32", "%profkit_l", "%profkit_d", "%profkit_e")
     base, is_narrow = access.address.base, False
     if access.address.in_register:
         is_narrow = not changes.module.kernels[access.kernel].is_wide(base)
@@ -221,6 +225,7 @@ def _move_access(
     entry = _STREAM.size * stream.number
     lines = _LEAD.format(
         at=f"%profkit_s{stream.number}",
+        and_not=_AND_NOT,
         table=TABLE,
         place=place,
         begin=place + 8,

@@ -98,7 +98,8 @@ def _show_launch(found: AblationRecord) -> Iterator[Block]:
 
 
 def _show_refusal(refusal: Refusal) -> Block:
-    text = f"could not be removed separately: {refusal.observed}"
+    how = "together" if " and " in refusal.ablation else "separately"  # of a pair, or of one
+    text = f"could not be removed {how}: {refusal.observed}"
     if refusal.threshold:
         text += f" (needed: {refusal.threshold})"
     if refusal.remedy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import find_steering
 from profkit.lab.ablation.change import (
     Ablation,
     Change,
@@ -15,6 +14,7 @@ from profkit.lab.ablation.change import (
 )
 from profkit.lab.ablation.ptx import Changes
 from profkit.lab.ablation.removal import find_statements
+from profkit.lab.ablation.steering import find_steering
 
 _FUNCTIONS = "ex2. lg2. rcp. rsqrt. sqrt. sin. cos. tanh. div. rem.".split()
 _TYPES = frozenset({"f32", "s32", "u32", "s64", "u64"})
@@ -31,7 +31,7 @@ def cheapen_functions(code: Code) -> Change:
     for kernel in code.module.kernels.values():
         steering = find_steering(kernel)
         for statement in kernel.statements:
-            if statement in found and steering.isdisjoint(ptx.find_written(statement)):
+            if statement in found and not steering.is_made_by(statement):
                 to, *values = statement.operands
                 kind, guard = statement.words[-1], ptx.write_guard(statement)
                 text = f"{guard}add.{kind} {to}, {values[0]}, {values[-1]};"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.accesses import find_steering
 from profkit.lab.ablation.change import Ablation, Change, Code, Refused, count_words, refuse_nothing
 from profkit.lab.ablation.removal import find_statements, make_switchable
+from profkit.lab.ablation.steering import find_steering
 
 
 def skip_local_stores(code: Code) -> Change:
@@ -12,7 +12,7 @@ def skip_local_stores(code: Code) -> Change:
     if not found:
         raise refuse_nothing("its code has no array in local memory")
     for kernel in code.module.kernels.values():
-        if "local" in find_steering(kernel):
+        if "local" in find_steering(kernel).memories:
             raise Refused(
                 "steers",
                 "a value in local memory decides a branch or an address",

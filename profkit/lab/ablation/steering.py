@@ -1,0 +1,118 @@
+"""A kernel's statements  ->  which of them make values that decide what the kernel does next.
+
+A value decides where it reaches a branch, an address or a barrier: through registers, and through
+shared or local memory too. Registers are followed along the ways that the code can go: one that is
+written again holds another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.ptx import Kernel, Statement
+
+_MEMORY = frozenset(
+    "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
+)
+_SPACES = frozenset("global shared local param const".split())
+_FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
+_JUMPS = frozenset("bra brx ret exit trap".split())
+
+
+@dataclass
+class Steering:
+    """What decides: statements by where they begin, and the memories that hold deciding values."""
+
+    statements: set[int] = field(default_factory=set)
+    memories: set[str] = field(default_factory=set)  # of `shared` and `local`
+
+    def is_made_by(self, statement: Statement) -> bool:
+        """Whether a statement writes a register whose value there decides something."""
+        return statement.start in self.statements
+
+
+def find_steering(kernel: Kernel) -> Steering:
+    blocks: list[list[Statement]] = [[] for _ in range(kernel.blocks)]
+    for statement in kernel.statements:
+        blocks[statement.block].append(statement)
+    followers = [_list_followers(kernel, number, block) for number, block in enumerate(blocks)]
+    needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
+    steering, before = Steering(), -1
+    while before != (before := _measure(steering, needed)):  # until nothing is added
+        for number in reversed(range(kernel.blocks)):
+            registers: set[str] = set()
+            for follower in followers[number]:
+                registers |= needed[follower]
+            for statement in reversed(blocks[number]):
+                _step_back(statement, registers, steering)
+            needed[number] = registers
+    return steering
+
+
+def _measure(steering: Steering, needed: Sequence[set[str]]) -> int:
+    """How much is known to decide: it only grows."""
+    return len(steering.statements) + len(steering.memories) + sum(map(len, needed))
+
+
+def _list_followers(kernel: Kernel, number: int, block: Sequence[Statement]) -> list[int]:
+    """The blocks that may come behind one; all of them, where that is not known."""
+    after = [number + 1] if number + 1 < kernel.blocks else []
+    if not block or block[-1].words[0] not in _JUMPS:
+        return after
+    last = block[-1]
+    if not last.guard:
+        after = []
+    if last.words[0] not in ("bra", "brx"):
+        return after
+    target = kernel.labels.get(last.operands[0])
+    if last.words[0] == "brx" or target is None:
+        return list(range(kernel.blocks))
+    return [*after, target]
+
+
+def _step_back(statement: Statement, registers: set[str], steering: Steering) -> None:
+    """From the registers that decide behind a statement to those that decide before it."""
+    words, written = statement.words, ptx.find_written(statement)
+    is_made = not registers.isdisjoint(written)
+    if not statement.guard:
+        registers.difference_update(written)
+    for space in ("shared", "local"):
+        stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
+        if stored and space in steering.memories:
+            registers.update(ptx.find_read(statement))
+    if is_made:
+        steering.statements.add(statement.start)
+        registers.update(ptx.find_read(statement))
+        if statement.guard:
+            registers.add(statement.guard)
+        if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
+            for space in ("shared", "local"):
+                if _is_within(words, space):
+                    steering.memories.add(space)
+    registers.update(find_deciding(statement))
+
+
+def find_deciding(statement: Statement) -> list[str]:
+    """Registers that decide at this very statement."""
+    words = statement.words
+    if words[0] == "ld" and "param" in words:
+        return []
+    names = ptx.find_addressing(statement)
+    if statement.guard and (words[0] in _MEMORY or words[0] in _FLOW):
+        names.append(statement.guard)
+    if words[0] in _FLOW or (words[0] == "st" and "param" in words):
+        names += ptx.find_read(statement)
+    if words[0] == "wgmma":  # descriptors say where in shared memory; values stand in braces
+        for operand in statement.operands[1:]:
+            if not operand.startswith("{"):
+                names.append(operand)
+    return [name for name in names if name.startswith("%")]
+
+
+def _is_within(words: Sequence[str], space: str) -> bool:
+    """Whether an access may be to shared or to local memory: a generic one may be to either."""
+    if any(word == space or word.startswith(f"{space}::") for word in words):
+        return True
+    return _SPACES.isdisjoint(word.partition("::")[0] for word in words)
