@@ -31,6 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
 PUBLIC = ROOT / "artifacts" / "probes" / "public.json.xz"
 LISTED = ROOT / "tests" / "ablation" / "public.toml"
+# Pairs of other repositories that were measured once, by code that was made without them.
+UNSEEN = ROOT / "artifacts" / "probes" / "unseen.json.xz"
+UNSEEN_LISTED = ROOT / "tests" / "ablation" / "unseen.toml"
 VERDICTS = ROOT / "artifacts" / "probes" / "verdicts.json.xz"
 STEPS = ROOT / "artifacts" / "probes" / "steps.json.xz"
 CHECKED = ROOT / "artifacts" / "probes" / "memcheck.json"
@@ -157,9 +160,9 @@ class Public:
         return self.gain is not None and is_within(self.gain, self.real, _WITHIN_PUBLIC)
 
 
-def read_public() -> list[Public]:
-    records, found = read_records(PUBLIC), []
-    for kernel in tomllib.loads(LISTED.read_text("utf-8"))["kernel"]:
+def read_public(listed: Path = LISTED, kept: Path = PUBLIC) -> list[Public]:
+    records, found = read_records(kept), []
+    for kernel in tomllib.loads(listed.read_text("utf-8"))["kernel"]:
         record = records.get(kernel["name"])
         if record is None:
             continue
@@ -183,11 +186,27 @@ def read_public() -> list[Public]:
     return [replace(kernel, helped=helped.get(kernel.name, 1.0)) for kernel in found]
 
 
-def read_fixed() -> dict[str, tuple[str, float]]:
+def judge_unseen() -> dict[str, str]:
+    """Pair whose change helped -> whether the cause is one of those that were written down before."""
+    records, answers = read_records(UNSEEN), {}
+    causes = {}
+    for kernel in tomllib.loads(UNSEEN_LISTED.read_text("utf-8"))["kernel"]:
+        causes[kernel["name"]] = kernel["causes"]
+    for kernel in read_public(UNSEEN_LISTED, UNSEEN):
+        if kernel.is_control or not causes[kernel.name]:
+            continue
+        said = records[kernel.name]["verdict"]["cause"]
+        answers[kernel.name] = "cannot tell" if not said else "wrong"
+        if said in causes[kernel.name]:
+            answers[kernel.name] = "right"
+    return answers
+
+
+def read_fixed(listed: Path = LISTED, kept: Path = PUBLIC) -> dict[str, tuple[str, float]]:
     """Fixed kernel -> the ablation that its fix stands for, and what is sure of its gain again."""
-    records, found = read_records(PUBLIC), {}
-    helped = {kernel.name for kernel in read_public() if not kernel.is_control}
-    for kernel in tomllib.loads(LISTED.read_text("utf-8"))["kernel"]:
+    records, found = read_records(kept), {}
+    helped = {kernel.name for kernel in read_public(listed, kept) if not kernel.is_control}
+    for kernel in tomllib.loads(listed.read_text("utf-8"))["kernel"]:
         record = records.get(f"{kernel['name']}{_FIXED}")
         if record is None or kernel["name"] not in helped:
             continue
@@ -255,6 +274,37 @@ def write_public_goals() -> Iterator[str]:
         "| listed as controls, and none: our change of what was claimed makes them faster "
         f"| | {len(disproved)}: {claims} |"
     )
+
+
+def write_unseen() -> Iterator[str]:
+    kernels = read_public(UNSEEN_LISTED, UNSEEN)
+    fixes = [kernel for kernel in kernels if kernel.ablation and not kernel.is_control]
+    controls = [kernel for kernel in kernels if kernel.is_control]
+    fixed = read_fixed(UNSEEN_LISTED, UNSEEN)
+    gone = sum(shown < _WORTH for _, shown in fixed.values())
+    answers = judge_unseen()
+    off = [_say_miss(kernel) for kernel in (*fixes, *controls) if not kernel.is_right]
+    yield (
+        f"| {len(kernels)} unseen pairs of ten other repositories: gain of what stands for the "
+        f"change, within {_WITHIN_PUBLIC}x | 70 % | {count_right(fixes)} |"
+    )
+    yield f"| controls among them: no gain is claimed | 90 % | {count_right(controls)} |"
+    yield (
+        "| their fixed kernels: no gain is claimed from removing again what the fix removed "
+        f"| 90 % | {gone} of {len(fixed)} |"
+    )
+    yield (
+        f"| {len(answers)} of them that the change helped: cause right / wrong / cannot tell "
+        f"| | {count_answers(answers)} |"
+    )
+    yield f"| what was off of them | | {', '.join(off)} |"
+
+
+def _say_miss(kernel: Public) -> str:
+    if kernel.is_control:
+        return f"{kernel.name} {kernel.shown:.2f}x by {kernel.largest}, brought {kernel.real:.2f}x"
+    gain = "refused" if kernel.gain is None else f"{kernel.gain:.2f}x"
+    return f"{kernel.name} {gain}, brought {kernel.real:.2f}x"
 
 
 def compare_verdicts() -> str:
@@ -365,6 +415,7 @@ def write_table() -> Iterator[str]:
     yield f"| the same code assembled here, over the original | within 2 % | {most} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
     yield from write_public_goals()
+    yield from write_unseen()
     yield from write_steps()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "

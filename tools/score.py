@@ -1,4 +1,4 @@
-"""How right are the answers, on code that they were not made from? Four tables.
+"""How right are the answers, on code that they were not made from? Five tables.
 
     python tools/score.py verdicts            # probes: bound, limiter, cause and gain, beside ncu's own
     python tools/score.py verdicts REPORT...  # only where the diagnosis and ncu's rule disagree on these
@@ -7,6 +7,7 @@
     python tools/score.py gains --beside   # NVIDIA's ranking beside ours, by repository
     python tools/score.py gains --left-out # causes first, numbers chosen without their repository
     python tools/score.py gains FOLDER...     # first keeps the pairs of these folders
+    python tools/score.py estimates [--verbose]  # probes: what is expected, and what ablation measured
     python tools/score.py programs            # recorded programs; writes docs/howto/triage.md
     python tools/score.py programs --left-out # findings and regions; writes docs/why/regions.md
 
@@ -36,6 +37,10 @@ def main(words: list[str]) -> int:
         import gains
 
         return gains.main(rest)
+    if table == ["estimates"]:
+        import estimates
+
+        return estimates.main(rest)
     if table == ["programs"] and rest == ["--left-out"]:
         import left_out
 

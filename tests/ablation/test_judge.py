@@ -57,6 +57,15 @@ def judged(**values: Any) -> AblationVerdict:
     return judge_case(replace(QUIET, **values))
 
 
+def test_stores_of_more_than_dram_can_carry_are_the_l2s() -> None:
+    stores = row("no-stores", 1.9, False, "l2-bandwidth")
+    at_most = QUIET.dram * QUIET.seconds
+    said = judged(measured=stores, seen={"stored_bytes": 0.9 * at_most})
+    assert (said.limiter, said.cause) == ("dram", "dram-bandwidth")
+    said = judged(measured=stores, seen={"stored_bytes": 1.1 * at_most})
+    assert (said.limiter, said.cause) == ("l2", "l2-bandwidth")
+
+
 def test_a_cause_that_a_fix_can_take_away_comes_before_any_bound() -> None:
     verdict = judged(measured={**LOADS, **BARRIERS, **CONFLICTS})
     assert (verdict.bound, verdict.cause, verdict.gain) == ("memory", "shared-bank-conflicts", 1.5)

@@ -395,6 +395,9 @@ def _judge_waiting(case: Case, because: str) -> AblationVerdict:
 
 def _judge_stores(case: Case) -> AblationVerdict | None:
     row = case.find_row("no-stores")
+    if row and case.count_seen("stored_bytes") > case.dram * case.seconds:
+        because = f"{_say_without(row)}; DRAM could not carry what is stored"
+        return AblationVerdict("memory", "l2", "l2-bandwidth", because)
     if row and case.fills_dram:
         return AblationVerdict("memory", "dram", "dram-bandwidth", _say_without(row))
     if row and case.waits:
