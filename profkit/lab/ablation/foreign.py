@@ -114,7 +114,7 @@ def _describe_file(where: str, argument: Argument, values: Path) -> Argument:
     import numpy as np
 
     try:
-        array = np.load(resolve_path(values), mmap_mode="r", allow_pickle=False)
+        array = np.load(resolve_path(values), mmap_mode="r")
     except (OSError, ValueError) as error:
         hint = 'numpy.save("values.npy", array) writes such a file'
         raise ProfkitError(f"{where}: {values} holds no array of numpy", hint) from error
@@ -249,7 +249,7 @@ def dtype_of(kind):
 def fill(kind, count, how, below, file, random):
     dtype = dtype_of(kind)
     if file:
-        return np.load(file, allow_pickle=False).reshape(-1)
+        return np.load(file).reshape(-1)
     if how == "index":
         return np.arange(count).astype(dtype)
     if how == "zeros" or (not how and dtype.kind in "iu" and kind != "bfloat16"):
