@@ -17,7 +17,7 @@ The launch is a TOML file:
     output = true             # with `fill` or `file`: it is read as well as written
 
     [[argument]]
-    file = "rows.npy"         # an array's own values, where the work follows from them: in the folder of this file
+    file = "rows.npy"         # its values, where the work follows from them; in this folder
 
     [[argument]]
     value = 1048576
