@@ -109,7 +109,10 @@ def draw_bar(bar: Bar) -> Markup:
 
 Numbered = tuple[int, str, Judged]  # number on the page, label, launch
 APART = 13  # pixels between the words of two flats
-WIDTHS = {True: 560, False: 1200}  # for the angle of words until the script knows the width
+WIDE = 1200  # of the picture of all launches
+NAMED = 12  # launches whose names stand in it
+NEAR_EDGE = 70  # per cent of the width, from which on a name is left of its point
+WIDTHS = {True: 560, False: WIDE}  # for the angle of words until the script knows the width
 
 
 def make_roofline_row(run: Judged) -> numbers.Row:
@@ -148,7 +151,10 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     each = [model.list_points(row) for row in rows]
     roofs = numbers.choose_ceilings(rows, list(chain.from_iterable(each)))
     frame = _Frame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
-    groups = [draw_tied_points(frame, *both, single) for both in zip(launches, each, strict=True)]
+    named = choose_named_launches(frame, launches, each, roofs)
+    groups = []
+    for launch, points in zip(launches, each, strict=True):
+        groups.append(draw_tied_points(frame, launch, points, single, launch[0] in named))
     if not any(groups):
         why = (
             "; ".join(numbers.count_reasons_for_no_point(rows))
@@ -158,7 +164,8 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
     angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
     tilt = f"rotate({angle:.1f}) translate(8 -3)"
-    parts = [*draw_axes(frame), *draw_roofs(frame, roofs, tilt), *groups]
+    lines, names = draw_roofs(frame, roofs, tilt)
+    parts = [*draw_axes(frame), *lines, *groups, *names]
     decades = {"data_across": wide, "data_up": high}
     return write_svg(frame.height, "Roofline", parts, role="group", class_="roofline", **decades)
 
@@ -180,7 +187,53 @@ def draw_axes(frame: _Frame) -> Iterator[str]:
     yield write_svg_text(numbers.AXES[1], **middle, transform=turned)
 
 
-def draw_roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
+def choose_named_launches(
+    frame: _Frame,
+    launches: Sequence[Numbered],
+    each: Sequence[Sequence[model.Point]],
+    roofs: Sequence[numbers.Roof],
+) -> set[int]:
+    """Return the numbers of the launches whose names fit beside their points, the first ones first."""
+    taken: list[tuple[float, float, float, float]] = []
+    for roof in roofs:  # a flat one has its name at the right
+        if not roof.is_slope:
+            high = frame.place_rate(roof.high)
+            taken.append((WIDE - 8 * len(roof.text), WIDE, high - 16, high + 14))
+    for points in each:
+        for x, y, _ in numbers.place_points(points, frame.left, frame.right):
+            across, high = float(frame.place_intensity(x)[:-1]) / 100 * WIDE, frame.place_rate(y)
+            taken.append((across - 7, across + 7, high - 7, high + 7))
+    named: set[int] = set()
+    for (number, label, _), points in zip(launches, each, strict=True):
+        placed = numbers.place_points(points, frame.left, frame.right)
+        if not placed or len(named) == NAMED:
+            continue
+        x, y, _ = placed[-1]
+        across, high = float(frame.place_intensity(x)[:-1]), frame.place_rate(y)
+        left, right = name_ends(across, WIDE, 8 * len(label))
+        box = (left, right, high - 22, high - 8)
+        is_free = all(
+            right < a or b < left or box[3] < top or bottom < box[2] for a, b, top, bottom in taken
+        )
+        if is_free:
+            named.add(number)
+            taken.append(box)
+    return named
+
+
+def name_ends(across: float, wide: float, length: float) -> tuple[float, float]:
+    """Return where the name of a point begins and ends; `across`: where the point is, in per cent."""
+    x = across / 100 * wide
+    if across > NEAR_EDGE:
+        return x - 10 - length, x - 10
+    return x + 10, x + 10 + length
+
+
+def draw_roofs(
+    frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str
+) -> tuple[list[str], list[str]]:
+    """Return the lines and their names, which stand above the points."""
+    lines, names = [], []
     written = -inf
     for roof, begin, end in numbers.iterate_roof_lines(roofs, frame.left, frame.right):
         y, last = (
@@ -197,19 +250,20 @@ def draw_roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Itera
         line = write_element(
             "line", x1=frame.place_intensity(begin), x2=frame.place_intensity(end), y1=y, y2=last
         )
-        yield write_element(
-            "g", write_tooltip(f"roof: {roof.text}{clock}{by}"), line, class_="roof"
-        )
+        tip = write_tooltip(f"roof: {roof.text}{clock}{by}")
+        lines.append(write_element("g", tip, line, class_="roof"))
         if roof.is_slope:
-            yield write_svg_text(roof.text, class_="faint slope", x=0, y=y - 3, transform=tilt)
+            slope = {"class_": "faint slope", "transform": tilt}
+            names.append(write_svg_text(roof.text, x=0, y=y - 3, **slope))
             continue
         at = {"x": "100%", "dx": -2, "y": y + (12 if y - written < APART else -3)}
-        yield write_svg_text(roof.text, class_="faint", text_anchor="end", **at)
+        names.append(write_svg_text(roof.text, class_="faint", text_anchor="end", **at))
         written = y
+    return lines, names
 
 
 def draw_tied_points(
-    frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool
+    frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool, named: bool
 ) -> str:
     number, label, run = launch
     placed = numbers.place_points(points, frame.left, frame.right)
@@ -237,11 +291,12 @@ def draw_tied_points(
             parts.append(write_svg_text(numbers.WORDS[point.level], **name))
     if not single:
         x, y, _ = at[-1]
-        if float(x[:-1]) > 70:
+        if float(x[:-1]) > NEAR_EDGE:
             side = {"dx": -10, "text_anchor": "end"}
         else:
             side = {"dx": 10}
-        parts.append(write_svg_text(label, class_="name", x=x, y=y - 8, **side))
+        look = "name always" if named else "name"
+        parts.append(write_svg_text(label, class_=look, x=x, y=y - 8, **side))
     return write_element("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 

@@ -97,8 +97,9 @@ def render_page(
     keys = [(make_name_comparable(s.run.kernel), s.run.grid, s.run.block) for s in shown]
     launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
+    rooflines = draw_roofline_of_each_device([(s.number, s.label, s.run) for s in shown])
     content = {
-        "title": title,
+        "title": name_page(title, shown_runs),
         "tab": name_tab(title, shown_runs),
         "files": reports.files,
         "rows": [(row, launch.describe_launch(s)) for row, s in zip(tables, shown, strict=True)],
@@ -111,7 +112,8 @@ def render_page(
         "notes": notes,
         "answer": write_headline(kept + every[len(kept) :]),
         "bar": draw_strip(launch.iterate_time_bars(shown), "Time by kernel", listed=True),
-        "rooflines": draw_roofline_of_each_device([(s.number, s.label, s.run) for s in shown]),
+        "rooflines": rooflines,
+        "has_points": any("<svg" in picture for picture in rooflines.values()),
         "programs": [make_program_section(of, n, launched) for n, of in enumerate(programs, 1)],
         "histories": [make_history_section(*of, [s.run for s in shown]) for of in histories],
         "words": list(launch.iterate_linked_words(shown)),
@@ -130,12 +132,24 @@ def name_tab(title: str, runs: Sequence[Judged]) -> str:
     """Return what tells a page from others in a row of tabs: its reports and GPU, or its own title."""
     if title != TITLE or not runs:
         return title
+    return f"{name_reports(runs)} - profkit"
+
+
+def name_page(title: str, runs: Sequence[Judged]) -> str:
+    """Return the heading of a page: its own title, or its reports and GPU."""
+    if title != TITLE or not runs:
+        return title
+    return f"Kernels: {name_reports(runs)}"
+
+
+def name_reports(runs: Sequence[Judged]) -> str:
+    """Return the report that launches are from, how many more there are, and the GPU."""
     files = list(dict.fromkeys(Path(run.report).name for run in runs))
     name = files[0]
     if len(files) > 1:
         name += f" and {len(files) - 1} more"
     devices = sorted({run.device for run in runs if run.device})
-    return ", ".join([name, *devices[:1]]) + " - profkit"
+    return ", ".join([name, *devices[:1]])
 
 
 def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:

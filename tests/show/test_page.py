@@ -217,7 +217,25 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
         "moved: 100 GB/s",
         "roof: 10 % of DRAM",
     ]
-    assert "No point: " in pages.render_page(NONE, [made()]).html
+    empty = pages.render_page(NONE, [made()]).html
+    assert empty.count("No point: ") == 1
+    assert "Hollow points" not in empty  # no legend for a picture that is not there
+
+
+def test_names_of_launches_stand_where_there_is_room(made: Made) -> None:
+    near = [made(f"k{n}", values={**made().values, **PLACED}) for n in range(3)]
+    far = made("far", values={**made().values, **PLACED, "fp32_rate": 1e13})
+    html = pages.render_page(NONE, [*near, far]).html
+    named = re.findall(r'class="name always"[^>]*>(.*?)<', html)
+    assert sorted(named)[0] == "far"
+    assert len(named) == 2  # three are at one place, and one name stands for them
+
+
+def test_the_heading_names_reports_and_a_launch_is_named_once(made: Made) -> None:
+    html = pages.render_page(NONE, [made("alone")]).html
+    assert "<h1>Kernels: a.ncu-rep, NVIDIA H200</h1>" in html
+    row = html[html.index('id="row-1"') :]
+    assert row[: row.index("</tr>")].count(">alone<") == 1
 
 
 def test_every_chart_is_of_the_page_s_own_colours() -> None:
