@@ -75,6 +75,12 @@ def explain_usage(error: Any, verb: str | None = None) -> ProfkitError:
             f"{before}no such option {option}", _suggest_option(option, longs, path)
         )
     said = _say_plainly(error.format_message().rstrip("."))
+    words, _, extra = said.partition(": ")
+    takes_variant = context and any(
+        p.name == "variant" for p in context.command.get_params(context)
+    )
+    if words == "too many arguments" and takes_variant:
+        help_command = f"{path} --variant {extra}"
     return ProfkitError(f"{before}{said[:1].lower()}{said[1:]}", help_command)
 
 
@@ -381,7 +387,7 @@ class Verb:
 
 
 # Options that say what is printed or written: a section of their own in every help.
-_OUTPUT = "output opens csv parquet page trace speedscope title form brief json markdown quiet help"
+_OUTPUT = "output opens csv parquet page trace speedscope title form brief json version markdown quiet help"
 
 
 class _Command(TyperCommand):

@@ -108,6 +108,7 @@ class FindingSide(Document, frozen=True, kw_only=True):
     cause: str = ""
     gain: float | None = None
     looked_at: Unprinted[tuple[str, ...]] = ()  # the metrics of its evidence
+    repeats: Unprinted[str] = ""  # the rule that says the same of this launch
 
 
 class Amount(Document, frozen=True, kw_only=True):
@@ -161,6 +162,14 @@ class FindingChange(Document, frozen=True, kw_only=True):
     # The rule that explains it on the side where it is clear; of one that is hidden or uncovered.
     explained_by: str | None = None
     state: FindingState = "unknown"  # the same as `what`, in the words of the screen
+
+    @property
+    def repeats(self) -> str:
+        """Return the rule that says the same on each side where this one fires; "" for none."""
+        said = {side.repeats for side in (self.before, self.after) if side.status == "fires"}
+        if len(said) == 1:
+            return said.pop()
+        return ""
 
     @property
     def why(self) -> str:
@@ -288,6 +297,7 @@ def describe_side(finding: LaunchFinding) -> FindingSide:
         cause=finding.cause,
         gain=finding.gain,
         looked_at=tuple(finding.evidence),
+        repeats=finding.repeats,
     )
 
 

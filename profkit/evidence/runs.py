@@ -360,7 +360,7 @@ def find_named_runs(
             problems += wrong
     elif is_file(path):
         runs = []
-        for run in _read_runs_in(path):
+        for run in _read_runs_in(path, evidence.headers):
             if case in (None, run.case):
                 runs.append(run)
     else:
@@ -369,19 +369,24 @@ def find_named_runs(
         at = ""
         if case:
             at = f" at case {case}"
+        if is_folder(path):
+            raise ProfkitError(f"{side}: no run record or report{at} in this folder")
         raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
     return runs
 
 
-def _read_runs_in(path: Path) -> list[Run]:
-    """Return the runs in one record (with the report beside it) or in one report."""
+def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
+    """Return the runs in one record (with the report beside it) or in one report.
+
+    `headers`: what the files of variants say today, which counts here as for a variant's name.
+    """
     if path.suffix == ".json":
-        record = read_record(path)
+        record, stale = with_todays_header(read_record(path), headers)
         report = paths.find_run_files(path.with_suffix("")).report
-        return [Run(record.variant, record.case, record, None, report).read_report()]
+        return [Run(record.variant, record.case, record, None, report, stale).read_report()]
     beside = path.with_suffix(".json")
     if is_file(beside):
-        return _read_runs_in(beside)
+        return _read_runs_in(beside, headers)
     frame = Run(path.stem, None, None, None, path).launches
     marks = set()
     for v, c in zip(frame["variant"], frame["case"], strict=True):

@@ -401,7 +401,7 @@ def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
         return ""
     if compulsory > 0:
         part = row["dram_bytes"] / compulsory
-        text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
+        text = f"the data came from the caches: DRAM moved {share(part)} of the compulsory bytes"
         return text if part < 0.5 else ""
     if row.get("threads", 0) > 0:
         each = row["dram_bytes"] / row["threads"]
@@ -409,7 +409,7 @@ def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
         each = nan
     if each < 1 and row.get("l2_hit", nan) > 0.9:
         hit = share(row["l2_hit"])
-        return f"cache-resident: DRAM moved {each:.2g} bytes per thread, {hit} hit in L2"
+        return f"the data came from the caches: DRAM moved {each:.2g} bytes per thread, {hit} hit in L2"
     return ""
 
 

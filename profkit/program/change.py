@@ -175,6 +175,6 @@ def _list_unlike_kernels(
         return []
     one, other = (f"{100 * share:.0f} %" for share in shares)
     return [
-        f"{len(both)} of {len(names[0] | names[1])} kernels are in both, {one} of the GPU's time "
-        f"before and {other} after: if the change did not replace them, these are two programs"
+        f"only {len(both)} of {len(names[0] | names[1])} kernels ran both before ({one} of the GPU's "
+        f"time) and after ({other}): unless the change replaced the others, these are two programs"
     ]

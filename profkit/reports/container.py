@@ -239,7 +239,7 @@ def read_frames(
         frame = b"".join(pieces)
         update(frame)
         if at > limit and len(frame) == room and room < size and len(prefix) == 4:
-            raise Cut(f"it needs at least {at:,} bytes, and there can be {limit:,}", frame)
+            raise Cut(f"it needs at least {at:,} bytes, and has at most {limit:,}", frame)
         if len(prefix) < 4 or len(frame) < size:
             raise Cut(f"it is cut off: it needs at least {at:,} bytes", frame)
         yield frame

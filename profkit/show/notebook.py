@@ -8,6 +8,7 @@ and verdicts, every text escaped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os.path import basename
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ LEADING = (
 ).split()
 # What a console has room for.
 PLAIN = "kernel grid block time bound occupancy issue_busy dram_busy".split()
+PLAIN_LINES = "report launch rule share file line opcode stall source".split()
 PLAIN_FINDINGS = "kernel rule expected at_most expect gain cause".split()
 WIDTH = 100  # of a console
 # Columns of findings that are no metric of the catalogue.
@@ -55,6 +57,7 @@ _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(("gain", "at_most"), words.format_gain),
     **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
     **dict.fromkeys(("expected", "low", "high"), figures.speedup),
+    **dict.fromkeys(("share", "stall_share"), figures.share),
     "saves": figures.seconds,
 }
 
@@ -88,6 +91,8 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         frame = frame[frame["status"] == "fires"]
     most = pd.options.display.max_rows or len(frame)
     names = [str(name) for name in frame.columns]
+    if {"line", "opcode"} <= set(names):
+        leading = PLAIN_LINES
     shown = list(range(len(names)))
     if len(names) > COLUMNS:
         known = [n for n in leading if n in names and frame[n].notna().any()]
@@ -108,7 +113,7 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         )
     head = (*[str(frame.index.name or "")] * index, *(sides[i] + names[i] for i in shown))
     wraps = None
-    if head and head[-1] == "cause":
+    if head and head[-1] in ("cause", "source"):
         wraps = len(head) - 1
     yield Grid(head, tuple(cells), wraps=wraps, asked=True)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
@@ -131,6 +136,8 @@ def format_cell(name: str, value: Any) -> str:
         text = ", ".join(map(str, value))
     elif isinstance(value, float):
         text = figures.quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
+    elif name == "file" and value:
+        text = basename(str(value))
     elif name == "kernel":
         text = shorten_name(str(value), KERNEL)
     elif value is None or value is pd.NA:
@@ -282,7 +289,7 @@ _OF_A_FINDING = ("rule", "advice", "expected", "low", "high", "at_most", "eviden
 def findings(
     runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
 ) -> Frame:
-    """Return what was found: a row per finding that fires.
+    """Return what was found: a row per finding that fires, unless it repeats the leading one.
 
     Args:
         runs, rules, artifacts: As `diagnose` takes them.
@@ -297,8 +304,10 @@ def findings(
     Raises:
         ProfkitError: Nothing can be read from what was given.
     """
-    every = launches.diagnose_frame(launches.judge_frame(resolve_launches(runs, artifacts), rules))
-    fires = every[every["status"] == "fires"]
+    judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
+    every = launches.diagnose_frame(judged)
+    said = [f.status == "fires" and not f.repeats for run in judged for f in run.diagnosis.findings]
+    fires = every[said]
     first = every.drop_duplicates(["report", "launch"])
     having = set(zip(fires["report"], fires["launch"], strict=True))
     is_silent = [key not in having for key in zip(first["report"], first["launch"], strict=True)]

@@ -220,7 +220,8 @@ def test_an_estimate_is_said_to_be_one_and_may_not_tell() -> None:
     assert compare_triages(before, after)["answer"] == "faster"  # at both ends and between
     text = to_markdown(show_compared_triages(compare_triages(before, after)))
     assert "about 10.0 ms (8.00 to 12.0)" in text
-    assert "recorded: 12.0 ms and 11.0 ms" in text
+    assert "1.11x (1.09 to 1.14)" in text
+    assert "12.0 ms before, 11.0 ms after" in text
     wider = _step(9, 7, 13) | {"findings": []}
     assert compare_triages(before, wider)["answer"] == "cannot tell"
 
@@ -231,10 +232,10 @@ def test_more_than_was_promised_is_not_broken() -> None:
     assert (found["kept"], found["outcome"]) == (False, "more")
     text = to_markdown(show_compared_triages(found))
     assert "larger than predicted" in text
-    assert "broken" not in text
+    assert "kept" not in text
     less = compare_triages(before, _step(9.7, 9.7, 9.7) | {"findings": []})
     assert less["outcome"] == "less"
-    assert "broken" in to_markdown(show_compared_triages(less))
+    assert "smaller than predicted" in to_markdown(show_compared_triages(less))
 
 
 def test_two_steps_that_differ_by_more_than_the_change_do_not_tell() -> None:

@@ -16,7 +16,7 @@ from profkit.show.views.explain import explain
 def test_each_word_is_explained_in_any_spelling() -> None:
     for name in (*SCREEN_WORDS, *SAME_WORD, "Waiting for launches", "NOT-EXPLAINED", " hidden "):
         page = explain(name)
-        assert page.kind == "word of a screen"
+        assert page.kind == "term"
         assert page.title
     assert "hidden-tail" not in str(explain("hidden"))
 

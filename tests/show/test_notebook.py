@@ -216,3 +216,16 @@ def test_a_diagnosis_begins_with_the_answer_of_the_command_line() -> None:
     assert "is limited most by" in found._repr_html_()
     part = found[found["rule"] == "fixed-latency"]  # of which it is not the answer
     assert "is limited most by" not in repr(part)
+
+
+def test_lines_show_where_and_how_much() -> None:
+    shown = repr(pk.lines(str(ARTIFACTS / "stage2.B.ncu-rep"), count=1))
+    assert "ptx.cuh" in shown
+    assert "47 %" in shown
+
+
+def test_a_finding_that_repeats_another_one_is_no_row() -> None:
+    report = str(ARTIFACTS / "stage2.B.ncu-rep")
+    every = pk.diagnose(report)
+    fires = set(every[every["status"] == "fires"]["rule"])
+    assert fires - set(pk.findings(report)["rule"]) == {"shared-bandwidth"}

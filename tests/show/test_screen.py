@@ -50,7 +50,7 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
     shown = show(judged_rows(runs))
     assert shown.count("clocks-unsteady") == 1
-    said = "clocks-unsteady: SM clock 800 of 2,000 MHz (40 %), held by ncu or lowered by power"
+    said = "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %), by ncu's default or a power limit"
     assert said in " ".join(shown.split())
     detail, _, after = shown.partition("clocks-unsteady")
     assert "shared-bank-conflicts" in detail or "k0: " in detail

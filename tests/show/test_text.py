@@ -142,7 +142,7 @@ def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:
     clocks = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
     shown = _shown(judged_rows([made(values=clocks)]))
     findings, _, doubts = shown.partition("About the measurement")
-    assert "clocks-unsteady: SM clock 800 of 2,000 MHz (40 %), held by ncu" in " ".join(
+    assert "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %), by ncu" in " ".join(
         doubts.split()
     )
     assert "clocks-unsteady" not in findings
@@ -177,7 +177,7 @@ def test_the_answer_comes_first(made: Made) -> None:
     assert write_headline(table) == [
         "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
-        "Fixing that: expect 7.90x (3.30 to 7.98), at most 7.98x; about 2.62 ms of 4.00 ms in all.",
+        "Fixing that: expect 7.90x (3.30 to 7.98), at most 7.98x; saves about 2.62 ms of 4.00 ms in all.",
         "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
         "on a conflict-free layout.",
     ]
@@ -257,3 +257,8 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
 )
 def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
     assert words.say_bound(Diagnosis(bound, limiter, "", (), ())) == said
+
+
+def test_a_unit_that_the_verdict_names_is_named_once(made: Made) -> None:
+    text = " ".join(write_headline(judged_rows([made("k", rule="dram-bandwidth")])))
+    assert text.startswith("k is bound by DRAM bandwidth, at ")

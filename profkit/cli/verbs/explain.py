@@ -2,7 +2,7 @@
 
 # Explain a rule, a finding of triage, a metric or a word of a verdict.
 profkit explain shared-bank-conflicts
-# Explain a label of Nsight Compute, or a word of a screen.
+# Explain a label of Nsight Compute, or a term from a screen.
 profkit explain DRAM Throughput
 profkit explain waiting for launches
 # List every rule and every metric.
@@ -26,7 +26,7 @@ def explain_name(
     names: list[str] | None = typer.Argument(
         None,
         metavar="NAME",
-        help="Name a rule, a metric, a stall, a label of ncu or a word of a screen. Default: list all.",
+        help="Name a rule, metric, stall, label of ncu or term from a screen. Default: list all.",
         autocompletion=options.list_known_pages,
     ),
     markdown: bool = typer.Option(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profkit.model.whatif import CounterChange, Expected
 
 GROUP = "Judge a change"
-SUMMARY = "Estimate how much faster a kernel would be with other counts."
+SUMMARY = "Estimate a kernel's speed-up if its counters changed."
 HEADER = "header"
 
 Subject = Annotated[

@@ -56,26 +56,26 @@ def _check_clocks(launch: Launch) -> Hit | None:
     sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
     if "time" in launch and launch["time"] < 5e-6:
         return None  # a few thousand cycles do not measure a clock
-    said_sm = f"SM clock {_say_clock(launch, 'sm')}"
-    said_memory = f"DRAM clock {_say_clock(launch, 'dram')}"
+    said_sm = f"the SM clock was {_say_clock(launch, 'sm')}"
+    said_memory = f"the DRAM clock was {_say_clock(launch, 'dram')}"
     part = find_counted_part(launch)
     if part < 1:
         highest = f"{launch['sm_clock'] / part / 1e6:,.0f} MHz"
         return Hit(
-            f"{said_memory}, {said_sm}: DRAM runs at one clock, so its counters ran for "
-            f"{share(part)} of the duration, and rates over the duration are too low by as much; "
-            f"if the SM's ran as long, its clock was {highest}"
+            f"DRAM was counted for {share(part)} of the duration only: {said_memory}, but it runs at "
+            f"one clock; rates over the duration are too low by as much; {said_sm}, and if it was "
+            f"counted for as long, it ran at {highest}"
         )
     is_memory_slow = memory < STEADY and abs(memory - 0.5) >= HALVES
     if is_memory_slow and sm >= STEADY:
         if memory < IDLE_STATE:
-            return Hit(f"{said_memory}: the GPU had not left its idle state")
-        return Hit(f"{said_memory}, {said_sm}: the memory ran at a lower clock than it can")
+            return Hit(f"{said_memory}, as the GPU had not left its idle state")
+        return Hit(f"{said_memory}, so the memory ran slower than it can: {said_sm}")
     if sm >= STEADY:
         return None
     return Hit(
-        f"{said_sm}, held by ncu or lowered by power: {said_memory}; peaks here are for the "
-        "measured clocks, and ncu holds the SM at its base clock by default"
+        f"{said_sm}, by ncu's default or a power limit: times compare within this report only, and "
+        f"peaks are those at the measured clocks; {said_memory}"
     )
 
 

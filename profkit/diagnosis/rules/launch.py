@@ -105,9 +105,10 @@ def _check_one_each(launch: Launch) -> Hit | None:
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
     warps, idle = launch["warps_per_scheduler"], share(1 - launch["issue_busy_active"])
+    noun = "warp" if f"{warps:.2g}" == "1" else "warps"
     return Hit(
         f"{counted(blocks, 'block')} where {room:,.0f} would fit at once: each scheduler "
-        f"has {warps:.2g} warps on average, and none is ready {idle} of the time"
+        f"has {warps:.2g} {noun} on average, and none is ready {idle} of the time"
     )
 
 
@@ -169,11 +170,11 @@ def _check_tail(launch: Launch) -> Hit | None:
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
-    text = f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and "
+    text = f"{waves:.4g} waves, the last of which fills {share(last)} of the GPU; "
     text += _say_average(idle)
     equal = waves / ceil(waves) * idle.busiest
     if idle.average < UNEQUAL * equal:
-        text += f", where equal blocks give {share(equal)}: blocks take different times too"
+        text += f"; equal blocks would give {share(equal)}, so blocks also take different times"
         return Hit(text, advice=_LONGEST_FIRST)
     return Hit(text)
 
@@ -359,7 +360,11 @@ _TAIL = LaunchRule(
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
     measures=(
-        Measure(of=_share_of_last_wave, what="of the waves' places are empty", border=1 - TAIL),
+        Measure(
+            of=_share_of_last_wave,
+            what="of the block slots in its waves are empty",
+            border=1 - TAIL,
+        ),
     ),
     fix=Fix("shape", _GIVEN_BACK, _fill_last_wave, _fill_last_wave),
     fires=(
@@ -417,7 +422,7 @@ RULES = (
         measures=(
             Measure(
                 of=_share_of_places,
-                what="of the places filled",
+                what="of the block slots filled",
                 border=FILLED,
                 less_is_worse=True,
             ),

@@ -448,7 +448,7 @@ def _make_fix(state: str, family: Family) -> Fix:
             "each the share of the loads with 16; its queue and its own instructions go"
         )
         return Fix("wait", f"{left}. expected: {expected}", make_best, _loads_in_flight)
-    expected = "this wait, its queue and its own instructions go, and barriers wait as much less"
+    expected = "this wait, its queue and its own instructions go; barrier waits shrink by as much"
     return Fix("wait", f"{left}. expected: {expected}", make_best, _make_typical(state, family))
 
 

@@ -85,8 +85,8 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
     operands = _count_operand_loads(launch)
     if operands >= USED_ONCE:
         text += (
-            f"; {operands:.2g} loads from global memory to a matrix instruction and hardly any from "
-            "shared memory: warps do not share what they load"
+            f"; each matrix instruction takes {operands:.2g} loads from global memory and hardly any "
+            "from shared memory: warps do not share what they load"
         )
         return Hit(text, advice=_SHARE_TILES)
     return Hit(text)
@@ -499,8 +499,8 @@ RULES = (
         least=LINE,
         fix=Fix(
             "waste",
-            "bound: the useful wavefronts, no wait for shared memory, up to their ratio. expected: of "
-            "its waits the share of the useful wavefronts remains, and barriers wait as much less",
+            "bound: only the useful wavefronts, and no wait for shared memory, up to their ratio. "
+            "expected: its waits shrink to the share of the useful wavefronts, barrier waits by as much",
             _conflicts_best,
             _conflicts_typical,
         ),

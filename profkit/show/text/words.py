@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from profkit.diagnosis.launches import LINES, HotLine, Judged, Row
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
+from profkit.model.resources import BY_LIMITER
 from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
@@ -59,6 +60,20 @@ LIMITERS = {
     **{unit: f"the resource that is full is {text}" for unit, text in UNITS.items()},
     **{state: f"the warps wait for {text}" for state, text in WAITS.items()},
     **{shape: f"the launch is limited by {text}" for shape, text in SHAPES.items()},
+}
+# What was counted at a source line (profkit.reports.instruction), after "69 % of".
+COUNTED = {
+    "divergent-branches": "the divergent branches",
+    "excess-sectors": "the unused sectors",
+    "excess-wavefronts": "the conflicts",
+    "instructions": "the instructions",
+    "l1-requests": "the requests",
+    "local-sectors": "the sectors",
+    "lost-lanes": "the idle lanes",
+    "sectors": "the sectors",
+    "stall": "the waiting",
+    "stalls": "the waiting",
+    "wavefronts": "the wavefronts",
 }
 BOUNDS = {
     "memory": "a unit of the memory system is near the most it can reach",
@@ -408,10 +423,11 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     where = ""
     if top and top.where:  # the line that has most of it
         line = top.where[0]
-        part = "all of it"
+        part = "all"
         if line.share < WHOLE:
-            part = f"{share(line.share)} of it"
-        where = f"; {part} at {basename(line.file)}:{line.line}"
+            part = share(line.share)
+        counted = COUNTED.get(line.counter.partition(" ")[0], "it")
+        where = f"; {part} of {counted} at {basename(line.file)}:{line.line}"
         call = say_call(line)
         if call:
             where += f", {call}"
@@ -421,7 +437,7 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
         cause = run.diagnosis.because
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
-    what = f"{name} {_say_bound_beside(cause, run.diagnosis)}: {cause}{where}."
+    what = f"{name} {_join_cause(run.diagnosis, cause)}{where}."
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
@@ -432,6 +448,19 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
         what,
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+_UNIT_AT = re.compile(r"[A-Z][\w' ]*? (?=at [\d.]+ % of (its )?peak)")
+
+
+def _join_cause(diagnosis: Diagnosis, cause: str) -> str:
+    """Return the verdict and its cause as one clause; a unit that the verdict names is named once."""
+    bound = _say_bound_beside(cause, diagnosis)
+    unit = BY_LIMITER.get(diagnosis.limiter or "")
+    named = _UNIT_AT.match(cause)
+    if unit and named and diagnosis.top and diagnosis.top.rule == unit.rule:
+        return f"{bound}, {cause[named.end() :]}"
+    return f"{bound}: {cause}"
 
 
 def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
@@ -543,7 +572,8 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     if leading.expect and leading.expect.is_wide and leading.reached is None:
         return f"Fixing that: {say_finding_worth(leading)}. It takes {time}{of_all}."
     saved = seconds(row.saved)
-    return f"Fixing that: {say_finding_worth(leading)}; about {saved}{of_all or f' of {time}'}."
+    whole = of_all or f" of {time}"
+    return f"Fixing that: {say_finding_worth(leading)}; saves about {saved}{whole}."
 
 
 def is_lacking(run: Judged) -> bool:

@@ -178,7 +178,7 @@ def _explain_time(
         said = say_finding_change(found[cause.rule])
         if cause.share is not None and change.time is not None:
             did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
-            said += f"; {figures.quantity(min(cause.share, 1.0), 'share')} of the time {did}"
+            said += f", {figures.quantity(min(cause.share, 1.0), 'share')} of the time {did}"
         yield TextLine(said, "cause")
     if before in found:
         if cause is None or cause.rule != before:
@@ -247,11 +247,16 @@ def say_prediction(prediction: HeaderPrediction) -> str:
     return rule
 
 
+def is_beside_the_point(finding: FindingChange) -> bool:
+    """Return whether a finding is about the measurement, or says again what another one says."""
+    return BY_ID[finding.rule].note or bool(finding.repeats)
+
+
 def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
     """Yield the rules that fire no more and those that fire anew, a line each kind of change."""
     findings = list(chain.from_iterable(launch.findings for launch in launches))
     for what in ("gone", "new"):
-        rules = [f.rule for f in findings if f.what == what]
+        rules = [f.rule for f in findings if f.what == what and not is_beside_the_point(f)]
         if rules:
             yield TextLine(", ".join(rules), what, indent)
     for finding in findings:
@@ -312,18 +317,24 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
     notes = [f for f in launch.findings if BY_ID[f.rule].note]
-    differ = [f for f in launch.findings if f.what != "stays" and f not in notes]
+    said_twice = [f for f in launch.findings if f.repeats]
+    apart = [*notes, *said_twice]
+    differ = [f for f in launch.findings if f.what != "stays" and f not in apart]
     if differ:
         yield Heading("Findings, and what fixing each could gain at most", 3)
         head = ("", "finding", ">before", ">after", "why")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
-    if stay := [f.rule for f in launch.findings if f.what == "stays" and f not in notes]:
+    if stay := [f.rule for f in launch.findings if f.what == "stays" and f not in apart]:
         yield TextLine(", ".join(stay), "as before")
+    for finding in said_twice:
+        if finding.what != "stays":
+            yield TextLine(f"{finding.rule} (the same as {finding.repeats})", "seen as")
     for finding in notes:
+        side, cause = "AFTER only", finding.after.cause
         if finding.after.status != "fires":
-            yield TextLine(f"BEFORE only: {finding.before.cause}", finding.rule)
-        elif finding.before.status != "fires":
-            yield TextLine(f"AFTER only: {finding.after.cause}", finding.rule)
+            side, cause = "BEFORE only", finding.before.cause
+        if finding.before.status != finding.after.status:
+            yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
     if rows := choose_metrics(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))

@@ -38,7 +38,6 @@ OF_A_STEP = "rule of a step"  # kind of a page
 READ_MOST = 3  # metrics that are listed where a counter is only part of their whole
 SHOWN = 3  # measured pairs of a rule
 # What a sentence of triage is filled with: figures, and words that may be left out.
-_FIGURE = re.compile(r"\{(\w+:[^{}]*|count|times|runs|stops|rank|ranks|blocks|sms)\}")
 _TIME = re.compile(r"\{\w+:time\}")
 _FILLED = re.compile(r"(\{[^{}]*\})+")
 Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
@@ -138,7 +137,7 @@ def _explain_screen_word(name: str) -> Explanation:
     told: dict[str, tuple[Words | blocks.Code, ...]] = {"Where it is shown": (word.where,)}
     if see:
         told["See also"] = see
-    return Explanation(name, "word of a screen", word.meaning, told)
+    return Explanation(name, "term", word.meaning, told)
 
 
 def _find_title(name: str) -> str:
@@ -206,8 +205,8 @@ def _say_example(example: Example) -> str:
 
 
 def _mask_filled_values(text: str) -> str:
-    """Return a sentence of triage before it is filled: N for a number, ... for words."""
-    return _FILLED.sub("...", _FIGURE.sub("N", _TIME.sub("N ms", text)))
+    """Return a sentence of triage before it is filled: … for each figure and name."""
+    return _FILLED.sub("…", _TIME.sub("… ms", text))
 
 
 def _drop_bound(word: str) -> str:
@@ -391,8 +390,8 @@ _UNITS = {
 _CAREFUL = {
     "share": (
         "A share combines several runs of the launch, so differences between those runs can lift "
-        "it a few percent above 1. Its meaning says of what it is a share (elapsed time, active "
-        "time, all accesses); shares of different totals cannot be compared."
+        "it a few percent above 1. Check what it is a share of (elapsed time, active time, all "
+        "accesses): shares of different totals cannot be compared."
     ),
     "s": "Taken under ncu, at ncu's clocks and with flushed caches: not the program's own time.",
     "": (

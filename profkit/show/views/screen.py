@@ -24,8 +24,8 @@ AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
 FURTHER = 2  # findings of the first row besides the one that leads
 EVIDENCE = 4  # figures of the one that leads
 _COMMANDS = {  # what to record anew, for a doubt of the measurement
-    "clocks-unsteady": "ncu --clock-control none",
-    "cache-resident": "ncu --cache-control all",
+    "clocks-unsteady": "to leave clocks alone: ncu --clock-control none",
+    "cache-resident": "to start from empty caches: ncu --cache-control all",
 }
 
 

@@ -445,11 +445,11 @@ def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
     return make_grid(rows, columns, narrow=True)
 
 
-# What is said of a saving against what was predicted, and its mark.
+# What is said of a saving against what was predicted.
 OUTCOMES = {
-    "inside": ("the saving is inside the predicted interval", "kept"),
-    "more": ("the saving is larger than predicted", "kept"),
-    "less": ("the saving is smaller than predicted", "broken"),
+    "inside": "the saving is inside the predicted interval",
+    "more": "the saving is larger than predicted",
+    "less": "the saving is smaller than predicted",
 }
 
 
@@ -476,19 +476,15 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         change = "lost"
         if saved >= 0:
             change = "saved"
-        times = f"{figures(document['before_ms'] / max(1e-9, document['after_ms']))}x"
-        yield TextLine(f"{format_ms(abs(saved))} {change} per step, {times}", answer)
+        yield TextLine(f"{format_ms(abs(saved))} {change} per step, {say_ratio(*sides)}", answer)
     if any(is_estimate(side) for side in sides):
-        recorded = " and ".join(format_ms(side["recorded"]) for side in sides)
-        text = f"times with an interval are without a recorder; recorded: {recorded}"
-        yield TextLine(text, "estimated")
+        first, second = (format_ms(side["recorded"]) for side in sides)
+        text = f"{first} before, {second} after; times with an interval are estimates without a profiler"
+        yield TextLine(text, "recorded")
     for text in document["notes"]:
         yield TextLine(text, "note" if answer != "cannot tell" else answer)
-    fixed = [row["category"] for row in document["promises"] if row["state"] == "gone"]
-    if fixed:
-        yield TextLine(", ".join(fixed), "gone")
     if document["outcome"]:
-        yield TextLine(*OUTCOMES[document["outcome"]])
+        yield TextLine(OUTCOMES[document["outcome"]], "predicted")
     left = [row for row in document["promises"] if row["state"] != "gone" and row["left"] > 0]
     if left:
         largest = max(left, key=lambda row: row["left"])
@@ -497,11 +493,24 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         )
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
-        ">predicted before": lambda row: format_interval(*row["said"]),
+        ">predicted saving": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
         ">left to save": lambda row: format_ms(row["left"]),
     }
     if document["promises"]:
         yield make_grid(document["promises"], columns)
-    for category in document["new"]:
-        yield TextLine(f"{category}, a finding that was not there before", "new")
+    if document["new"]:
+        listed = ", ".join(document["new"])
+        yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
+
+
+def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Return how many times faster AFTER is: "1.43x"; with an interval where a time is an estimate.
+
+    The ends are compared in pairs, as they are for the answer: one recorder slows both hosts alike.
+    """
+    expect, *ends = (before[of] / max(1e-9, after[of]) for of in ("expect", "low", "high"))
+    if not is_estimate(before) and not is_estimate(after):
+        return f"{figures(expect)}x"
+    low, high = min(expect, *ends), max(expect, *ends)
+    return f"{figures(expect)}x ({figures(low)} to {figures(high)})"
