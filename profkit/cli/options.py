@@ -387,7 +387,10 @@ class Verb:
 
 
 # Options that say what is printed or written: a section of their own in every help.
-_OUTPUT = "output opens csv parquet page trace speedscope title form brief json version markdown quiet help"
+_OUTPUT = (
+    "output opens csv parquet page trace speedscope title "
+    "form brief json version markdown quiet help"
+)
 
 
 class _Command(TyperCommand):

@@ -177,7 +177,8 @@ def test_the_answer_comes_first(made: Made) -> None:
     assert write_headline(table) == [
         "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
-        "Fixing that: expect 7.90x (3.30 to 7.98), at most 7.98x; saves about 2.62 ms of 4.00 ms in all.",
+        "Fixing that: expect 7.90x (3.30 to 7.98), at most 7.98x; "
+        "saves about 2.62 ms of 4.00 ms in all.",
         "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
         "on a conflict-free layout.",
     ]
