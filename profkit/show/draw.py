@@ -231,7 +231,7 @@ def name_ends(across: float, wide: float, length: float) -> tuple[float, float]:
 
 def draw_roofs(
     frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[Markup], list[Markup]]:
     """Return the lines and their names, which stand above the points."""
     lines, names = [], []
     written = -inf
