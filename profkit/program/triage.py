@@ -14,7 +14,7 @@ from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.replay.play import LONG, Model
+from profkit.program.replay.play import LONG, SEEN, Model
 from profkit.program.replay.scenario import (
     EXPECT,
     NOTHING,
@@ -316,7 +316,10 @@ def _price(
     if draft.works:
         saving = saving.limit_to(_find_most_given_back(case, draft))
     if draft.idle:
-        saving = saving.limit_to(_find_most_idle(case))
+        most = _find_most_idle(case)
+        if saving.low > most:  # the replay is contradicted: nothing is sure
+            saving = saving._replace(low=0.0)
+        saving = saving.limit_to(most)
     return saving
 
 
@@ -355,14 +358,19 @@ def _find_most_given_back(case: Case, draft: StepFinding) -> float:
 
 
 def _find_most_idle(case: Case) -> float:
-    """Milliseconds that the GPU is idle without the recorder: what it computes for stays."""
+    """Milliseconds that the GPU is idle without the recorder: what it computes for stays.
+
+    Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
+    usual delay of a launch.
+    """
     model = case.hosts.usual
     recorded = sum(work.activity.duration for work in case.works)
     played = sum(item.duration for item in model.items)
     pace = played / max(1, recorded)  # of a step that was measured as slower or faster
     busy = case.split.busy / 1e6 * pace
     slower = case.hosts.plain.expect / (case.split.period / 1e6)
-    idle = (case.split.period - case.split.busy) / 1e6
+    nobodys = max(0, case.sum_idle("other") - SEEN * len(case.works))
+    idle = (case.split.period - case.split.busy - nobodys) / 1e6
     # A recorder makes the host slower, never faster.
     return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
 

@@ -18,6 +18,9 @@ from profkit.reports.figures import base_name, figures, format_percent
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
+# Of the step as it was recorded: if the GPU is idle for more than half of it, an estimate of what the
+# profiler added is no proof that it is busy without.
+BUSY_RECORDED = 0.5
 KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
 START = 0.25  # of what was recorded once: if the host allocates for so long, it is a start
 LEAST_APART = 0.01  # of the step: shares that differ by less are not told apart
@@ -70,6 +73,8 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         return Verdict("unknown", f"{_say_found(found)}; {_say_lost(lost)}")
     if computing < BUSY or near < KNOWN * whole:
         return Verdict("unknown", f"{_say_found(found)}; {_say_unknown(case)}")
+    if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
+        return Verdict("unknown", f"{_say_found(found)}; {_say_estimated(case, busy, computing)}")
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
@@ -107,6 +112,15 @@ def _say_idle_as_recorded(case: Case) -> str:
         what = "for most of that the reason was not recorded"
     where = f" ({largest.where})" if largest.where else ""
     return f". As recorded the GPU is idle for {format_percent(idle)} of it; {what}{where}"
+
+
+def _say_estimated(case: Case, busy: int, computing: float) -> str:
+    """How much the GPU computes where that hangs on what the profiler is thought to have added."""
+    return (
+        f"not known: how much the GPU computes: in {format_percent(busy / case.split.period)} of the "
+        f"step as recorded, in up to {format_percent(computing)} if the profiler slows the host as "
+        "much as it usually does; pass the step time of a run without profiler with --step-ms"
+    )
 
 
 def _say_found(found: Sequence[StepFinding]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -320,3 +322,42 @@ def test_a_clock_that_stands_still_times_no_step(took: float, tmp_path: Path) ->
         event["ts"], event["dur"] = 4.0, took
     with pytest.raises(ProfkitError, match=r"launched inside of a step|take no time"):
         triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
+
+
+def rewrite(path: Path, *, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    return path
+
+
+@pytest.mark.parametrize("rest", ["", '{"traceEvents": []}'])
+def test_a_header_behind_the_events_still_tells_the_gpu(rest: str, tmp_path: Path) -> None:
+    path = ran(step).write(tmp_path / "t.json")
+    rewrite(path, change=lambda trace: {"traceEvents": trace.pop("traceEvents"), **trace})
+    path.write_text(path.read_text() + rest)
+    timeline = recordings.read_timeline(path)
+    device = timeline.processes[0].device
+    if rest:  # whose header would that be?
+        assert device is None
+        assert "more than one trace" in timeline.notes[0]
+    else:
+        assert device is not None
+        assert (device.name, device.cc) == ("NVIDIA H200", (9, 0))
+        assert not timeline.notes
+
+
+@pytest.mark.parametrize("names", [["A"], ["A", "A"], ["A", "B"]])
+def test_a_gpu_that_is_listed_under_another_number_is_known_if_all_are_alike(
+    names: list[str], tmp_path: Path
+) -> None:
+    """A process that may see some GPUs lists those from 0; the records have the machine's numbers."""
+    listed = []
+    for number, name in enumerate(names):
+        listed.append({"id": number + 5, "name": name, "numSms": 100})
+    path = ran(step).write(tmp_path / "t.json")
+    rewrite(path, change=lambda trace: {**trace, "deviceProperties": listed})
+    device = recordings.read_timeline(path).processes[0].device
+    if "B" in names:
+        assert device is None
+    else:
+        assert device is not None
+        assert (device.name, device.multiprocessors) == ("A", 100)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from profkit.program.document import triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.replay.play import DEPTH, Model, build_model
 from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Range
 from profkit.program.steps.cut import find_steps
+from profkit.program.triage import triage_timeline
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 
 Step = Callable[[Program], None]
@@ -49,12 +51,23 @@ def held_by_a_copy(p: Program) -> None:
         p.launch(GEMM, 60.0)
 
 
+def held_until_staged(p: Program) -> None:
+    """The driver has taken the bytes, and the call returns: the last ones are still to be copied."""
+    p.copy(10_000_000, 10.0)
+    p.events[-2]["dur"] -= 80.0
+    p.now -= 80.0
+    p.launch(GEMM, 60.0)
+    p.wait()
+
+
 def _model(step: Step, tmp_path: Path) -> Model:
     process = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json")).processes[0]
     return build_model(process, find_steps(process).typical)
 
 
-@pytest.mark.parametrize("step", [busy_gpu, slow_host, looks, two_streams, held_by_a_copy])
+@pytest.mark.parametrize(
+    "step", [busy_gpu, slow_host, looks, two_streams, held_by_a_copy, held_until_staged]
+)
 def test_the_replay_takes_what_the_program_takes(step: Step, tmp_path: Path) -> None:
     assert _model(step, tmp_path).period / 1e6 == pytest.approx(plain_ms(step), rel=0.03)
 
@@ -134,3 +147,11 @@ def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_
     least, expect, most = (change.apply(of, level).period for level in (LOW, EXPECT, HIGH))
     assert least == of.period > expect > most
     assert Change().apply(of, HIGH) == of
+
+
+def test_a_saving_is_predicted_where_copies_of_pageable_memory_are_the_program(
+    tmp_path: Path,
+) -> None:
+    trace = ran(held_until_staged, 1).write(tmp_path / "t.json")
+    document = triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+    assert document["findings"][0]["category"] == "copy"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.program import readers as recordings
-from profkit.program.steps.cut import find_steps
+from profkit.program.steps.cut import WHOLE, find_steps
 from profkit.program.steps.idle import CAUSES, clean_operator, split_period
 from profkit.program.steps.kinds import classify_kernel, find_precision, is_librarys
 from profkit.program.steps.period import _shorten_turns, find_repeats
@@ -321,3 +321,39 @@ def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
 def test_a_place_is_said_without_the_engine_s_words() -> None:
     assert clean_operator("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
     assert clean_operator("aten::linear") == "aten::linear"
+
+
+def test_copies_that_follow_each_other_are_no_steps_beside_kernels(tmp_path: Path) -> None:
+    p = Program()
+    for direction in ("HtoD", "DtoH"):
+        for _ in range(4):
+            p.copy(1_000_000, 10.0, direction=direction, pageable=False)
+        if direction == "HtoD":
+            p.launch(MUL, 30.0)
+            p.launch(GEMM, 40.0)
+    p.wait()
+    steps = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0])
+    assert steps.how == WHOLE
+    assert len(steps.typical.works) == 10
+
+
+def test_copies_alone_may_be_steps(tmp_path: Path) -> None:
+    p = Program()
+    for _ in range(8):
+        p.copy(1_000_000, 10.0, pageable=False)
+    p.wait()
+    steps = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0])
+    assert steps.how == "one launch that repeats 8 times"
+
+
+def test_the_only_step_of_many_streams_begins_with_the_first(tmp_path: Path) -> None:
+    """No stream stands for the others: the busiest one may be the last."""
+    p = Program()
+    begin = p.now
+    with p.step():
+        for number in range(8):
+            p.launch(GEMM, 1000.0 + number, stream=10 + number)
+            p.wait(10 + number)
+    step = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0]).typical
+    assert step.period / 1e3 == pytest.approx(p.now - begin, rel=0.02)
+    assert split_period(step).busy / 1e3 == pytest.approx(8 * 1000 + 28, rel=0.001)

@@ -516,3 +516,44 @@ def test_idle_time_of_another_cause_is_said_with_its_amount(tmp_path: Path) -> N
     own = next(row["ms"] for row in of["step"]["idle"] if row["cause"] == "host-sync")
     assert waits["saves_ms"]["expect"] > own + 0.02 * of["step"]["ms"]
     assert "to waiting for launches, part of which this fix also removes" in waits["say"]
+
+
+def launch_short(p: Program) -> None:
+    for _ in range(40):
+        with p.op("aten::mm"):
+            p.launch(GEMM, 10.0)
+
+
+def test_a_gpu_that_was_idle_for_most_of_the_recording_is_healthy_only_if_measured(
+    tmp_path: Path,
+) -> None:
+    """What the profiler has added is an estimate: it may be the profiler, or the program."""
+    trace = ran(launch_short, host=18.0).write(tmp_path / "trace.json")
+    timeline = torch_trace.read_torch_trace(trace)
+    answer = triage_timeline(timeline)
+    assert answer.split.busy < 0.5 * answer.split.period
+    assert answer.verdict.category == "unknown"
+    assert "--step-ms" in answer.verdict.say
+    assert triage_timeline(timeline, plain_ms=0.41).healthy
+
+
+def wait_for_nobody(p: Program) -> None:
+    """The GPU begins late, and nothing says why: code that is loaded, a graph that is captured."""
+    for _ in range(10):
+        p.launch(GEMM, 20.0)
+        p.wait()
+    p.delay(2000.0)
+    p.launch(GEMM, 20.0)
+    p.wait()
+
+
+def test_a_graph_does_not_save_what_nobody_explains(tmp_path: Path) -> None:
+    trace = ran(wait_for_nobody).write(tmp_path / "trace.json")
+    answer = triage_timeline(torch_trace.read_torch_trace(trace))
+    unexplained = sum(row.time for row in answer.split.idle if row.cause == "other") / 1e6
+    idle = (answer.split.period - answer.split.busy) / 1e6
+    assert unexplained > 1.9
+    for finding in answer.findings:
+        if finding.idle:
+            assert finding.saving.high <= idle - unexplained + 0.04
+            assert finding.saving.low < finding.saving.high

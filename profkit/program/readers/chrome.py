@@ -77,8 +77,12 @@ class ChromeTrace:
             if mark in ("]", ""):
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
-                elif _has_second_trace(window):
-                    self.problem = "contains more than one trace: the first is read"
+                else:
+                    tail = _read_tail(window)
+                    if '"traceEvents"' in tail:
+                        self.problem = "contains more than one trace: the first is read"
+                    else:
+                        self.header = {**_read_keys_behind(tail), **self.header}
                 return
             try:
                 event, end = decode(window.text, window.at)
@@ -168,15 +172,29 @@ class _Window:
         return self.text[self.at : self.at + 1]
 
 
-def _has_second_trace(window: _Window) -> bool:
-    """Whether what follows the events is another trace: two files that were joined."""
+def _read_tail(window: _Window) -> str:
+    """Return what follows the events: more keys of the header, or another trace that was joined."""
     key = '"traceEvents"'
+    tail = ""
     while True:
-        if key in window.text[window.at :]:
-            return True
-        window.at = max(window.at, len(window.text) - len(key))
+        tail += window.text[window.at :]
+        window.at = len(window.text)
+        if key in tail:
+            return tail
+        if len(tail) > HEADER_MOST:
+            tail = tail[-len(key) :]
         if not window.read_more():
-            return False
+            return tail
+
+
+def _read_keys_behind(tail: str) -> dict[str, Any]:
+    """Read the keys of the header that were written behind the events; none of what is damaged."""
+    text = "{" + tail.lstrip("] \t\r\n,")
+    try:
+        keys, _ = json.JSONDecoder(strict=False).raw_decode(text)
+    except (ValueError, RecursionError):
+        return _salvage_gpus(text)
+    return dict(keys)
 
 
 def _read_header(window: _Window) -> dict[str, Any]:

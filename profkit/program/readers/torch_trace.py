@@ -470,16 +470,28 @@ def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Devic
     """The GPU on which most of the kernels ran."""
     listed = header.get("deviceProperties")
     used = activities[len(activities) // 2].device
+    rows = []
     for row in listed if isinstance(listed, list) else []:
-        if isinstance(row, dict) and _read_integer(row.get("id")) == used:
-            major = _read_integer(row.get("computeMajor"))
-            cc = None
-            if major:
-                cc = (major, _read_integer(row.get("computeMinor")))
-            return Device(
-                _clean_name(row.get("name", "")), cc, _read_integer(row.get("numSms")) or None
-            )
+        if isinstance(row, dict):
+            rows.append(row)
+    for row in rows:
+        if _read_integer(row.get("id")) == used:
+            return _make_device(row)
+    # The list counts what the process may see, the activities what the machine has: where all
+    # that are listed are of one kind, so is the one that ran.
+    devices = {_make_device(row) for row in rows}
+    if len(devices) == 1:
+        return devices.pop()
     return None
+
+
+def _make_device(row: Mapping[str, Any]) -> Device:
+    """A GPU as the trace's header describes it."""
+    major = _read_integer(row.get("computeMajor"))
+    cc = None
+    if major:
+        cc = (major, _read_integer(row.get("computeMinor")))
+    return Device(_clean_name(row.get("name", "")), cc, _read_integer(row.get("numSms")) or None)
 
 
 def _is_amd(device: Device | None) -> bool:

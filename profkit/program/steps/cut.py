@@ -66,6 +66,10 @@ UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a w
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
 # on it is one though its kernels are the same.
 SAME_WORK, MORE_WORK = 0.5, 2.0
+# Of the computing, what one stream does where it tells when the only step of a recording begins: a
+# program that gives each of many streams a part begins with the first of them.
+MAIN_STREAM = 0.5
+NO_STREAM = -1  # no stream's number
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -443,7 +447,7 @@ def _cut_steps(
     starts = [c.start for c in calls]
     launched = [pair[0] for pair in order]
     steps: list[Step | None] = []
-    busiest = _find_busiest_stream(order)
+    busiest = _find_busiest_stream(order, MAIN_STREAM if len(turns) == 1 else 0.0)
     for turn in turns:
         low, high = bisect_left(starts, turn.begin), bisect_left(starts, turn.end)
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
@@ -585,14 +589,20 @@ def _share_present(step: Step, lost: Sequence[int]) -> float:
     return there / (there + missing)
 
 
-def _find_busiest_stream(order: Sequence[Launched]) -> int:
-    """The stream that computes most: copies on others may run steps ahead of it."""
+def _find_busiest_stream(order: Sequence[Launched], least: float) -> int:
+    """The stream that computes most: copies on others may run steps ahead of it.
+
+    NO_STREAM where that is less than a share of the whole: then none stands for the others.
+    """
     times: Counter[int] = Counter()
     for _, activity in order:
         computes = activity.kind in {"kernel", GRAPH}
         if computes:
             times[activity.stream] += activity.duration
-    return max(times, key=lambda stream: times[stream], default=0)
+    busiest = max(times, key=lambda stream: times[stream], default=0)
+    if times[busiest] < least * times.total():
+        return NO_STREAM
+    return busiest
 
 
 def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profkit.program.timeline import Activity, Call
+from profkit.program.timeline import GRAPH, Activity, Call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,10 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
     warm_up = 0
     if turns.heads[0]:
         warm_up = callers[heads[0]]
-    how = f"{turns.length:,} launches that repeat {len(turns.heads)} times"
+    if turns.length == 1:
+        how = f"one launch that repeats {len(turns.heads)} times"
+    else:
+        how = f"{turns.length:,} launches that repeat {len(turns.heads)} times"
     return Period(how, begins, warm_up)
 
 
@@ -196,15 +199,22 @@ def _extend_back(
 def _is_step_pattern(by_call: Sequence[CallLaunches], turns: Turns) -> bool:
     """Whether launches that repeat do more than next to nothing, and than any single launch beside them.
 
-    One launch of a graph may be the whole step: what repeats before and after it is none.
+    One launch of a graph may be the whole step: what repeats before and after it is none. Copies that
+    follow each other are no steps of a program that runs kernels before or after them.
     """
     repeated = _sum_repeated_work(by_call, turns)
     beside = largest = 0
+    computes = computes_beside = False
     for number, (_, launched) in enumerate(by_call):
-        if not turns.heads[0] <= number < turns.end:
-            work = _sum_work(launched)
-            beside += work
-            largest = max(largest, work)
+        if turns.heads[0] <= number < turns.end:
+            computes = computes or _runs_kernels(launched)
+            continue
+        work = _sum_work(launched)
+        beside += work
+        largest = max(largest, work)
+        computes_beside = computes_beside or _runs_kernels(launched)
+    if computes_beside and not computes:
+        return False
     return repeated >= max(largest, LEAST_REPEATED * (repeated + beside))
 
 
@@ -216,6 +226,11 @@ def _sum_repeated_work(by_call: Sequence[CallLaunches], turns: Turns) -> int:
 def _sum_work(launched: Iterable[Activity]) -> int:
     """Nanoseconds of the GPU's work of a launch."""
     return sum(activity.duration for activity in launched)
+
+
+def _runs_kernels(launched: Iterable[Activity]) -> bool:
+    """Whether a launch runs a kernel or a graph, and not only copies."""
+    return any(activity.kind in {"kernel", GRAPH} for activity in launched)
 
 
 def _group_by_call(order: Sequence[Launched]) -> list[CallLaunches]:
