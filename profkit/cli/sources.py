@@ -74,7 +74,7 @@ def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitErro
     for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
-            run = evidence.load_lazily(variant, case)
+            run = evidence.load_without_report(variant, case)
         except ProfkitError:
             continue  # the claim says so itself
         if run.stale:
@@ -102,7 +102,7 @@ def read_steps(
 
     kept = History(folder)
     runs, bad_runs = kept.list_runs()
-    twins, bad_twins = kept.list_twins()
+    twins, bad_twins = kept.list_aa_runs()
     chosen = []
     for r in runs:
         if variant in ("", r.variant) and case in ("", r.case):

@@ -25,7 +25,7 @@ from profkit.evidence.gate import (
     GateReport,
     GateSubject,
     judge_time,
-    write_report,
+    make_report,
 )
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
 
@@ -237,7 +237,7 @@ def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport
     subjects = []
     for name in sorted({*before.runs, *after.runs}):
         subjects.append(judge_benchmark(name, before.runs, after.runs, before.tool))
-    return write_report(subjects, strict=strict)
+    return make_report(subjects, strict=strict)
 
 
 def judge_benchmark(

@@ -58,7 +58,7 @@ def check_estimate(
     if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
         return None
     estimates = {finding.rule: finding for finding in before.findings}
-    for change in _list_first(launch, launch.leads.before, ("gone", "better")):
+    for change in _order_by_worth(launch, launch.leads.before, ("gone", "better")):
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:
             continue
@@ -81,17 +81,17 @@ def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause
     if time is None or time.answer not in ("faster", "slower"):
         return None
     if time.answer == "faster":
-        candidates = _list_first(launch, launch.leads.before, ("gone", "better"))
+        candidates = _order_by_worth(launch, launch.leads.before, ("gone", "better"))
     else:
-        candidates = _list_first(launch, launch.leads.after, ("new", "worse"))
+        candidates = _order_by_worth(launch, launch.leads.after, ("new", "worse"))
     for change in candidates:
-        share = measure_share(change, time)
-        if is_enough(change, time, share):
+        share = estimate_explained_share(change, time)
+        if can_explain_change(change, time, share):
             return ChangeCause(rule=change.rule, state=change.state, share=share)
     return None
 
 
-def _list_first(
+def _order_by_worth(
     launch: LaunchChange, lead: str, states: tuple[FindingState, ...]
 ) -> Iterator[FindingChange]:
     """Yield the findings in these states: the one that led first, then by what they were worth."""
@@ -112,7 +112,7 @@ def _find_gain(change: FindingChange) -> float:
     return change.after.gain or 1.0
 
 
-def measure_share(change: FindingChange, time: TimeComparison) -> float | None:
+def estimate_explained_share(change: FindingChange, time: TimeComparison) -> float | None:
     """Return the part of the time saved or lost that a finding accounts for.
 
     Known of a share of the launch's time only: the seconds of it before, less those after.
@@ -126,7 +126,7 @@ def measure_share(change: FindingChange, time: TimeComparison) -> float | None:
     return (amount.before * before - amount.after * after) / (before - after)
 
 
-def is_enough(change: FindingChange, time: TimeComparison, share: float | None) -> bool:
+def can_explain_change(change: FindingChange, time: TimeComparison, share: float | None) -> bool:
     """Return whether a finding can account for most of a change in time."""
     change_in_time = abs(log(time.speedup.median))
     if log(_find_gain(change)) < MOST_OF_IT * change_in_time:
@@ -135,5 +135,5 @@ def is_enough(change: FindingChange, time: TimeComparison, share: float | None) 
         return share >= MOST_OF_IT
     if change.state in ("gone", "new") or change.amount is None:
         return True
-    small, large = sorted(change.amount.costs)
+    small, large = sorted(change.amount.compared_values)
     return small <= (1 - MOST_OF_IT) * large

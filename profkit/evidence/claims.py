@@ -182,7 +182,7 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
     return tuple(_verify_file(Path(path), evidence) for path in paths)
 
 
-def exit_status(results: Iterable[Verified]) -> int:
+def find_exit_status(results: Iterable[Verified]) -> int:
     """Return 2 if a file or claim could not be tried, 1 if a binding gate is not met, else 0."""
     files = list(results)
     tried = chain.from_iterable(file.claims for file in files)
@@ -200,7 +200,7 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
     with make_importable(resolve_path(path.parent)):
         try:
             verified, why = try_users_code(
-                path, lambda: _try_all(path, load_claims(path), evidence)
+                path, lambda: _verify_module(path, load_claims(path), evidence)
             )
         except ProfkitError as error:
             why = f"{error.message} {error.hint}".strip()
@@ -208,7 +208,7 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
     return verified or Verified(path=path, title=path.stem, error=why)
 
 
-def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
+def _verify_module(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     first_line, *_ = [*str(module.__doc__ or "").strip().splitlines(), path.stem]
     members = list(vars(module).values())
     gates = [g for g in members if isinstance(g, Gate)]
@@ -245,7 +245,7 @@ def _check_answer(answer: object) -> str:
         return f"returned a {type(answer).__name__}; return decide(...)"
     if answer.verdict not in get_args(ClaimVerdict):
         return f"the verdict {answer.verdict!r:.40}: one of {', '.join(get_args(ClaimVerdict))}"
-    texts = (answer.because, *_list_items(answer.collect), *_list_items(answer.computed))
+    texts = (answer.because, *_make_tuple(answer.collect), *_make_tuple(answer.computed))
     if not all(isinstance(text, str) for text in texts):
         return "because, collect and computed are texts"
     if not isinstance(answer.numbers, Mapping):
@@ -259,7 +259,7 @@ def _check_answer(answer: object) -> str:
     return ""
 
 
-def _list_items(several: object) -> tuple[object, ...]:
+def _make_tuple(several: object) -> tuple[object, ...]:
     if isinstance(several, list | tuple):
         return tuple(several)
     return (None,)
@@ -301,7 +301,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
         else:
             answer, error = try_users_code(path, lambda: claim(evidence), NotCollected)
     except NotCollected as absent:
-        answer = answer_not_collected(absent.metric)
+        answer = answer_metric_not_collected(absent.metric)
     except MissingEvidence as absent:
         answer = undecided(absent.message, *filter(None, [absent.hint]))
     except ProfkitError as mistake:
@@ -322,7 +322,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     )
 
 
-def answer_not_collected(metric: str) -> Answer:
+def answer_metric_not_collected(metric: str) -> Answer:
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.tables import HistoryRun, run_row
+from profkit.evidence.tables import HistoryRun, make_run_row
 from profkit.files import make_temporary_folder
 from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
@@ -74,34 +74,36 @@ def list_committed_versions(
     if _run_git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
         why = f"{folder}: a shallow clone, so older records are not in its log"
         problems.append(ProfkitError(why, "git fetch --unshallow, or fetch-depth: 0"))
-    for commit, path in _list_changes(folder):
+    for commit, path in _list_committed_files(folder):
         content = _run_git(folder, "show", f"{commit}:{path}")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 in runs or f'"{SCHEMA}"'.encode() not in content[:200]:
             continue
         try:
             record = parse_record(json.loads(content), Path(path))
-            known = _read_code_at(folder, commit, read_hashes).get(
+            known = _read_code_hashes_at(folder, commit, read_hashes).get(
                 f"{record.problem}/{record.variant}"
             )
             if known and known[0] == record.source_hash:
-                runs[sha256] = run_row(record, sha256, known[1], "source")
+                runs[sha256] = make_run_row(record, sha256, known[1], "source")
             else:
-                runs[sha256] = run_row(record, sha256, commit, "log")
+                runs[sha256] = make_run_row(record, sha256, commit, "log")
         except (ValueError, ProfkitError) as error:
             problems.append(ProfkitError(f"{path} in {commit[:12]}: {error}", "it was left out"))
     return list(runs.values()), problems
 
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
-def _read_code_at(folder: Path, commit: str, read_hashes: ReadHashes) -> dict[str, tuple[str, str]]:
+def _read_code_hashes_at(
+    folder: Path, commit: str, read_hashes: ReadHashes
+) -> dict[str, tuple[str, str]]:
     """Return problem/variant -> hash of its code at a commit, and the last commit of kernels."""
     top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
     last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
     if not last:
         return {}
     with make_temporary_folder() as place:
-        _write_tree(top, last, Path(place))
+        _write_kernels_of_commit(top, last, Path(place))
         try:
             hashes = read_hashes(Path(place) / KERNELS)
             return {name: (source_hash, last) for name, source_hash in hashes.items()}
@@ -109,7 +111,7 @@ def _read_code_at(folder: Path, commit: str, read_hashes: ReadHashes) -> dict[st
             return {}
 
 
-def _write_tree(top: Path, commit: str, place: Path) -> None:
+def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
     """Write the files of a commit's kernels into a folder, byte by byte as they were committed.
 
     `git archive` would run the filters that the repository's own configuration names.
@@ -132,7 +134,7 @@ def _write_tree(top: Path, commit: str, place: Path) -> None:
         content.readline()
 
 
-def _list_changes(folder: Path) -> Iterator[tuple[str, str]]:
+def _list_committed_files(folder: Path) -> Iterator[tuple[str, str]]:
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
     log = _run_git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""

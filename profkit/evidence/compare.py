@@ -122,7 +122,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = compare_recorded_times(before, after, policy)
-    untimed = find_untimed(before, after)
+    untimed = find_untimed_sides(before, after)
     pairs, unmatched = match_launches(before, after)
     once = ["both sides are the same measurement: record the change first"]
     launches = []
@@ -141,7 +141,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=assume_process_spread(before.record, after.record, policy),
+        between_processes=find_process_spread(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         estimate=estimate,
@@ -213,7 +213,7 @@ def compare_recorded_times(
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = assume_process_spread(was, now, policy)
+    between = find_process_spread(was, now, policy)
     note = f"warm L2, {classify_timing(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
 
@@ -226,18 +226,18 @@ def is_same_timing(before: Record | None, after: Record | None) -> bool:
     return same and all(map(eq, before.warm, after.warm))
 
 
-def find_untimed(before: Run, after: Run) -> Untimed:
+def find_untimed_sides(before: Run, after: Run) -> Untimed:
     timed = [bool(run.record and run.record.warm) for run in (before, after)]
     if any(timed):
         if all(timed):
             return ""
         return "one side"
-    if is_unchanged(before, after):
+    if is_same_code(before, after):
         return "unchanged"
     return "both sides"
 
 
-def is_unchanged(before: Run, after: Run) -> bool:
+def is_same_code(before: Run, after: Run) -> bool:
     """Return whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
         return before.record.machine_code.same_as(after.record.machine_code)
@@ -255,7 +255,7 @@ def classify_timing(before: Record | None, after: Record | None) -> Taken:
     return "one process"
 
 
-def assume_process_spread(
+def find_process_spread(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
@@ -276,7 +276,7 @@ def assume_process_spread(
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = assume_process_spread(before, after, policy), policy.thresholds
+    between, known = find_process_spread(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = classify_timing(before, after)
@@ -303,10 +303,12 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     alone = all(len(side) == 1 for side in usable)
     if not pairs and all(usable) and (marked or alone):
         pairs = [(before.row, after.row)]
-    return pairs, _name_unpaired(chain.from_iterable(usable), pairs)
+    return pairs, _list_unpaired_kernels(chain.from_iterable(usable), pairs)
 
 
-def _name_unpaired(rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]) -> tuple[str, ...]:
+def _list_unpaired_kernels(
+    rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]
+) -> tuple[str, ...]:
     """Return the kernels of the rows that are in no pair."""
     paired = {id(row) for pair in pairs for row in pair}
     return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
@@ -398,11 +400,11 @@ def list_exit_reasons(
     tried = any(change.time or change.untimed == "unchanged" for change in every)
     for change in every:
         if not change.compared:
-            said = [_say_uncompared(change)]
+            said = [_explain_uncompared(change)]
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:
-            said = [(1, what) for what in list_worse(change, fail_if)]
+            said = [(1, what) for what in list_regressions(change, fail_if)]
             if "slower" in fail_if and change.untimed:
                 harmless = change.untimed == "unchanged" or (
                     change.untimed == "both sides" and tried
@@ -412,7 +414,7 @@ def list_exit_reasons(
     return reasons
 
 
-def _say_uncompared(change: RunComparison) -> tuple[int, str]:
+def _explain_uncompared(change: RunComparison) -> tuple[int, str]:
     """Return why two runs were not compared; with 1 where it is AFTER that is wrong, else 2."""
     status = 2
     for reason in change.refusals:
@@ -421,7 +423,7 @@ def _say_uncompared(change: RunComparison) -> tuple[int, str]:
     return status, "; ".join(reason.sentence for reason in change.refusals)
 
 
-def list_worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
+def list_regressions(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
     """Yield what of that which was asked for is worse."""
     if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence

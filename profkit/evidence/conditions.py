@@ -38,7 +38,7 @@ class Incomparable(Document, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-def _refuse_run(run: Run) -> Iterator[Incomparable]:
+def _list_run_refusals(run: Run) -> Iterator[Incomparable]:
     """Yield why one run compares with nothing: wrong results, errors in memory, code that changed."""
     record = run.record
     if record and record.correct is False:
@@ -59,7 +59,7 @@ def _refuse_run(run: Run) -> Iterator[Incomparable]:
 def list_refusals(before: Run, after: Run) -> list[Incomparable]:
     reasons: list[Incomparable] = []
     for run in (before, after):
-        reasons += _refuse_run(run)
+        reasons += _list_run_refusals(run)
     if before.record and after.record:
         reasons += _find_unchanged_binary(before.record, after.record)
     if before.case != after.case:
@@ -68,8 +68,8 @@ def list_refusals(before: Run, after: Run) -> list[Incomparable]:
         )
     for code, what, get in _CONDITIONS:
         sides = find_difference(get, before, after)
-        if sides and not is_near(*sides):
-            was, now = map(show_condition, sides)
+        if sides and not are_clocks_alike(*sides):
+            was, now = map(format_condition, sides)
             reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
@@ -93,12 +93,12 @@ def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple
     return (was, now)
 
 
-def is_near(one: Any, other: Any) -> bool:
+def are_clocks_alike(one: Any, other: Any) -> bool:
     numbers = isinstance(one, float) and isinstance(other, float)
     return numbers and max(one, other) <= CLOCKS * min(one, other)
 
 
-def show_condition(value: Any) -> str:
+def format_condition(value: Any) -> str:
     if isinstance(value, float):
         return f"{value / 1e6:.0f} MHz"
     return str(value)
@@ -225,7 +225,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
     elif run.record.correct is None:
         yield f"{run.name} was not checked: profkit check --variant {run.variant}"
     if run.record and run.record.damaged:
-        places = name_places(run.record.damaged)
+        places = format_paths(run.record.damaged)
         yield f"{run.name}: parts of its record are damaged and not used: {places}"
     if run.usable.empty:
         if run.launches.empty:
@@ -250,12 +250,12 @@ def list_notes(before: Run, after: Run) -> list[str]:
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     if before.record and after.record:
-        notes += _note_two_gpus(before.record, after.record)
-    notes += _note_clocks(get_clock(before), get_clock(after))
+        notes += _list_gpu_notes(before.record, after.record)
+    notes += _list_clock_notes(get_clock(before), get_clock(after))
     return notes
 
 
-def _note_clocks(was: float | None, now: float | None) -> Iterator[str]:
+def _list_clock_notes(was: float | None, now: float | None) -> Iterator[str]:
     """Yield that two clocks of the SM, in Hz, differ."""
     if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
         yield (
@@ -264,7 +264,7 @@ def _note_clocks(was: float | None, now: float | None) -> Iterator[str]:
         )
 
 
-def name_places(paths: Sequence[str]) -> str:
+def format_paths(paths: Sequence[str]) -> str:
     """Return the first places, and whether there are others."""
     named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
     if len(paths) > _NAMED:
@@ -272,7 +272,7 @@ def name_places(paths: Sequence[str]) -> str:
     return named
 
 
-def _note_two_gpus(before: Record, after: Record) -> list[str]:
+def _list_gpu_notes(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
     if uuids := find_difference(get_gpu_uuid, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]

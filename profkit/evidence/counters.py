@@ -77,7 +77,7 @@ Became = Literal["gone", "new", "hidden", "uncovered", "changed", "unknown", "st
 FindingState = Literal["gone", "new", "worse", "better", "still there", "explained", "unknown"]
 
 
-def measure_move(metric: str, unit: str, before: float, after: float) -> Moved:
+def make_moved_metric(metric: str, unit: str, before: float, after: float) -> Moved:
     points = None
     if unit == "share":
         points = 100 * (after - before)
@@ -127,10 +127,10 @@ class Amount(Document, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Return both sides: "35 % -> 66 % of the warps' time"."""
         said = f"{self.sides} {self.what}"
-        if isnan(self.cycles_before) or not has_changed(self.unit, self.before, self.after):
+        if isnan(self.cycles_before) or not is_amount_changed(self.unit, self.before, self.after):
             return said
         # A share can rise because the rest of the launch became shorter.
-        if not has_changed("count", self.cycles_before, self.cycles_after):
+        if not is_amount_changed("count", self.cycles_before, self.cycles_after):
             return f"{said}, in about as many cycles"
         if (self.cycles_after > self.cycles_before) == (self.after > self.before):
             return said
@@ -144,7 +144,7 @@ class Amount(Document, frozen=True, kw_only=True):
         return f"{quantity(self.before, self.unit)} -> {quantity(self.after, self.unit)}"
 
     @property
-    def costs(self) -> tuple[float, float]:
+    def compared_values(self) -> tuple[float, float]:
         """Return what is compared: cycles where they are known, else the amounts themselves."""
         if isnan(self.cycles_before) or isnan(self.cycles_after):
             return self.before, self.after
@@ -220,15 +220,17 @@ def compare_launches(
         profiled_time=SecondsChange(
             before=read_metric(before, "time"), after=read_metric(after, "time")
         ),
-        moved=list_moved(before, after),
+        moved=list_moved_metrics(before, after),
         only_before=tuple(only_before),
         only_after=tuple(only_after),
         findings=compare_findings(verdicts[0], verdicts[1], (before, after)),
-        leads=TextChange(before=find_lead(verdicts[0]), after=find_lead(verdicts[1])),
+        leads=TextChange(
+            before=find_leading_rule(verdicts[0]), after=find_leading_rule(verdicts[1])
+        ),
     )
 
 
-def find_lead(verdict: Diagnosis) -> str:
+def find_leading_rule(verdict: Diagnosis) -> str:
     """Return the rule of the finding that a verdict begins with; "" where nothing fires."""
     for finding in verdict.findings:
         if finding.status == "fires" and not finding.note:
@@ -236,15 +238,15 @@ def find_lead(verdict: Diagnosis) -> str:
     return ""
 
 
-def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
+def list_moved_metrics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
     """Return every catalogue metric that both have and that differs, farthest first."""
     found = []
     for metric in CATALOGUE.values():
         if metric.name.startswith(NOT_THE_KERNEL):
             continue
         was, now = read_metric(before, metric.name), read_metric(after, metric.name)
-        if not isnan(was) and not isnan(now) and is_different(metric.unit, was, now):
-            found.append(measure_move(metric.name, metric.unit, was, now))
+        if not isnan(was) and not isnan(now) and are_values_different(metric.unit, was, now):
+            found.append(make_moved_metric(metric.name, metric.unit, was, now))
     return tuple(sorted(found, key=lambda m: -m.weight))
 
 
@@ -265,11 +267,11 @@ def compare_findings(
         change = compare_finding(old, new, measured)
         explained_by = None
         if change.what == "hidden":
-            explained_by = find_explanation(old, after)
+            explained_by = find_explaining_rule(old, after)
         elif change.what == "uncovered":
-            explained_by = find_explanation(new, before)
+            explained_by = find_explaining_rule(new, before)
         sides = change.before, change.after
-        state = name_state(change.what, explained_by, sides, measured)
+        state = name_finding_state(change.what, explained_by, sides, measured)
         found.append(structs.replace(change, explained_by=explained_by, state=state))
     order = get_args(Became)
     return tuple(
@@ -281,17 +283,17 @@ def compare_finding(
     old: LaunchFinding, new: LaunchFinding, measured: MeasuredCause | None
 ) -> FindingChange:
     """Return what became of a finding, by itself: no other finding is looked at."""
-    before, after = describe_side(old), describe_side(new)
+    before, after = make_finding_side(old), make_finding_side(new)
     return FindingChange(
         rule=old.rule,
-        what=judge_finding(before, after, measured),
+        what=judge_finding_change(before, after, measured),
         before=before,
         after=after,
         amount=measured.amount if measured else None,
     )
 
 
-def describe_side(finding: LaunchFinding) -> FindingSide:
+def make_finding_side(finding: LaunchFinding) -> FindingSide:
     return FindingSide(
         status=finding.status,
         cause=finding.cause,
@@ -327,7 +329,10 @@ def measure_cause(
             continue
         cycles = (nan, nan)
         if measure.of_time:
-            cycles = count_cycles(sides[0], launches[0]), count_cycles(sides[1], launches[1])
+            cycles = (
+                convert_share_to_cycles(sides[0], launches[0]),
+                convert_share_to_cycles(sides[1], launches[1]),
+            )
         amount = Amount(
             what=measure.what,
             unit=measure.unit,
@@ -349,7 +354,7 @@ def measure_cause(
     return None
 
 
-def count_cycles(share: float, launch: Launch) -> float:
+def convert_share_to_cycles(share: float, launch: Launch) -> float:
     """Return a share of a launch's time in cycles of the SMs; NaN where no clock was collected."""
     try:
         return share * launch["time"] * launch["sm_clock"]
@@ -357,7 +362,7 @@ def count_cycles(share: float, launch: Launch) -> float:
         return nan
 
 
-def name_state(
+def name_finding_state(
     what: Became,
     explained_by: str | None,
     sides: tuple[FindingSide, FindingSide],
@@ -382,31 +387,31 @@ def name_state(
 
 def compare_amounts(measured: MeasuredCause) -> Literal["worse", "better", "still there"]:
     """Return whether there is clearly more or less of a cause."""
-    before, after = measured.amount.costs
+    before, after = measured.amount.compared_values
     is_cycles = not isnan(measured.amount.cycles_before)
     unit = measured.amount.unit
     if is_cycles:
         unit = "count"
-    if not has_changed(unit, before, after):
+    if not is_amount_changed(unit, before, after):
         return "still there"
     if measured.measure.is_less(after, before):
         return "better"
     return "worse"
 
 
-def judge_finding(
+def judge_finding_change(
     before: FindingSide, after: FindingSide, measured: MeasuredCause | None = None
 ) -> Became:
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":
-        if measured is None or has_left(
+        if measured is None or is_cause_gone(
             measured.measure, measured.amount.before, measured.amount.after
         ):
             return "gone"
         return "hidden"
     if before.status == "clear":
-        if measured is None or has_left(
+        if measured is None or is_cause_gone(
             measured.measure, measured.amount.after, measured.amount.before
         ):
             return "new"
@@ -415,30 +420,30 @@ def judge_finding(
         return "changed"
     if before.gain and after.gain and abs(log(before.gain / after.gain)) > GAIN:
         return "changed"
-    if measured is not None and has_changed(
+    if measured is not None and is_amount_changed(
         measured.amount.unit, measured.amount.before, measured.amount.after
     ):
         return "changed"
     return "stays"
 
 
-def has_left(measure: Measure, fired: float, clear: float) -> bool:
+def is_cause_gone(measure: Measure, fired: float, clear: float) -> bool:
     """Return whether the side without the finding has less of its cause, and too little of it."""
     if not measure.is_less(clear, fired):
         return False
     return measure.border is None or not measure.is_there(clear)
 
 
-def has_changed(unit: str, before: float, after: float) -> bool:
+def is_amount_changed(unit: str, before: float, after: float) -> bool:
     """Return whether two amounts differ by a tenth, and by more than two runs of one kernel."""
-    if not is_different(unit, before, after):
+    if not are_values_different(unit, before, after):
         return False
     if before <= 0 or after <= 0:
         return True
     return abs(log(before / after)) > GAIN
 
 
-def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
+def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     """Return the first finding of a launch that explains what this one saw in another launch.
 
     Only a wait and a full unit are explained: by what can be the cause of them, or by a full unit that
@@ -449,7 +454,7 @@ def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     for other in verdict.findings:
         if other.status != "fires" or other.note or other.rule == finding.rule:
             continue
-        if is_symptom and not list_explained(other).isdisjoint(finding.explains):
+        if is_symptom and not list_explained_limiters(other).isdisjoint(finding.explains):
             return other.rule
         # A launch has one shape: a grid that fills no wave has no tail.
         other_rule = BY_ID.get(other.rule)
@@ -458,7 +463,7 @@ def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     return None
 
 
-def list_explained(finding: LaunchFinding) -> set[str]:
+def list_explained_limiters(finding: LaunchFinding) -> set[str]:
     """Return the limiters that a finding can be the cause of, with the waits for a unit that is full."""
     return set(finding.explains) | _QUEUES.get(finding.rule, frozenset())
 
@@ -488,7 +493,7 @@ def read_metric(row: Mapping[str, Any], metric: str) -> float:
     return float(row.get(metric, float("nan")))
 
 
-def is_different(unit: str, before: float, after: float) -> bool:
+def are_values_different(unit: str, before: float, after: float) -> bool:
     """Return whether two values differ by more than two runs of one binary do."""
     if unit == "share":
         return abs(after - before) >= POINTS
@@ -509,7 +514,7 @@ class HeaderPrediction(Document, frozen=True, kw_only=True):
     because: str = ""
 
 
-def _list_declared(header: Header) -> list[tuple[str, PredictionKind]]:
+def _list_declared_predictions(header: Header) -> list[tuple[str, PredictionKind]]:
     """Return each prediction that a header declares, and of what kind it is."""
     declared: list[tuple[str, PredictionKind]] = []
     for kind in get_args(PredictionKind):
@@ -532,7 +537,7 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
-    declared = _list_declared(record.header)
+    declared = _list_declared_predictions(record.header)
     why = _say_why_unchecked(record.header, before, after)
     if why or not declared:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
@@ -542,14 +547,16 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
-            predictions.append(check_move(rule, kind, before, after))
+            predictions.append(check_metric_prediction(rule, kind, before, after))
         else:
-            kept, because = check_rule(kind, was.get(rule), now.get(rule), changes.get(rule))
+            kept, because = check_rule_prediction(
+                kind, was.get(rule), now.get(rule), changes.get(rule)
+            )
             predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
 
 
-def check_rule(
+def check_rule_prediction(
     kind: PredictionKind, was: str | None, now: str | None, change: FindingChange | None = None
 ) -> tuple[bool | None, str]:
     """Return whether a prediction about a rule holds, and why; None where it cannot be told."""
@@ -566,7 +573,9 @@ def check_rule(
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 
-def check_move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
+def check_metric_prediction(
+    word: str, kind: PredictionKind, before: Run, after: Run
+) -> HeaderPrediction:
     """Return whether a metric moved as a header predicts."""
     try:
         (move,) = parse_moves(word, "its header")

@@ -79,7 +79,7 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
         return None
 
 
-def write_report(
+def make_report(
     subjects: Sequence[GateSubject],
     problems: Sequence[ProfkitError] = (),
     *,
@@ -105,7 +105,7 @@ def write_report(
     reasons += [problem.message for problem in problems]
     return GateReport(
         status=status,
-        summary=count_answers(subjects),
+        summary=say_answer_counts(subjects),
         reasons=tuple(reasons),
         subjects=tuple(subjects),
         problems=tuple(problems),
@@ -113,7 +113,7 @@ def write_report(
     )
 
 
-def count_answers(subjects: Iterable[GateSubject]) -> str:
+def say_answer_counts(subjects: Iterable[GateSubject]) -> str:
     """Return how many subjects have each answer, in words."""
     counts = Counter(subject.answer for subject in subjects)
     always = ("slower", "faster", "same", "cannot tell")
@@ -146,16 +146,16 @@ def judge_gate(
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
         before, after = was.get(renamed.get(key, key)), now.get(key)
-        if faulty := find_faulty(name, get_record(before), get_record(after), base, head):
+        if faulty := find_faulty_subject(name, get_record(before), get_record(after), base, head):
             subjects.append(faulty)
-        elif is_of_reference(before) and is_of_reference(after):
+        elif is_reference_run(before) and is_reference_run(after):
             continue  # a library call is not judged: it shows what the machine did
         elif key in renamed:
             because = f"the machine code of {renamed[key][0]}, renamed"
             subjects.append(GateSubject(name=name, answer="same", because=because))
         else:
             subjects.append(judge_pair(name, before, after, control.get(key[1]), policy))
-    return write_report(subjects, problems, strict=strict)
+    return make_report(subjects, problems, strict=strict)
 
 
 def get_record(run: Run | None) -> Record | None:
@@ -172,7 +172,7 @@ def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
     return ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
 
 
-def is_of_reference(run: Run | None) -> bool:
+def is_reference_run(run: Run | None) -> bool:
     """Return whether a run, if there is one, timed a library call."""
     if run is None:
         return True
@@ -188,7 +188,7 @@ def judge_pair(
 ) -> GateSubject:
     """Return the answer on a subject by its run on each side; one of them may be missing."""
     if before and after:
-        untimed = judge_without_times(name, before, after)
+        untimed = judge_untimed_subject(name, before, after)
         return untimed or judge_times(before, after, control, policy)
     if before:
         return GateSubject(name=name, answer="gone", because="only BASE has it")
@@ -228,7 +228,7 @@ def match_renamed(
         if name not in base and after.record:
             alike = []
             for n in gone:
-                if n[1] == name[1] and compare.is_unchanged(base[n], after):
+                if n[1] == name[1] and compare.is_same_code(base[n], after):
                     alike.append(n)
             if len(alike) == 1:
                 pairs[name] = alike[0]
@@ -267,7 +267,7 @@ def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     return timed and before.session != after.session and called[0] == called[1]
 
 
-def find_faulty(
+def find_faulty_subject(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
     """Return a subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
@@ -311,10 +311,10 @@ def find_code_hash(side: Evidence, record: Record) -> str | None:
     return record.source_hash
 
 
-def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | None:
+def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | None:
     """Return a subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
-    if (old is None) == (new is None) and compare.is_unchanged(before, after):
+    if (old is None) == (new is None) and compare.is_same_code(before, after):
         code = ""
         if new:
             code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})"
@@ -366,14 +366,14 @@ def judge_times(
     judged = structs.replace(judged, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
-    if machine := explain_by_machine(time, control, before.timed, after.timed):
+    if machine := explain_machine_difference(time, control, before.timed, after.timed):
         return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
-    return structs.replace(judged, because=f"{time.sentence}{name_moved(change)}")
+    return structs.replace(judged, because=f"{time.sentence}{say_moved_metrics(change)}")
 
 
 def judge_time(name: str, time: TimeComparison, fewest: int, policy: Policy) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
-    smallest = stats.find_smallest_change(time)
+    smallest = stats.find_smallest_detectable_change(time)
     more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
@@ -417,7 +417,7 @@ def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -
     return f"{seen}; {format_percent(SEES)} takes {more} samples of each"
 
 
-def explain_by_machine(
+def explain_machine_difference(
     time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
 ) -> str:
     """Return why a difference that is real is the machine's: the references moved with it; "" elsewhere.
@@ -425,7 +425,7 @@ def explain_by_machine(
     Without references, of two machines nobody can say whose it is.
     """
     if control is not None:
-        if not (stats.is_significant(control) and is_shared_by_references(time, control)):
+        if not (stats.is_significant(control) and is_explained_by_references(time, control)):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"the references measured with it changed as well ({factor})"
@@ -437,14 +437,14 @@ def explain_by_machine(
     return ""
 
 
-def is_shared_by_references(time: TimeComparison, control: TimeComparison) -> bool:
+def is_explained_by_references(time: TimeComparison, control: TimeComparison) -> bool:
     """Return whether the references explain a difference: the same way, and by as much."""
     ratio = time.speedup.median / control.speedup.median
     low, high = time.speedup.low / time.speedup.median, time.speedup.high / time.speedup.median
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
 
 
-def name_moved(change: RunComparison) -> str:
+def say_moved_metrics(change: RunComparison) -> str:
     if change.launches:
         moved = change.launches[0].moved[:_SHOWN]
     else:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.evidence import tables
-from profkit.evidence.runs import Evidence, read_together
+from profkit.evidence.runs import Evidence, read_reports_together
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
 from profkit.files import (
     ReadBudget,
@@ -74,7 +74,7 @@ class History:
     root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property
-    def _store(self) -> tuple[Any, str]:
+    def _open_store(self) -> tuple[Any, str]:
         """The file system of a URL, None of a folder of this machine, and the path in it."""
         url = str(self.root)
         if "://" not in url:
@@ -105,7 +105,7 @@ class History:
 
     def _list_files(self, table: str) -> list[str]:
         """Return the table's files, sorted; none where there is no such folder yet."""
-        store, path = self._store
+        store, path = self._open_store
         if store is None:
             kept = list_folder(Path(path) / table)
             shown = []
@@ -118,7 +118,7 @@ class History:
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
 
     def _write_file(self, table: str, name: str, content: bytes) -> None:
-        store, path = self._store
+        store, path = self._open_store
         if store is None:
             write_bytes(Path(path) / table / f"{name}.parquet", content)
             return
@@ -141,7 +141,7 @@ class History:
             surest = ["commit", "commit_from"]
         for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
             key = tuple(row[column] for column in tables.KEYS[name])
-            rank = tables.rank_certainty(row.get("commit"), row.get("commit_from"))
+            rank = tables.rank_commit_certainty(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
         kept = sorted(n for _, n in best.values())
         return every if len(kept) == len(every) else every.take(kept), problems
@@ -172,7 +172,7 @@ class History:
 
     def _open_file(self, file: str) -> Any:
         """Return a file of a table, open: never a pipe with such a name, which would be waited for."""
-        store, _ = self._store
+        store, _ = self._open_store
         return open_regular(file) if store is None else BytesIO(store.cat_file(file))
 
     def _read_file(
@@ -186,7 +186,7 @@ class History:
         import pyarrow as pa
 
         with self._open_file(file) as opened:
-            found = _read_page(opened, wanted.names, budget or ReadBudget(0))
+            found = _read_parquet_file(opened, wanted.names, budget or ReadBudget(0))
         names = found.column_names
         columns = []
         for column in wanted:
@@ -196,7 +196,7 @@ class History:
                 values = found[column.name]
                 if values.type != column.type:
                     raise ValueError(f"column {column.name} is {values.type}, not {column.type}")
-            if column.name in tables.list_required(name) and values.null_count:
+            if column.name in tables.list_required_columns(name) and values.null_count:
                 raise ValueError(f"column {column.name} is null in a row")
             columns.append(values)
         return pa.Table.from_arrays(columns, schema=wanted)
@@ -212,7 +212,7 @@ class History:
 
         wanted = tables.list_columns(name)
         good, problems = [], []
-        store, _ = self._store
+        store, _ = self._open_store
         for file in self._list_files(name):
             try:
                 self._read_file(file, name, wanted)
@@ -229,7 +229,7 @@ class History:
         rows = (_make_row(HistoryRun, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
-    def find_unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
+    def select_new_runs(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Return those of some runs that are not here, or are here without the commit that they have."""
         commits = {}
         for run in self.list_runs()[0]:
@@ -240,7 +240,7 @@ class History:
                 new.append(r)
         return new
 
-    def list_twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
+    def list_aa_runs(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Return every A/A run once, in the order of their sessions' times."""
         table, problems = self.read_table("twins")
         rows = (_make_row(HistoryTwin, plain) for plain in table.to_pylist())
@@ -263,7 +263,7 @@ class History:
             self._write_file(name, sha256, into.getvalue())
 
 
-def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
+def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
     """Return what a file of Parquet has of the wanted columns; ValueError where it has one twice."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -311,19 +311,21 @@ def add_artifacts(
     launches: list[HistoryLaunch] = []
     found, problems = evidence.load_readable(counters=False)
     recorded = [run for run in found if run.record]
-    read_together([run for run in recorded if get_report_sha256(run.record) not in diagnosed])
+    read_reports_together(
+        [run for run in recorded if get_report_sha256(run.record) not in diagnosed]
+    )
     for run in found:
         try:
             if run.record is None:
                 continue
-            row = tables.run_row(run.record, hash_file(run.record.path), commit, origin)
+            row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
             report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
-                launches += tables.launch_rows(list_frame_rows(run.launches), report)
+                launches += tables.make_launch_rows(list_frame_rows(run.launches), report)
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
-    runs = kept.find_unknown(runs)
+    runs = kept.select_new_runs(runs)
     kept.append_rows([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
 
@@ -335,7 +337,7 @@ def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:
         files, wrong = kept.open_dataset(name)
         problems += wrong
         connection.register(f"{name}_files", files)
-        connection.execute(_select_each_once(name))
+        connection.execute(_write_distinct_view(name))
     return problems
 
 
@@ -357,7 +359,7 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
     late.start()
     try:
         problems = _register_tables(connection, kept)
-        with _hold_memory(4 * most):
+        with _limit_memory(4 * most):
             return _run_query(connection, sql, most), problems
     except duckdb.InterruptException as error:
         raise _make_endless_error(f"stopped after {SECONDS_MOST:.0f} s") from error
@@ -433,7 +435,7 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd
 
 
 @contextmanager
-def _hold_memory(more: int) -> Iterator[None]:
+def _limit_memory(more: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
@@ -454,7 +456,7 @@ def _make_endless_error(why: str) -> ProfkitError:
     return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
-def _select_each_once(name: str) -> str:
+def _write_distinct_view(name: str) -> str:
     """Return the view of a table in which a row that stands in several files stands once."""
     surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
@@ -513,7 +515,7 @@ def history(
     frame: pd.DataFrame = _open_existing(place).read_table(table)[0].to_pandas()
     if whole:
         return frame
-    return _keep_subjects(frame, given, table)
+    return _select_subjects(frame, given, table)
 
 
 def _open_existing(place: object) -> History:
@@ -526,7 +528,7 @@ def _open_existing(place: object) -> History:
     return History(place)
 
 
-def _keep_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
+def _select_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
     if "variant" not in frame:
         raise ProfkitError(f"the table {table} knows no variants", "pk.history(folder, table)")
     subjects = frame["variant"].astype(str) + "." + frame["case"].astype(str)

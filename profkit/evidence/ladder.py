@@ -18,7 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence import compare
 from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval, as_groups
+from profkit.evidence.samples import Interval, group_by_process
 from profkit.evidence.stats import TimeComparison, estimate_median
 from profkit.records.store import Document, Unprinted
 
@@ -91,7 +91,7 @@ def build_ladder_of_runs(
     for run in runs:
         if run.record and not run.record.reference:
             recorded[run.variant] = run
-    bad = {run.variant: fault for run in runs if (fault := find_bad_samples(run))}
+    bad = {run.variant: fault for run in runs if (fault := explain_bad_samples(run))}
     problems += bad.values()
     recorded |= {v: drop_timing(recorded[v]) for v in bad if v in recorded}
     references = []
@@ -118,12 +118,12 @@ def list_timed_references(runs: Iterable[Run]) -> list[Run]:
     return timed
 
 
-def find_bad_samples(run: Run) -> ProfkitError | None:
+def explain_bad_samples(run: Run) -> ProfkitError | None:
     """Return why a run's samples are no times; None if they are, or if there are none."""
     if run.record is None or not run.record.warm:
         return None
     try:
-        as_groups(run.record.warm, f"warm samples of {run.name}", positive=True)
+        group_by_process(run.record.warm, f"warm samples of {run.name}", positive=True)
     except ProfkitError as error:
         return error
     return None
@@ -142,12 +142,12 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     """
     order: list[tuple[str, int]] = []
 
-    def place_variants(variants: Iterable[str], depth: int) -> None:
+    def append_variants(variants: Iterable[str], depth: int) -> None:
         for variant in variants:
             order.append((variant, depth))
-            place_variants([v for v, parent in parents.items() if parent == variant], depth + 1)
+            append_variants([v for v, parent in parents.items() if parent == variant], depth + 1)
 
-    place_variants(
+    append_variants(
         [v for v, parent in parents.items() if parent is None or parent not in parents], 0
     )
     lost = sorted(set(parents) - {v for v, _ in order})
@@ -254,13 +254,13 @@ def summarize_variant(
     change = None
     if baseline:
         change = compare.compare_runs(baseline, run, policy)
-    sides = [build_column(run, "variant", None)]
+    sides = [build_summary_column(run, "variant", None)]
     if baseline is not None:
-        sides.append(build_column(baseline, "baseline", change.time if change else None))
+        sides.append(build_summary_column(baseline, "baseline", change.time if change else None))
     runs, _ = evidence.load_readable(lambda name: name[1] == case)
     references = []
     for r in list_timed_references(runs):
-        references.append(build_column(r, "reference", compare_with_reference(r, run)))
+        references.append(build_summary_column(r, "reference", compare_with_reference(r, run)))
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
     decision, because = decide_variant(run, change, gates)
     return Summary(
@@ -281,7 +281,7 @@ def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Return whether to keep a variant, and why: right first, then the gates, then time."""
-    fault = find_fault(run, gates)
+    fault = find_exclusion_reason(run, gates)
     if fault:
         return "reject", fault
     if change is None:
@@ -296,7 +296,7 @@ def decide_variant(
     return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
-def find_fault(run: Run, gates: Sequence[GateResult]) -> str:
+def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
     """Return what rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:
@@ -328,7 +328,7 @@ def find_median(run: Run) -> Interval | None:
         return None
 
 
-def build_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
+def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
     name, time = run.variant, find_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)

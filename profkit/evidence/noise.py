@@ -59,7 +59,7 @@ def _group_medians(
         if row.gpu_uuid and row.sass and row.session and middle:
             key = row.gpu_uuid, row.sass, row.case
             medians.setdefault(key, {})[row.session] = log(middle)
-            when.setdefault(row.gpu_uuid, []).extend(read_timestamp(row.made))
+            when.setdefault(row.gpu_uuid, []).extend(parse_timestamp(row.made))
     return medians, when
 
 
@@ -104,7 +104,7 @@ class KnownSpreads:
             return scale_spread(spread, self._alpha)
         return None
 
-    def read_all(self) -> KnownSpreads:
+    def read_history(self) -> KnownSpreads:
         """Read it now, for its problems."""
         self("")
         return self
@@ -115,7 +115,7 @@ class KnownSpreads:
             return {}
         kept = History(self._place)
         try:
-            (runs, wrong), (twins, bad) = kept.list_runs(), kept.list_twins()
+            (runs, wrong), (twins, bad) = kept.list_runs(), kept.list_aa_runs()
         except ProfkitError as error:
             self.problems.append(error)
             return {}
@@ -123,7 +123,7 @@ class KnownSpreads:
         return estimate_spreads(runs, twins)
 
 
-def read_timestamp(made: str | None) -> list[float]:
+def parse_timestamp(made: str | None) -> list[float]:
     """Return when something was measured, as a number; nothing where that is not known."""
     try:
         if made:
@@ -245,7 +245,7 @@ class HistoryDocument(
     steps: tuple[HistoryStep, ...] = ()
 
 
-def describe_step(
+def make_history_step(
     run: HistoryRun,
     answer: StepAnswer,
     time: TimeComparison | None = None,
@@ -307,7 +307,7 @@ def _judge_first_step(run: HistoryRun, alike: Sequence[HistoryRun]) -> HistorySt
             if old.subject != run.subject:
                 note = f"the machine code of {old.subject}"
             break
-    return describe_step(run, "first", note=note)
+    return make_history_step(run, "first", note=note)
 
 
 def judge_step(
@@ -323,9 +323,9 @@ def judge_step(
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
     if before is None:
-        return describe_step(run, "same code" if same_code else "other machine")
+        return make_history_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
-        return describe_step(run, "same code" if same_code else "no time")
+        return make_history_step(run, "same code" if same_code else "no time")
     time = compare_times(before.timed, run.timed, policy)
     answer = policy.answer_comparison(time)
     if same_code:
@@ -335,6 +335,6 @@ def judge_step(
             odd = (
                 f"identical machine code, but {time.sentence}: the method or the machine caused it"
             )
-        return describe_step(run, "same code", note=odd)
-    smallest = stats.find_smallest_change(time)
-    return describe_step(run, answer, time, None if isnan(smallest) else smallest)
+        return make_history_step(run, "same code", note=odd)
+    smallest = stats.find_smallest_detectable_change(time)
+    return make_history_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -60,7 +60,7 @@ class Run:
             return self._launches
         return read_launches([self.report] if self.report else [])
 
-    def keep_launches(self, launches: pd.DataFrame) -> None:
+    def set_launches(self, launches: pd.DataFrame) -> None:
         """Take what was read of its report together with others: it is not read again."""
         self.__dict__["launches"] = launches  # where cached_property looks
 
@@ -177,9 +177,9 @@ class Evidence:
         MissingEvidence where there is neither a record nor a report of it; a ProfkitError where one
         is damaged.
         """
-        return self.load_lazily(variant, case).read_report()
+        return self.load_without_report(variant, case).read_report()
 
-    def load_lazily(self, variant: str, case: str) -> Run:
+    def load_without_report(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
             self._runs[variant, case] = self.find_run(variant, case)
@@ -228,11 +228,11 @@ class Evidence:
         names = [name for name in self.list_names() if wanted(name)]
         problems = list(self._unread)
         if counters:
-            read_together(self._load_those_readable(names))
+            read_reports_together(self._load_those_readable(names))
         if counters:
             find = self.load
         else:
-            find = self.load_lazily
+            find = self.load_without_report
         runs = []
         for name in names:
             try:
@@ -246,14 +246,14 @@ class Evidence:
         runs = []
         for name in names:
             with suppress(ProfkitError):  # readable() says it
-                runs.append(self.load_lazily(*name))
+                runs.append(self.load_without_report(*name))
         return runs
 
     def list_names(self) -> list[RunName]:
         """Return variant and case of everything in the folder, sorted."""
         return list(self.scan_files())
 
-    def recorded_cases(self) -> list[str]:
+    def list_cases(self) -> list[str]:
         """Return the cases at which there is a run record, sorted."""
         every = self.scan_files().items()
         return sorted({case for (_, case), several in every if any(f.record for f in several)})
@@ -267,7 +267,7 @@ class Evidence:
             return paths.require_one(files, (variant, case))
         return None
 
-    def suggest_instead(self, variant: str, case: str) -> str:
+    def suggest_command_for_missing(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
@@ -298,7 +298,8 @@ class Evidence:
             if not is_folder(self.root):
                 where = f"in {self.root}, which is no folder here (--artifacts DIR names another)"
             raise MissingEvidence(
-                f"no run of {variant} at case {case} {where}", self.suggest_instead(variant, case)
+                f"no run of {variant} at case {case} {where}",
+                self.suggest_command_for_missing(variant, case),
             )
         record, stale = None, False
         if files.record:
@@ -306,7 +307,7 @@ class Evidence:
         return Run(variant, case, record, None, files.report, stale)
 
 
-def read_together(runs: Iterable[Run]) -> None:
+def read_reports_together(runs: Iterable[Run]) -> None:
     """Read the reports of these runs at once, by several processes where there are many.
 
     One that is not whole is left as it is: who asks for its launches is told why.
@@ -320,7 +321,7 @@ def read_together(runs: Iterable[Run]) -> None:
             by_report[str(run.report)] = run
     for part in read_report(by_report).parts:
         if part.file.status == "ok":
-            by_report[part.file.path].keep_launches(without_attrs(Reports((part,)).launches))
+            by_report[part.file.path].set_launches(without_attrs(Reports((part,)).launches))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:

@@ -25,7 +25,7 @@ Array: TypeAlias = NDArray[np.float64]
 
 
 @cache
-def import_special() -> Any:
+def import_scipy_special() -> Any:
     """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
     left = measure_memory_left(reserved=0)
     if left is not None and left < _SCIPY:
@@ -41,17 +41,17 @@ _SCIPY = 64 << 20
 
 def normal_quantile(share: float) -> float:
     """Return how many standard deviations below which this share of a normal distribution lies."""
-    return float(import_special().ndtri(share))
+    return float(import_scipy_special().ndtri(share))
 
 
-def normal_below(deviations: float) -> float:
+def normal_cdf(deviations: float) -> float:
     """Return the share of a normal distribution below so many standard deviations."""
-    return float(import_special().ndtr(deviations))
+    return float(import_scipy_special().ndtr(deviations))
 
 
 def t_quantile(share: float, dof: float) -> float:
     """Do as `normal_quantile`, for Student's t with so many degrees of freedom."""
-    return float(import_special().stdtrit(dof, share))
+    return float(import_scipy_special().stdtrit(dof, share))
 
 
 def rank_with_ties(x: Array) -> Array:
@@ -73,9 +73,9 @@ def draw_medians(x: Array, resamples: int, seed: int) -> Array:
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
     if n * resamples <= _DRAWN_MOST:
-        places = draw_places(n, resamples, seed)
+        places = draw_resample_indices(n, resamples, seed)
     else:
-        places = draw_places.__wrapped__(n, resamples, seed)
+        places = draw_resample_indices.__wrapped__(n, resamples, seed)
     drawn = place[places]
     drawn.sort(axis=-1)
     values = x[order]
@@ -88,7 +88,7 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def draw_places(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def draw_resample_indices(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.
@@ -98,7 +98,7 @@ def draw_places(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     return places
 
 
-def order_p(x: Array) -> float:
+def compute_spearman_p(x: Array) -> float:
     """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
     n = x.size
     ranks, order = rank_with_ties(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
@@ -108,10 +108,12 @@ def order_p(x: Array) -> float:
     r = float(ranks @ order) / sqrt(power)
     if abs(r) >= 1:
         return 0.0
-    return float(2 * import_special().stdtr(n - 2, -abs(r) * sqrt((n - 2) / ((1 + r) * (1 - r)))))
+    return float(
+        2 * import_scipy_special().stdtr(n - 2, -abs(r) * sqrt((n - 2) / ((1 + r) * (1 - r))))
+    )
 
 
-def theil_sen_slope(x: Array) -> float:
+def compute_theil_sen_slope(x: Array) -> float:
     """Return the median slope over all pairs of samples, per sample."""
     first, second = np.triu_indices(x.size, 1)
     return float(np.median((x[second] - x[first]) / (second - first)))
@@ -129,7 +131,7 @@ def compute_kruskal_p(blocks: list[Array]) -> float:
     ends = np.cumsum([b.size for b in blocks])[:-1]
     squares = sum(float(r.sum()) ** 2 / r.size for r in np.split(means[place], ends))
     h = (12 / (n * (n + 1)) * squares - 3 * (n + 1)) / ties
-    return float(import_special().chdtrc(len(blocks) - 1, h))
+    return float(import_scipy_special().chdtrc(len(blocks) - 1, h))
 
 
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
@@ -219,7 +221,7 @@ class Sample:
 TIMES = (1e-15, 1e18)
 
 
-def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
+def group_by_process(samples: Samples, name: str, positive: bool = False) -> list[Array]:
     """Return samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
         listed = list(samples)
@@ -242,7 +244,7 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
     return groups
 
 
-def process_spread(*sides: list[Array]) -> Spread | None:
+def estimate_process_spread(*sides: list[Array]) -> Spread | None:
     """Spread from process to process, pooled over the sides that have several processes."""
     return estimate_pooled_spread([float(np.median(g)) for g in side] for side in sides)
 
@@ -268,7 +270,7 @@ def _compute_average_widths(intervals: Sequence[Interval]) -> tuple[float, float
     return sqrt(below) / len(intervals), sqrt(above) / len(intervals)
 
 
-def _add_scatter(width: float, half: float, spread: Spread) -> float:
+def _add_process_scatter(width: float, half: float, spread: Spread) -> float:
     """Return a side of an interval with the scatter of processes in it.
 
     Measured, the scatter has the noise within each process in it already; assumed, it has not.
@@ -278,7 +280,7 @@ def _add_scatter(width: float, half: float, spread: Spread) -> float:
     return max(width, half)
 
 
-def _limit_effective(effective: float, spread: Spread) -> float:
+def _limit_effective_samples(effective: float, spread: Spread) -> float:
     """Return how many independent samples count; a measured scatter has its own number of them."""
     if spread.dof is None:
         return effective
@@ -304,9 +306,9 @@ def summarize_samples(
         half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(len(parts))
         if half > min(below, above):
             faults += ("processes",)
-        below = _add_scatter(below, half, spread)
-        above = _add_scatter(above, half, spread)
-        effective = _limit_effective(effective, spread)
+        below = _add_process_scatter(below, half, spread)
+        above = _add_process_scatter(above, half, spread)
+        effective = _limit_effective_samples(effective, spread)
     interval = Interval(centre, centre - below, centre + above, level)
     return Sample(interval, faults, effective=effective)
 
@@ -326,7 +328,7 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
     faults: list[SampleFault] = []
-    wander, why = _measure_wander(x, thresholds)
+    wander, why = _measure_drift_or_levels(x, thresholds)
     if why:
         faults.append(why)
     stretch = sqrt(x.size / effective)
@@ -348,7 +350,7 @@ def _find_timer_step(x: Array) -> float:
     return float(steps.min())
 
 
-def _measure_wander(x: Array, thresholds: Thresholds) -> tuple[float, SampleFault | None]:
+def _measure_drift_or_levels(x: Array, thresholds: Thresholds) -> tuple[float, SampleFault | None]:
     """Return how far times drift or lie on several levels, in their unit, and which of the two.
 
     Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
@@ -380,13 +382,13 @@ def resample_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
     n = x.size
-    tail = normal_below(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
+    tail = normal_cdf(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
     medians = draw_medians(x, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def _rank_without_drift(x: Array) -> Array:
+def _rank_detrended(x: Array) -> Array:
     """Return ranks around 0 less their straight drift, which is counted as drift."""
     n = x.size
     ranks = rank_with_ties(x) - (n + 1) / 2
@@ -403,7 +405,7 @@ def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> 
     samples on, strongly correlated ones (0.9) keep 93 % coverage; in 10 nobody can see it.
     """
     n = x.size
-    ranks = _rank_without_drift(x)
+    ranks = _rank_detrended(x)
     power = float(ranks @ ranks)
     if n < 6 or power < 1e-9:
         return float(n)
@@ -424,9 +426,9 @@ def measure_drift(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
     """
-    if order_p(x) >= thresholds.drift_p:
+    if compute_spearman_p(x) >= thresholds.drift_p:
         return 0.0
-    return theil_sen_slope(x) * (x.size - 1)
+    return compute_theil_sen_slope(x) * (x.size - 1)
 
 
 def measure_level_gap(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:

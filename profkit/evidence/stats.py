@@ -23,10 +23,10 @@ from profkit.evidence.samples import (
     Samples,
     Spread,
     Thresholds,
-    as_groups,
+    estimate_process_spread,
     find_two_sided_quantile,
-    normal_below,
-    process_spread,
+    group_by_process,
+    normal_cdf,
     summarize_samples,
 )
 from profkit.records.store import Document
@@ -84,9 +84,9 @@ def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
     the mean of the processes' medians. Without ends (NaN) for fewer than six samples, or equal
     ones; a ProfkitError where one is not a finite number, or there is none.
     """
-    groups = as_groups(samples, "the samples")
+    groups = group_by_process(samples, "the samples")
     return summarize_samples(
-        groups, replace(THRESHOLDS, level=level), process_spread(groups)
+        groups, replace(THRESHOLDS, level=level), estimate_process_spread(groups)
     ).interval
 
 
@@ -114,11 +114,14 @@ def compare_samples(
         if abs(within) < 1e9:
             why = f"within {within:.3g}: not a tolerance"
         raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
-    groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
+    groups = (
+        group_by_process(before, "BEFORE", positive=True),
+        group_by_process(after, "AFTER", positive=True),
+    )
     logs = []
     for side in groups:
         logs.append([np.log(g) for g in side])
-    spread = process_spread(*logs)
+    spread = estimate_process_spread(*logs)
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
@@ -132,10 +135,10 @@ def compare_samples(
     return TimeComparison(
         answer=answer,
         reason=reason,
-        sentence=write_sentence(answer, reason, speedup, within, groups),
+        sentence=write_answer_sentence(answer, reason, speedup, within, groups),
         speedup=speedup,
         across_sessions=across,
-        hedges_g=hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
+        hedges_g=compute_hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
         p_value=compute_p_value(ratio.interval),
         before=exponentiate_interval(sides[0].interval),
         after=exponentiate_interval(sides[1].interval),
@@ -144,7 +147,7 @@ def compare_samples(
     )
 
 
-def hedges_g(before: Array, after: Array) -> float:
+def compute_hedges_g(before: Array, after: Array) -> float:
     """Return (mean before - mean after) over the pooled standard deviation, corrected for bias."""
     dof = before.size + after.size - 2
     if dof < 1:
@@ -179,7 +182,7 @@ def estimate_ratio(
     fewest = min(sum(g.size for g in side) for side in logs)
     if taken == "interleaved":
         rounds = pair_rounds(*logs)
-        ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
+        ratio = summarize_samples(rounds, thresholds, estimate_process_spread(rounds))
     else:
         ratio = subtract_samples(sides[0], sides[1])
         if fewest < thresholds.alone and (spread is None or spread.dof is None):
@@ -246,7 +249,7 @@ def compute_p_value(ratio: Interval) -> float:
     else:
         half = ratio.high - ratio.median
     sigma = half / find_two_sided_quantile(ratio.level)
-    return 2 * normal_below(-abs(ratio.median) / sigma)
+    return 2 * normal_cdf(-abs(ratio.median) / sigma)
 
 
 _WHY_NOT: dict[Reason, str] = {
@@ -274,7 +277,7 @@ _WHY_NOT: dict[Reason, str] = {
 }
 
 
-def write_sentence(
+def write_answer_sentence(
     answer: TimeAnswer,
     reason: Reason,
     speedup: Interval,
@@ -282,10 +285,10 @@ def write_sentence(
     groups: tuple[list[Array], list[Array]],
 ) -> str:
     if answer == "slower":
-        return write_ratio(invert_interval(speedup), " slower")
-    ratio = write_ratio(speedup)
+        return format_ratio(invert_interval(speedup), " slower")
+    ratio = format_ratio(speedup)
     if answer == "faster":
-        return write_ratio(speedup, " faster")
+        return format_ratio(speedup, " faster")
     if answer == "same":
         return f"the same within {within * 100:g} %: {ratio}"
     n = " and ".join(str(sum(g.size for g in side)) for side in groups)
@@ -297,7 +300,7 @@ def invert_interval(ratio: Interval) -> Interval:
     return Interval(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.level)
 
 
-def write_ratio(ratio: Interval, what: str = "") -> str:
+def format_ratio(ratio: Interval, what: str = "") -> str:
     """Return a ratio with its interval in the same digits: "1.012x slower (1.012 to 1.013)".
 
     Two decimals where the interval is wide enough for them, else three.
@@ -311,14 +314,14 @@ def write_ratio(ratio: Interval, what: str = "") -> str:
     return f"{ratio.median:.{decimals}f}x{what} ({ends})"
 
 
-def find_smallest_change(time: TimeComparison) -> float:
+def find_smallest_detectable_change(time: TimeComparison) -> float:
     """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (find_critical(time) + find_two_sided_quantile(2 * POWER - 1)) * max(
-        measure_sigmas(time)
+    reach = (find_critical_value(time) + find_two_sided_quantile(2 * POWER - 1)) * max(
+        derive_standard_deviations(time)
     )
     if reach < _BLIND:
         return exp(reach) - 1
@@ -346,16 +349,16 @@ def count_needed_samples(
 
 def is_significant(time: TimeComparison) -> bool:
     """Return whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
-    below, above = measure_sigmas(time)
+    below, above = derive_standard_deviations(time)
     distance = log(time.speedup.median)
     if distance > 0:
         sigma = below
     else:
         sigma = above
-    return abs(distance) > find_critical(time) * sigma  # false where there is no interval
+    return abs(distance) > find_critical_value(time) * sigma  # false where there is no interval
 
 
-def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
+def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
     """Return the standard deviation that the interval shows, below and above; NaN without one."""
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
@@ -364,7 +367,7 @@ def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
     return log(median / low) / reach, log(high / median) / reach
 
 
-def find_critical(time: TimeComparison) -> float:
+def find_critical_value(time: TimeComparison) -> float:
     """Return how many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from

@@ -14,7 +14,7 @@ from typing import Any
 
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history import History
-from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
+from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, make_launch_rows
 from profkit.records.store import Document, hash_file
 from profkit.reports.cluster import iterate_reports
 from profkit.reports.frame import Part
@@ -52,7 +52,7 @@ def make_stream_document(done: Streamed) -> StreamedDocument:
     )
 
 
-def _find_known(paths: Collection[str], kept: History) -> set[str]:
+def _find_known_paths(paths: Collection[str], kept: History) -> set[str]:
     """Return the paths whose reports, as they are today, are in the history."""
     table, _ = kept.read_table("reports")
     seen = table.select(["path", "report"]).to_pydict()
@@ -75,9 +75,9 @@ def stream_reports(
 
     `client`: an executor or a Dask client; None takes this machine's processors.
     """
-    known = _find_known(paths, kept)
+    known = _find_known_paths(paths, kept)
     new = (path for path in paths if path not in known)
-    here = f"{__name__}:diagnose_file", f"{__name__}:describe_dead_file"
+    here = f"{__name__}:diagnose_file", f"{__name__}:recover_file_rows"
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
@@ -103,16 +103,16 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 def diagnose_file(path: str) -> Found:
     """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
-    return make_rows(part if isinstance(part, Part) else read_large([path], part.weight)[0])
+    return make_history_rows(part if isinstance(part, Part) else read_large([path], part.weight)[0])
 
 
-def describe_dead_file(path: str, why: str) -> Found:
+def recover_file_rows(path: str, why: str) -> Found:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_rows(read_what_is_left(path, why))
+    return make_history_rows(read_what_is_left(path, why))
 
 
-def make_rows(part: Part) -> Found:
+def make_history_rows(part: Part) -> Found:
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)
-    return report, list(launch_rows(part.iterate_launches(), file.sha256 or file.path))
+    return report, list(make_launch_rows(part.iterate_launches(), file.sha256 or file.path))

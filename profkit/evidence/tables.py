@@ -159,7 +159,7 @@ TABLES: dict[str, type] = {
 ORIGINS = ("record", "option", "environment", "source", "log")
 
 
-def rank_certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
+def rank_commit_certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
     """Rank a run's commit: the least is surest."""
     known = commit is not None and origin in ORIGINS
     return ORIGINS.index(origin or "") if known else len(ORIGINS), commit or ""
@@ -192,7 +192,7 @@ def list_columns(table: str) -> pa.Schema:
     return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
 
 
-def list_required(table: str) -> set[str]:
+def list_required_columns(table: str) -> set[str]:
     """Return the columns of a table that every row has a value in."""
     hints = get_type_hints(TABLES[table])
     required = set()
@@ -216,7 +216,7 @@ def list_schema_rows() -> list[dict[str, str]]:
     return rows
 
 
-def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
+def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
     source = record.source or RecordedSource()
     git, gpu = record.git or Commit(), record.gpu or RecordedGpu()
@@ -265,7 +265,7 @@ def summarize_times(record: Record) -> dict[str, Any]:
     return {"samples": tuple(record.warm), **known}
 
 
-def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
+def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
     """Yield the diagnosed launches of a report: those that ncu could finish."""
     for row in rows:
         if row["status"] != "ok":

@@ -54,8 +54,8 @@ def guard_users_code(path: str | Path) -> Iterator[None]:
             _PROCESS.end(1)
         _PROCESS.end_file()
         # What the file has registered for the end prints there too: the last registered runs first.
-        atexit.unregister(_end_answer)
-        atexit.register(_end_answer)
+        atexit.unregister(_redirect_later_prints)
+        atexit.register(_redirect_later_prints)
 
 
 class _Process:
@@ -118,7 +118,7 @@ class _Process:
 _PROCESS = _Process()
 
 
-def _end_answer() -> None:
+def _redirect_later_prints() -> None:
     """Let what is printed from now on go to stderr: profkit has said what it had to say."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()

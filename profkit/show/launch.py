@@ -11,7 +11,7 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import list_explained
+from profkit.evidence.counters import list_explained_limiters
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
@@ -280,7 +280,7 @@ def describe_finding(finding: LaunchFinding) -> list[Any]:
         figures.speedup(finding.gain),
     ]
     if finding.status == "fires":
-        said += [list(finding.explains), sorted(list_explained(finding)), finding.note]
+        said += [list(finding.explains), sorted(list_explained_limiters(finding)), finding.note]
     return said
 
 

@@ -161,13 +161,13 @@ def test_scipy_is_imported_only_with_what_it_takes(
     limits = {resource.RLIMIT_AS: (limit, resource.RLIM_INFINITY)}
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, unlimited))
-    samples.import_special.cache_clear()
+    samples.import_scipy_special.cache_clear()
     if is_enough:
-        assert samples.import_special().ndtri(0.5) == 0.0
+        assert samples.import_scipy_special().ndtri(0.5) == 0.0
     else:
         with pytest.raises(ProfkitError, match="out of memory"):
-            samples.import_special()
-    samples.import_special.cache_clear()
+            samples.import_scipy_special()
+    samples.import_scipy_special.cache_clear()
 
 
 @pytest.mark.parametrize("size", ["x", "4", "-1G", "1e3G", "", "9999999G"])

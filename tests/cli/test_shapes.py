@@ -277,7 +277,7 @@ def _try_history(folder: Path, name: str, odd: Path, whole: pa.Table) -> bool:
     if name == "runs":
         history.list_runs()
     elif name == "twins":
-        history.list_twins()
+        history.list_aa_runs()
     _is_only_of(odd, problems)
     assert not problems or found.equals(whole)
     return bool(problems)

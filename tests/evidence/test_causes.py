@@ -7,7 +7,7 @@ from math import log, nan, sqrt
 
 import pytest
 
-from profkit.evidence.causes import check_estimate, find_cause, measure_share
+from profkit.evidence.causes import check_estimate, estimate_explained_share, find_cause
 from profkit.evidence.compare import compare_sides, compare_times
 from profkit.evidence.counters import Amount, FindingChange, FindingSide, LaunchChange, TextChange
 from profkit.evidence.history import History
@@ -94,12 +94,12 @@ def test_a_share_that_rises_because_the_rest_is_shorter_is_not_worse():
 def test_a_wait_is_the_cause_where_it_has_most_of_the_time_saved():
     time = make_time(before=100.0, after=50.0)
     most = make_wait("better", before=0.6, after=0.4)
-    assert measure_share(most, time) == pytest.approx(0.8)
+    assert estimate_explained_share(most, time) == pytest.approx(0.8)
     cause = find_cause(make_launch(most), time)
     assert cause.rule == "long-scoreboard"
     assert cause.share == pytest.approx(0.8)
     little = make_wait("better", before=0.3, after=0.4)
-    assert measure_share(little, time) == pytest.approx(0.2)
+    assert estimate_explained_share(little, time) == pytest.approx(0.2)
     assert find_cause(make_launch(little), time) is None
     small = make_wait("better", before=0.6, after=0.4, gain=1.1)  # a tenth cannot make it twice
     assert find_cause(make_launch(small), time) is None

@@ -26,8 +26,8 @@ from profkit.evidence.counters import (
     SecondsChange,
     compare_findings,
     compare_launches,
-    list_moved,
-    measure_move,
+    list_moved_metrics,
+    make_moved_metric,
 )
 from profkit.evidence.runs import Run, pair_runs
 from profkit.judge import Estimate, Status
@@ -120,7 +120,7 @@ def test_free_clocks_are_noted_not_refused():
 def test_metrics_move_in_their_unit():
     found = {
         m.metric: m
-        for m in list_moved(
+        for m in list_moved_metrics(
             row(l2_hit=0.80, instructions=100.0, dram_busy=0.100, shared_wavefronts=0.0),
             row(l2_hit=0.92, instructions=50.0, dram_busy=0.105, shared_wavefronts=8.0),
         )
@@ -147,7 +147,7 @@ def test_metrics_move_in_their_unit():
     ],
 )
 def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
-    assert measure_move("m", unit, before, after).weight == weight
+    assert make_moved_metric("m", unit, before, after).weight == weight
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
     ],
 )
 def test_a_point_of_a_share_and_two_per_cent_of_a_count_are_a_change(metric, before, after, shown):
-    assert bool(list_moved(row(**{metric: before}), row(**{metric: after}))) is shown
+    assert bool(list_moved_metrics(row(**{metric: before}), row(**{metric: after}))) is shown
 
 
 @pytest.mark.parametrize(
@@ -628,19 +628,19 @@ def test_what_became_of_a_finding(was, now, what):
     ],
 )
 def test_a_change_at_its_border_and_facts_that_are_not_the_kernel_s(metric, before, after, shown):
-    assert bool(list_moved(row(**{metric: before}), row(**{metric: after}))) is shown
+    assert bool(list_moved_metrics(row(**{metric: before}), row(**{metric: after}))) is shown
 
 
 def test_what_moved_farthest_comes_first():
     before = row(l2_hit=0.5, instructions=100.0, dram_busy=0.2, shared_wavefronts=0.0)
     after = row(l2_hit=0.6, instructions=10.0, dram_busy=0.6, shared_wavefronts=1.0)
-    assert [m.metric for m in list_moved(before, after)] == [
+    assert [m.metric for m in list_moved_metrics(before, after)] == [
         "shared_wavefronts",
         "instructions",
         "dram_busy",
         "l2_hit",
     ]
-    assert measure_move("m", "byte", 0.0, 4.0).factor == float("inf")
+    assert make_moved_metric("m", "byte", 0.0, 4.0).factor == float("inf")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ SCENARIOS = {s.name: s for s in scenarios(POOL)}
 
 @pytest.fixture(scope="module")
 def twins() -> list[HistoryTwin]:
-    return History(ROOT / HISTORY).list_twins()[0]
+    return History(ROOT / HISTORY).list_aa_runs()[0]
 
 
 @pytest.mark.slow

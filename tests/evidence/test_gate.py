@@ -13,14 +13,14 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
 from profkit.evidence.conditions import list_machine_differences, list_method_differences
-from profkit.evidence.gate import GateReport, GateSubject, judge_gate, write_report
+from profkit.evidence.gate import GateReport, GateSubject, judge_gate, make_report
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     GATE,
     GATE_ROUNDS,
     compare_samples,
     count_needed_samples,
-    find_smallest_change,
+    find_smallest_detectable_change,
     is_significant,
 )
 from profkit.records.header import Header
@@ -525,7 +525,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
     seen, quick = [], replace(GATE, resamples=300)
     for _ in range(150):
         before, after = (1e-5 * (1 + rng.exponential(0.005, 120)) for _ in range(2))
-        smallest = find_smallest_change(
+        smallest = find_smallest_detectable_change(
             compare_samples(before, after, taken="interleaved", thresholds=quick)
         )
         assert 0.001 < smallest < 0.05
@@ -533,7 +533,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
         later = compare_samples(before, more, taken="interleaved", thresholds=quick)
         seen.append(is_significant(later))
     assert sum(seen) / len(seen) >= 0.95
-    assert isnan(find_smallest_change(compare_samples([1.0], [1.0])))
+    assert isnan(find_smallest_detectable_change(compare_samples([1.0], [1.0])))
 
 
 def test_bench_takes_what_a_gate_needs() -> None:
@@ -751,13 +751,13 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     answers = ("slower", "cannot tell", "wrong", "stale", "same", "new", "no time", "slower")
     subjects = tuple(GateSubject(name=f"v{i}", answer=a, because=a) for i, a in enumerate(answers))
     problem = ProfkitError("half a record")
-    report = write_report(subjects, [problem])
+    report = make_report(subjects, [problem])
     bad = ["v2: wrong", "v0: slower", "v7: slower"]
     assert (report.status, report.reasons) == (
         1,
         (*bad, "v3: stale", "v6: no time", "half a record"),
     )
-    strict = write_report(subjects, [problem], strict=True)
+    strict = make_report(subjects, [problem], strict=True)
     assert list(strict.reasons) == [
         *bad,
         "v1: cannot tell",
@@ -768,9 +768,9 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     assert report.summary == (
         "1 wrong, 2 slower, 0 faster, 1 the same, 1 cannot tell, 1 without a time, 1 stale, 1 new"
     )
-    assert write_report([], [problem]).status == 2, "what cannot be read is not tried"
-    assert write_report([subjects[1]]).status == 0
-    assert write_report([subjects[1]], strict=True).status == 2
+    assert make_report([], [problem]).status == 2, "what cannot be read is not tried"
+    assert make_report([subjects[1]]).status == 0
+    assert make_report([subjects[1]], strict=True).status == 2
 
 
 def test_references_of_one_process_or_of_another_library_are_no_control(tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
-    launch_rows,
     list_columns,
     list_schema_rows,
-    rank_certainty,
-    run_row,
+    make_launch_rows,
+    make_run_row,
+    rank_commit_certainty,
 )
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
 from profkit.records.record import write_record
@@ -56,7 +56,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 def row(median: float, seed: int, day: int, **facts) -> HistoryRun:
     """One run of v1 at B, measured on that day in a session of its own."""
     record = made("v1", median, seed, f"session {day}", made=f"2026-11-{day:02}T00:00:00+00:00")
-    return replace(run_row(record, f"record {day}", f"commit {day}", "log"), **facts)
+    return replace(make_run_row(record, f"record {day}", f"commit {day}", "log"), **facts)
 
 
 def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
 
 def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
     own = replace(made("v1"), git=Commit(commit="own", dirty=True))
-    found = run_row(own, "sha", "said", "environment")
+    found = make_run_row(own, "sha", "said", "environment")
     assert (found.commit, found.commit_from, found.dirty) == ("own", "record", True)
-    assert run_row(made("v1"), "sha", None, "environment").commit_from is None
+    assert make_run_row(made("v1"), "sha", None, "environment").commit_from is None
     assert find_ci_commit({"GITHUB_SHA": "x", "PROFKIT_COMMIT": "y"}) == "y"
     assert find_ci_commit({}) is None
 
@@ -103,7 +103,7 @@ def test_a_history_in_an_object_store(tmp_path: Path) -> None:
     assert [r.record for r in rows] == ["record 1", "record 2"]
     assert "half.parquet: not readable" in problem.message
     assert not [f for f in store.find("/bucket") if not f.endswith(".parquet")]
-    assert len(kept.list_twins()[0]) == 1
+    assert len(kept.list_aa_runs()[0]) == 1
     assert pk.history("memory://bucket/history", "twins").variant.tolist() == ["v1"]
     pytest.importorskip("duckdb")
     assert query_history(kept, "SELECT count(DISTINCT record) AS n FROM runs")[0].n[0] == 2
@@ -242,8 +242,8 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
     kept, bare = History(tmp_path), row(1e-5, 1, 1, commit=None, commit_from=None)
     kept.append_rows([bare, row(2e-5, 2, 2)])
     later = [replace(bare, commit="f00", commit_from="log"), row(2e-5, 2, 2, commit="other")]
-    assert [r.commit for r in kept.find_unknown(later)] == ["f00"]
-    kept.append_rows(kept.find_unknown(later))
+    assert [r.commit for r in kept.select_new_runs(later)] == ["f00"]
+    kept.append_rows(kept.select_new_runs(later))
     kept.append_rows([replace(bare, commit="abc", commit_from="source")])
     assert [r.commit for r in kept.list_runs()[0]] == ["abc", "commit 2"]
     assert sorted(pk.history(tmp_path)["commit"]) == ["abc", "commit 2"]
@@ -318,7 +318,7 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     twins = [twin(f"s{i}", 1e-5 * (1 + 0.01 * (-1) ** i), 1e-5) for i in range(20)]
     kept.append_rows(twins[:10])
     kept.append_rows(twins[8:])
-    found, problems = kept.list_twins()
+    found, problems = kept.list_aa_runs()
     assert (len(found), problems) == (20, []), "each once"
     spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
@@ -596,21 +596,21 @@ def test_of_two_commits_of_one_record_the_surer_counts(tmp_path: Path, swapped: 
     asked = query_history(kept, "SELECT commit, commit_from FROM runs ORDER BY record")[0]
     assert [tuple(x) for x in asked.itertuples(index=False)] == surest
     assert (
-        rank_certainty(None, "record")
-        == rank_certainty("", "of tomorrow")
-        == rank_certainty(None, None)
+        rank_commit_certainty(None, "record")
+        == rank_commit_certainty("", "of tomorrow")
+        == rank_commit_certainty(None, None)
     )
-    assert rank_certainty("a", "log") < rank_certainty("a", "of tomorrow")
+    assert rank_commit_certainty("a", "log") < rank_commit_certainty("a", "of tomorrow")
 
 
 def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
     bare = replace(made("v1"), gpu=RecordedGpu(name="", uuid="GPU-1"), timing=None, check=None)
-    found = run_row(bare, "sha", "", "option")
+    found = make_run_row(bare, "sha", "", "option")
     assert (found.gpu, found.gpu_uuid, found.driver, found.correct) == (None, "GPU-1", None, None)
     assert (found.commit, found.commit_from, found.made, found.samples) == (None, None, None, ())
     assert (found.median, found.low, found.high) == (None, None, None)
     assert found.launches == ("k 132x1x1 128x1x1 0 0 64 4",)
-    few = run_row(made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option")
+    few = make_run_row(made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option")
     assert (few.commit, few.commit_from, few.session) == ("abc", "option", "s")
     assert (len(few.samples), few.median > 0, few.low, few.high) == (3, True, None, None)
     broken = replace(
@@ -619,7 +619,7 @@ def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
             few.timed.timing, l2=TimedSides(warm=TimedSide(samples=(1e-5, float("nan"))))
         ),
     )
-    lost = run_row(broken, "sha", None, None)
+    lost = make_run_row(broken, "sha", None, None)
     assert (lost.samples, lost.median) == ((), None), "samples that are no times"
     assert (few.timed.warm, few.timed.gpu.uuid, few.subject) == (few.samples, "GPU-1", "v1.B")
 
@@ -631,7 +631,7 @@ def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> Non
         frame_row("v1", status="failed", launch=4),
         frame_row(None, None, launch=5, time=float("nan")),
     ]
-    first, last = launch_rows(listed, "sha")
+    first, last = make_launch_rows(listed, "sha")
     assert (first.report, first.launch, first.variant, first.time) == ("sha", 3, "v1", 1e-4)
     firing = {f.rule: f.gain for f in judge_launch(listed[0]).findings if f.status == "fires"}
     assert set(first.findings) == set(firing)
@@ -674,7 +674,7 @@ def test_runs_and_twins_come_oldest_first_and_the_undated_before(tmp_path: Path)
         [twin(s, 1e-5, 1e-5, made=at) for s, at in (("c", "2"), ("b", "1"), ("a", "1"))]
     )
     kept.append_rows([twin("z", 1e-5, 1e-5)])
-    assert [t.session for t in kept.list_twins()[0]] == ["z", "a", "b", "c"]
+    assert [t.session for t in kept.list_aa_runs()[0]] == ["z", "a", "b", "c"]
 
 
 def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
@@ -686,7 +686,7 @@ def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
         row(1e-5, 2, 2, commit=None),
         row(1e-5, 3, 3, commit=None),
     ]
-    assert [(r.record, r.commit) for r in kept.find_unknown(asked)] == [
+    assert [(r.record, r.commit) for r in kept.select_new_runs(asked)] == [
         ("record 1", "commit 1"),
         ("record 3", None),
     ]
@@ -765,7 +765,7 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     kept = History(tmp_path / "h")
     kept.append_rows([row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))])
     (tmp_path / "h" / "runs" / "half.parquet").write_bytes(b"PAR1")
-    known = KnownSpreads(tmp_path / "h").read_all()
+    known = KnownSpreads(tmp_path / "h").read_history()
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
     plain_spread = estimate_spreads(kept.list_runs()[0])["GPU-1"]

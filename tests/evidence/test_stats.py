@@ -16,8 +16,8 @@ from profkit.evidence.stats import (
     Interval,
     TimeComparison,
     compare_samples,
+    compute_hedges_g,
     estimate_median,
-    hedges_g,
 )
 
 FAST = replace(THRESHOLDS, resamples=300)  # the simulations need many runs, not fine intervals
@@ -231,7 +231,7 @@ def test_the_same_samples_give_the_same_answer_and_json_has_no_nan():
 
 def test_hedges_g_of_two_standard_deviations():
     rng = np.random.default_rng(14)
-    g = hedges_g(rng.normal(12, 1, 5000), rng.normal(10, 1, 5000))
+    g = compute_hedges_g(rng.normal(12, 1, 5000), rng.normal(10, 1, 5000))
     assert g == pytest.approx(2, abs=0.1)
 
 

@@ -128,10 +128,10 @@ def test_a_report_that_kills_its_process(tmp_path: Path, monkeypatch: pytest.Mon
     paths = []
     for name in ("a", "b"):
         paths.append(str(shutil.copy(REPORT, tmp_path / f"{name}.ncu-rep")))
-    report, launches = stream.describe_dead_file(paths[0], "it crashed")
+    report, launches = stream.recover_file_rows(paths[0], "it crashed")
     assert (report.status, report.message) == ("damaged", "it crashed")
     assert launches, "the metrics alone could be read"
-    assert stream.describe_dead_file(str(tmp_path / "gone"), "it crashed")[0].launches == 0
+    assert stream.recover_file_rows(str(tmp_path / "gone"), "it crashed")[0].launches == 0
 
 
 def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

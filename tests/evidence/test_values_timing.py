@@ -16,21 +16,21 @@ from profkit.evidence.samples import (
     Interval,
     Spread,
     Thresholds,
-    as_groups,
+    estimate_process_spread,
+    group_by_process,
     measure_drift,
     measure_level_gap,
-    process_spread,
     summarize_samples,
 )
 from profkit.evidence.stats import (
     TimeComparison,
     compare_samples,
+    compute_hedges_g,
     count_needed_samples,
     estimate_median,
-    find_smallest_change,
-    hedges_g,
+    find_smallest_detectable_change,
+    format_ratio,
     is_significant,
-    write_ratio,
 )
 
 X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
@@ -57,7 +57,7 @@ def test_the_numbers_that_decide():
 )
 def test_what_cannot_be_times(bad, message):
     with pytest.raises(ProfkitError, match=message):
-        as_groups(bad, "SIDE", positive=True)
+        group_by_process(bad, "SIDE", positive=True)
 
 
 # --- spread of processes
@@ -68,14 +68,14 @@ def _of(*medians: float) -> list[np.ndarray]:
 
 
 def test_spread_is_the_standard_deviation_of_the_medians():
-    assert process_spread(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
-    assert process_spread(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
+    assert estimate_process_spread(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
+    assert estimate_process_spread(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
     # Pooled: 2 + 8 squares over 1 + 2 degrees; a side of one process says nothing.
-    pooled = process_spread(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
+    pooled = estimate_process_spread(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
     assert pooled is not None
     assert (pooled.sigma, pooled.dof) == (pytest.approx(sqrt(10 / 3)), 3)
-    assert process_spread(_of(7.0)) is None
-    assert process_spread() is None
+    assert estimate_process_spread(_of(7.0)) is None
+    assert estimate_process_spread() is None
 
 
 # --- intervals
@@ -179,11 +179,11 @@ def test_a_drift_widens_both_sides_by_all_of_it():
 def test_hedges_g_by_the_book():
     before, after = np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0, 4.0])
     # Means 6 and 2.5; squares 2 and 5 over 5 degrees: 1.4; corrected by 1 - 3 / 19.
-    assert hedges_g(before, after) == pytest.approx(3.5 / sqrt(1.4) * (1 - 3 / 19))
-    assert hedges_g(after, before) == pytest.approx(-3.5 / sqrt(1.4) * (1 - 3 / 19))
-    assert isnan(hedges_g(np.array([1.0]), np.array([2.0])))
-    assert isnan(hedges_g(np.array([1.0, 1.0]), np.array([2.0, 2.0])))
-    assert hedges_g(np.array([3.0, 5.0]), np.array([2.0])) == pytest.approx(
+    assert compute_hedges_g(before, after) == pytest.approx(3.5 / sqrt(1.4) * (1 - 3 / 19))
+    assert compute_hedges_g(after, before) == pytest.approx(-3.5 / sqrt(1.4) * (1 - 3 / 19))
+    assert isnan(compute_hedges_g(np.array([1.0]), np.array([2.0])))
+    assert isnan(compute_hedges_g(np.array([1.0, 1.0]), np.array([2.0, 2.0])))
+    assert compute_hedges_g(np.array([3.0, 5.0]), np.array([2.0])) == pytest.approx(
         2 / sqrt(2) * (1 - 3 / 3)
     )
 
@@ -193,10 +193,11 @@ def test_hedges_g_by_the_book():
 
 def test_a_ratio_has_the_digits_of_its_interval():
     assert (
-        write_ratio(Interval(1.0124, 1.0119, 1.0131), " slower") == "1.012x slower (1.012 to 1.013)"
+        format_ratio(Interval(1.0124, 1.0119, 1.0131), " slower")
+        == "1.012x slower (1.012 to 1.013)"
     )
-    assert write_ratio(Interval(1.8437, 1.79, 1.9)) == "1.84x (1.79 to 1.90)"
-    assert write_ratio(Interval(1.8437)) == "1.84x"
+    assert format_ratio(Interval(1.8437, 1.79, 1.9)) == "1.84x (1.79 to 1.90)"
+    assert format_ratio(Interval(1.8437)) == "1.84x"
 
 
 def test_faster_slower_and_the_same_in_words():
@@ -309,13 +310,15 @@ def test_the_smallest_change_is_what_the_wider_end_would_see():
     """The critical value of one in a thousand, and what 95 of 100 such changes lie above."""
     reach = (stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)) * 0.02
     for sides in ({"below": 0.02}, {"above": 0.02}):
-        assert find_smallest_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
+        assert find_smallest_detectable_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
     few = (stats.t.ppf(0.9995, 12) + stats.norm.ppf(0.95)) * 0.01
-    assert find_smallest_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
+    assert find_smallest_detectable_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
     per = stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)
     nearly = log(1e6) / per
-    assert find_smallest_change(seen(0.0, above=0.999 * nearly)) > 9e5
-    assert isnan(find_smallest_change(seen(0.0, above=1.001 * nearly))), "a factor of a million"
+    assert find_smallest_detectable_change(seen(0.0, above=0.999 * nearly)) > 9e5
+    assert isnan(find_smallest_detectable_change(seen(0.0, above=1.001 * nearly))), (
+        "a factor of a million"
+    )
 
 
 @pytest.mark.parametrize("reason", ["drift", "levels", "processes", "constant"])

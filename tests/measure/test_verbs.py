@@ -86,12 +86,12 @@ def test_bench_times_identical_code_against_itself(machine: Machine, tmp_path: P
     assert found["between"] is None, "this driver names no uuid: nobody would know the GPU again"
     from profkit.evidence.history import History
 
-    twins, problems = History(kept).list_twins()
+    twins, problems = History(kept).list_aa_runs()
     assert (len(twins), problems) == (3, [])
     assert {(t.variant, t.case, len(t.samples), len(t.again)) for t in twins} == {("v1", "B", 8, 8)}
     assert len({t.session for t in twins}) == 3, "each in a process of its own"
     assert "bad is wrong" in profkit(*words, "--variant", "bad", status=2).stderr
-    assert len(History(kept).list_twins()[0]) == 3
+    assert len(History(kept).list_aa_runs()[0]) == 3
 
 
 def test_bench_is_a_table_and_json(machine: Machine) -> None:

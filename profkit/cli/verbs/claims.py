@@ -57,4 +57,4 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
     print_blocks(show_claims(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
-    return trying.exit_status(results)
+    return trying.find_exit_status(results)

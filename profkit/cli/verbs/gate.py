@@ -102,7 +102,7 @@ def _judge_folders(
 
     for folder in (base, head):
         _require_folder(folder)
-    known = KnownSpreads(history, ALPHA).read_all()
+    known = KnownSpreads(history, ALPHA).read_history()
     before = Evidence(base, headers=sources.find_headers(base))
     after = Evidence(head, headers=sources.find_headers(head))
     return judge_gate(before, after, case, strict, known), known.problems

@@ -85,7 +85,7 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.evidence.commits import list_committed_versions
 
     runs, problems = list_committed_versions(artifacts, read_hashes)
-    new = kept.find_unknown(runs)
+    new = kept.select_new_runs(runs)
     kept.append_rows(new)
     print_note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
     return problems

@@ -76,7 +76,7 @@ def _build_ladders(
     if case:
         cases = [case]
     else:
-        cases = evidence.recorded_cases()
+        cases = evidence.list_cases()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:

@@ -320,9 +320,9 @@ def summarize_times(times: Times) -> JsonObject:
 
 
 def _explain_unusable(samples: Sequence[float]) -> str:
-    from profkit.evidence.samples import THRESHOLDS, as_groups, summarize_samples
+    from profkit.evidence.samples import THRESHOLDS, group_by_process, summarize_samples
 
-    fault = summarize_samples(as_groups(samples, "the samples"), THRESHOLDS).unusable
+    fault = summarize_samples(group_by_process(samples, "the samples"), THRESHOLDS).unusable
     return {
         "too-few": f"{len(samples)} samples are too few",
         "constant": "all samples are equal",

@@ -21,7 +21,7 @@ from profkit.evidence.counters import (
     Moved,
 )
 from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
-from profkit.evidence.stats import TimeComparison, invert_interval, write_ratio
+from profkit.evidence.stats import TimeComparison, format_ratio, invert_interval
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
@@ -281,8 +281,8 @@ def _say_speedup(time: TimeComparison) -> str:
     if time.answer == "slower":
         across, here = invert_interval(across), invert_interval(here)
     if across.low <= 1:
-        return f"{write_ratio(here)} in this session; another one may not show it"
-    return write_ratio(across)
+        return f"{format_ratio(here)} in this session; another one may not show it"
+    return format_ratio(across)
 
 
 def say_timing(change: RunComparison) -> str:
@@ -295,7 +295,7 @@ def say_timing(change: RunComparison) -> str:
         here = time.speedup
         if time.answer == "slower":
             here = invert_interval(here)
-        parts.append(f"{write_ratio(here)} in this session")
+        parts.append(f"{format_ratio(here)} in this session")
     parts.append(words.say_chance(time.p_value))
     return ", ".join(filter(None, parts))
 
