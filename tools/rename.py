@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("profkit", "tests", "tools", "analyses", "kernels")
 # Attributes of mypy's nodes that lead to where a name is defined.
 MEANINGS = frozenset({"node", "info", "type", "names", "fullname"})
+# A function as a text that another process imports: "profkit.reports.reader:read_part".
+_FUNCTION_AS_TEXT = re.compile(r"""["'](?P<module>[\w.]+|\{__name__\}):(?P<name>\w+)["']""")
 # Of each file: the offset of an old name in a line, and the old and the new name there.
 Edits = dict[Path, set[tuple[int, int, str, str]]]
 
@@ -49,7 +51,8 @@ def main() -> None:
             continue
         definitions, inner = list_definitions(module, path, renamed)
         uses = find_uses(tree, result.types, renamed, inner)
-        edits[path] = definitions | uses | list_imports(module, path, renamed)
+        named = list_names_after_colons(module, path, renamed)
+        edits[path] = definitions | uses | named | list_imports(module, path, renamed)
     for path, changes in sorted(edits.items()):
         if changes:
             print(f"{path}: {len(changes)}")
@@ -87,8 +90,8 @@ def check_types() -> build.BuildResult:
     return build.build(sources, options)
 
 
-def iterate_expressions(tree: nodes.MypyFile) -> Iterator[nodes.NameExpr | nodes.MemberExpr]:
-    """Yield all names and attributes in a file.
+def iterate_expressions(tree: nodes.MypyFile) -> Iterator[nodes.Expression]:
+    """Yield all names, attributes and calls in a file.
 
     mypy's own visitor is compiled, and nothing that is not may inherit from it: so all that a node
     holds is looked at, but what a name means, which is in another place.
@@ -105,7 +108,7 @@ def iterate_expressions(tree: nodes.MypyFile) -> Iterator[nodes.NameExpr | nodes
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, nodes.NameExpr | nodes.MemberExpr):
+        if isinstance(value, nodes.NameExpr | nodes.MemberExpr | nodes.CallExpr):
             yield value
         for kind in type(value).__mro__:
             for name, member in vars(kind).items():
@@ -123,21 +126,47 @@ def find_uses(
     """Return where a file names a function of the table."""
     found = set()
     for expression in iterate_expressions(tree):
-        old = expression.name
         if isinstance(expression, nodes.NameExpr):
+            old = expression.name
             new = find_new_name([expression.fullname], old, renamed) or find_inner(
                 expression, inner
             )
             if new is not None:
                 found.add((expression.line, expression.column, old, new))
-        else:
-            names = [expression.fullname]
-            names.extend(f"{owner}.{old}" for owner in list_owners(expression.expr, known))
+        elif isinstance(expression, nodes.MemberExpr):
+            old = expression.name
+            names = [expression.fullname, *list_full_names(expression.expr, old, known)]
             new = find_new_name(names, old, renamed)
             line, end = expression.end_line, expression.end_column
             if new is not None and line is not None and end is not None:
                 found.add((line, end - len(old.encode()), old, new))
+        elif isinstance(expression, nodes.CallExpr) and is_setting_attribute(expression):
+            owner, name = expression.args[:2]
+            if isinstance(name, nodes.StrExpr):
+                new = find_new_name(list_full_names(owner, name.value, known), name.value, renamed)
+                if new is not None:
+                    found.add((name.line, name.column + 1, name.value, new))
     return found
+
+
+def is_setting_attribute(call: nodes.CallExpr) -> bool:
+    """Return whether a call is of setattr, delattr or getattr: the second argument is a name."""
+    callee = call.callee
+    if not isinstance(callee, nodes.NameExpr | nodes.MemberExpr):
+        return False
+    return callee.name in {"setattr", "delattr", "getattr"} and len(call.args) > 1
+
+
+def list_full_names(
+    owner: nodes.Expression, name: str, known: dict[nodes.Expression, types.Type]
+) -> list[str]:
+    """Return the full names that an attribute of an expression may have."""
+    if isinstance(owner, nodes.RefExpr) and isinstance(owner.node, nodes.MypyFile):
+        symbol = owner.node.names.get(name)
+        if symbol is None or symbol.node is None:
+            return []
+        return [symbol.node.fullname]  # of the module that defines it
+    return [f"{kind}.{name}" for kind in list_owners(owner, known)]
 
 
 def find_new_name(names: Sequence[str], old: str, renamed: dict[str, str]) -> str | None:
@@ -230,6 +259,21 @@ def list_imports(
             new = renamed.get(f"{source}.{alias.name}")
             if new is not None:
                 found.add((alias.lineno, alias.col_offset, alias.name, new))
+    return found
+
+
+def list_names_after_colons(
+    module: str, path: Path, renamed: dict[str, str]
+) -> set[tuple[int, int, str, str]]:
+    """Return where a file names a function for another process: "profkit.module:function"."""
+    found = set()
+    for number, line in enumerate((ROOT / path).read_text("utf-8").splitlines(), 1):
+        for match in _FUNCTION_AS_TEXT.finditer(line):
+            place = match["module"].replace("{__name__}", module)
+            new = renamed.get(f"{place}.{match['name']}")
+            if new is not None:
+                column = len(line[: match.start("name")].encode())
+                found.add((number, column, match["name"], new))
     return found
 
 

@@ -124,15 +124,10 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     time, time_note = compare_recorded_times(before, after, policy)
     untimed = find_untimed_sides(before, after)
     pairs, unmatched = match_launches(before, after)
-    once = ["both sides are the same measurement: record the change first"]
-    launches = []
-    verdicts = []
-    for b, a in pairs:
-        verdicts.append((before.judge_row(b), after.judge_row(a)))
-        launches.append(counters.compare_launches(b, a, verdicts[-1]))
+    launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
     if len(launches) == 1 and not unmatched:
-        estimate = check_estimate(launches[0], verdicts[0][0], time)
+        estimate = check_estimate(launches[0], before.judge_row(pairs[0][0]), time)
         cause = find_cause(launches[0], time)
     return RunComparison(
         before=before.name,
@@ -146,15 +141,29 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         untimed=untimed,
         estimate=estimate,
         cause=cause,
-        launches=tuple(launches),
+        launches=launches,
         unmatched=unmatched,
         resources=compare_resources(before, after),
         promises=counters.check_predictions(before, after),
-        notes=(
-            *(once if is_same_timing(before.record, after.record) else ()),
-            *list_notes(before, after),
-        ),
+        notes=_list_all_notes(before, after),
     )
+
+
+def _compare_pairs(
+    before: Run, after: Run, pairs: Iterable[tuple[Row, Row]]
+) -> Iterator[LaunchChange]:
+    """Yield the change of each pair of launches."""
+    for old, new in pairs:
+        verdicts = before.judge_row(old), after.judge_row(new)
+        yield counters.compare_launches(old, new, verdicts)
+
+
+def _list_all_notes(before: Run, after: Run) -> tuple[str, ...]:
+    """Return what to know of a comparison; first, that both sides are one measurement."""
+    notes = list_notes(before, after)
+    if is_same_timing(before.record, after.record):
+        notes.insert(0, "both sides are the same measurement: record the change first")
+    return tuple(notes)
 
 
 # --- two sides, as a user names them --------------------------------------------------------------

@@ -273,10 +273,13 @@ def compare_findings(
         sides = change.before, change.after
         state = name_finding_state(change.what, explained_by, sides, measured)
         found.append(structs.replace(change, explained_by=explained_by, state=state))
-    order = get_args(Became)
-    return tuple(
-        sorted(found, key=lambda f: (order.index(f.what), -find_largest_gain(f.before, f.after)))
-    )
+    return tuple(sorted(found, key=_rank_change))
+
+
+def _rank_change(change: FindingChange) -> tuple[int, float]:
+    """Rank the change of a finding: gone and new ones first, then by what they are worth."""
+    order = get_args(Became).index(change.what)
+    return order, -find_largest_gain(change.before, change.after)
 
 
 def compare_finding(

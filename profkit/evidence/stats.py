@@ -109,11 +109,7 @@ def compare_samples(
         ProfkitError: A sample is no time (a finite positive number), there is none, or interleaved
             samples differ in number.
     """
-    if not 0 <= within < 1:  # NaN is neither
-        why = "within: too large"
-        if abs(within) < 1e9:
-            why = f"within {within:.3g}: not a tolerance"
-        raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
+    _check_tolerance(within)
     groups = (
         group_by_process(before, "BEFORE", positive=True),
         group_by_process(after, "AFTER", positive=True),
@@ -145,6 +141,16 @@ def compare_samples(
         within=within,
         effective=ratio.effective,
     )
+
+
+def _check_tolerance(within: float) -> None:
+    """Raise a ProfkitError for a tolerance that is no share of the time."""
+    if 0 <= within < 1:  # NaN is not
+        return
+    why = "within: too large"
+    if abs(within) < 1e9:
+        why = f"within {within:.3g}: not a tolerance"
+    raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
 
 
 def compute_hedges_g(before: Array, after: Array) -> float:
