@@ -63,7 +63,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"there are: {', '.join(names) or 'none'}"
 
 
-def install_extra(package: str) -> str:
+def suggest_install_command(package: str) -> str:
     """Return the command that brings a package which is not part of the plain installation."""
     return f"pip install 'profkit[{EXTRAS[package]}]'"
 
@@ -80,13 +80,13 @@ def require_package(package: str, doing: str) -> Iterator[None]:
     except ImportError as error:
         if error.name and error.name.partition(".")[0] != package:
             raise  # it is there, and something that it needs is not: no extra mends that
-        if explain_limit(error) is not None:
+        if explain_resource_limit(error) is not None:
             raise  # it is there, and there is no memory for it
         message = f"{doing} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
-        raise ProfkitError(message, install_extra(package)) from error
+        raise ProfkitError(message, suggest_install_command(package)) from error
 
 
-def explain_limit(error: BaseException) -> ProfkitError | None:
+def explain_resource_limit(error: BaseException) -> ProfkitError | None:
     """Return what a user is told of an error that comes of a limit of this process; None of another.
 
     Files, processes, threads and memory are limited by whoever starts us (ulimit, a scheduler): that

@@ -26,7 +26,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from profkit.errors import ProfkitError, explain_limit
+from profkit.errors import ProfkitError, explain_resource_limit
 
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
 _LONG_PATH = 1000  # characters of a path that an error names whole
@@ -64,14 +64,14 @@ class ReadBudget:
     def __init__(self, size: int, *, is_packed: bool = False, spare: int | None = None) -> None:
         """Allow what a file of so many bytes may take; `spare` is for small ones, SPARE when None."""
         self.left = self.SPARE if spare is None else spare
-        self.allow_more(size, is_packed=is_packed)
+        self.raise_limit(size, is_packed=is_packed)
         self._texts: dict[str, str] = {}
 
-    def allow_more(self, size: int, *, is_packed: bool = False) -> None:
+    def raise_limit(self, size: int, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
         self.left += self.TIMES * (self.PACKED * size if is_packed else size)
 
-    def draw_rows(self, rows: int, columns: int, unpacked: int) -> None:
+    def spend_rows(self, rows: int, columns: int, unpacked: int) -> None:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
         self.spend_bytes(rows * columns * self.CELL + unpacked)
 
@@ -81,7 +81,7 @@ class ReadBudget:
         if self.left < 0:
             raise BudgetSpent("it asks for more memory than its bytes can need")
 
-    def share_text(self, text: str) -> str:
+    def intern_text(self, text: str) -> str:
         """Return a name of the file, the same text for each that is equal; only the first one costs."""
         known = self._texts.get(text)
         if known is not None:
@@ -166,7 +166,7 @@ def make_read_error(path: str | Path, error: OSError) -> ProfkitError:
     why = error.strerror or str(error)
     if why == _OUTSIDE:
         hint = "name a file of that folder, by no link that leads out of it"
-    elif (limit := explain_limit(error)) is not None:
+    elif (limit := explain_resource_limit(error)) is not None:
         hint = limit.hint
     elif error.errno in (errno.EACCES, errno.EPERM):
         hint = "ask its owner, or have it copied to where you may read (ls -ld shows who may)"
@@ -348,7 +348,7 @@ def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
     return sorted(files), sorted(unread)
 
 
-def match_pattern(pattern: str | Path) -> list[str]:
+def list_matching_paths(pattern: str | Path) -> list[str]:
     """Return what a pattern of a shell matches, sorted; `**` stands for any folders, or none.
 
     No folder is looked into twice for the same part of the pattern: links that lead in a circle
@@ -364,9 +364,9 @@ def match_pattern(pattern: str | Path) -> list[str]:
         if at == len(pattern_parts):
             matched.append(place)
             continue
-        if not _is_new_place(place or ".", at, seen):
+        if not _is_first_visit(place or ".", at, seen):
             continue
-        for step, link in _match_part(place, pattern_parts, at):
+        for step, link in _expand_pattern_part(place, pattern_parts, at):
             (behind_links if link else waiting).append(step)
     return sorted(set(matched))
 
@@ -386,7 +386,7 @@ def _split_pattern(pattern: Path) -> tuple[str, tuple[str, ...]]:
     return start, parts[plain:]
 
 
-def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
+def _is_first_visit(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
     """Return whether a folder is looked into for the first time with this part of a pattern."""
     with contextlib.suppress(OSError, ValueError):
         state = os.stat(place)
@@ -398,7 +398,7 @@ def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
     return False
 
 
-def _list_fitting(place: str, part: str) -> list[str]:
+def _list_matching_names(place: str, part: str) -> list[str]:
     """List what in a folder fits a part of a pattern, from the last on; hidden ones if asked for."""
     names = os.listdir(place or ".")
     if not part.startswith("."):
@@ -408,7 +408,7 @@ def _list_fitting(place: str, part: str) -> list[str]:
     return sorted(names, reverse=True)
 
 
-def _match_part(
+def _expand_pattern_part(
     place: str, parts: tuple[str, ...], at: int
 ) -> Iterator[tuple[tuple[str, int], bool]]:
     """Yield where one part of a pattern leads from a folder, and whether through a link."""
@@ -422,7 +422,7 @@ def _match_part(
             yield (path, at + 1), False
         return
     with contextlib.suppress(OSError):
-        for name in _list_fitting(place, part):
+        for name in _list_matching_names(place, part):
             path = os.path.join(place, name)
             link = os.path.islink(path)
             if part != "**":
@@ -611,7 +611,7 @@ def replace_when_done(path: str | Path) -> Iterator[Path]:
         ProfkitError: It cannot be written; an OSError of the block is one of these.
     """
     with _resolve_for_writing(path) as target:
-        folder = find_temporary_place() if _is_through(target) else target.parent
+        folder = find_temporary_folder() if _is_written_in_place(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
         _check_access(target)
         with make_temporary_folder(folder) as place:
@@ -636,10 +636,10 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 def write_text(path: str | Path, content: str) -> None:
     """Write a text file whole or not at all; see replace_when_done. What is no character is escaped."""
-    write_pieces(path, [content])
+    write_text_pieces(path, [content])
 
 
-def write_pieces(path: str | Path, pieces: Iterable[str]) -> None:
+def write_text_pieces(path: str | Path, pieces: Iterable[str]) -> None:
     """Write the same, of a text that comes in pieces."""
     with replace_when_done(path) as part, part.open("wb") as written:
         for piece in pieces:
@@ -739,22 +739,22 @@ def _follow_link(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _is_through(target: Path) -> bool:
+def _is_written_in_place(target: Path) -> bool:
     """Return whether something is written into what is there, instead of taking its place."""
     special = os.path.abspath(target).startswith(_SYSTEM)
     return target.exists() and (special or not target.is_file())
 
 
 def _check_access(target: Path) -> None:
-    if not _is_through(target) and target.exists() and not os.access(target, os.W_OK):
+    if not _is_written_in_place(target) and target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
 
 
 def _replace_target(target: Path, made: Path, handle: int) -> None:
     """Put a file, open as `handle`, in the place of another, or into a device or a pipe."""
     os.fsync(handle)
-    if _is_through(target):
-        _copy_through(made, target)
+    if _is_written_in_place(target):
+        _copy_into_device(made, target)
         return
     with contextlib.suppress(FileNotFoundError):
         os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
@@ -762,7 +762,7 @@ def _replace_target(target: Path, made: Path, handle: int) -> None:
     _sync_folder(target.parent)
 
 
-def _copy_through(part: Path, target: Path) -> None:
+def _copy_into_device(part: Path, target: Path) -> None:
     """Write into a device or a pipe. One that nobody reads is an error, not a wait."""
     handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if _describe_kind(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
@@ -793,8 +793,8 @@ def make_temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
         parent: Where; None takes the system's folder for temporary files. In another one its name
             begins with a dot.
     """
-    place, prefix = Path(parent or find_temporary_place()), ".profkit-" if parent else "profkit-"
-    _sweep_folders(place, prefix)
+    place, prefix = Path(parent or find_temporary_folder()), ".profkit-" if parent else "profkit-"
+    _remove_abandoned_folders(place, prefix)
     try:
         made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
         with made as name:
@@ -828,7 +828,7 @@ def _lock_new_folder(name: str) -> int:
     return handle
 
 
-def find_temporary_place() -> Path:
+def find_temporary_folder() -> Path:
     """Return the system's folder for temporary files.
 
     Raises:
@@ -873,16 +873,16 @@ def _is_made_by_profkit(folder: Path) -> bool:
         os.close(handle)
 
 
-def _sweep_folders(place: Path, prefix: str) -> None:
+def _remove_abandoned_folders(place: Path, prefix: str) -> None:
     """Remove the folders of profkit in whose process nobody lives any more."""
     with contextlib.suppress(OSError):
         for name in os.listdir(place):
             folder = place / name
-            if name.startswith(prefix) and _is_made_by_profkit(folder) and _is_left(folder):
+            if name.startswith(prefix) and _is_made_by_profkit(folder) and _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_left(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     """Return whether nobody holds the lock of a folder that is not just being made."""
     try:
         if time.time() - folder.lstat().st_mtime < _YOUNG:

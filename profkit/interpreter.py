@@ -23,20 +23,20 @@ _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def make_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of profkit as `python -m MODULE ARGUMENTS` would."""
-    return [*_start_isolated(), describe_packages(), module, *arguments]
+    return [*_start_isolated(), encode_import_folders(), module, *arguments]
 
 
-def make_short_command(packages: str, module: str, *arguments: str) -> list[str]:
+def make_command_from_file(packages: str, module: str, *arguments: str) -> list[str]:
     """Return the same command where what describe_packages() says is in a file, `packages`."""
     return [*_start_isolated(), packages, module, *arguments]
 
 
-def describe_packages() -> str:
+def encode_import_folders() -> str:
     """Return, as JSON, where an interpreter finds what this process finds."""
-    return json.dumps({"profkit": _PLACE, "path": list_packages()})
+    return json.dumps({"profkit": _PLACE, "path": list_import_folders()})
 
 
-def list_packages() -> list[str]:
+def list_import_folders() -> list[str]:
     """Return the folders of sys.path without the current one, the standard library's first.
 
     Where profkit itself lies in the current folder, in a clone say, that folder comes last: its code

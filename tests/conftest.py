@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from profkit.records.paths import run_files
+from profkit.records.paths import find_all_run_files
 from tests.forks import pytest_runtest_protocol  # noqa: F401  # a hook: it runs what is marked `forks`
 from tests.shared import find_folder, make_once, use_folder
 
@@ -182,20 +182,22 @@ def read_in_session(function: str, item: object, files: object) -> object:
 
 def committed() -> list[Path]:
     """Reports of the project itself: always there."""
-    files = (files for several in run_files(ROOT / "artifacts").values() for files in several)
+    files = (
+        files for several in find_all_run_files(ROOT / "artifacts").values() for files in several
+    )
     return sorted(file.report for file in files if file.report)
 
 
 def kinds() -> list[Path]:
     """Those of `committed` that differ in kind: of kernels recorded at several shapes, B and C."""
-    runs = run_files(ROOT / "artifacts").items()
+    runs = find_all_run_files(ROOT / "artifacts").items()
     of_kind = (several for (_, case), several in runs if case in {"B", "C", "4096", "1GiB"})
     return sorted(files.report for several in of_kind for files in several if files.report)
 
 
 def report_of(variant: str, case: str) -> Path:
     """One committed report."""
-    (files,) = run_files(ROOT / "artifacts")[variant, case]
+    (files,) = find_all_run_files(ROOT / "artifacts")[variant, case]
     assert files.report
     return files.report
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.errors import EXTRAS, install_extra
+from profkit.errors import EXTRAS, suggest_install_command
 from tests.found import find_files
 from tools import goldens
 
@@ -59,7 +59,7 @@ def test_extras_bring_what_their_hint_says() -> None:
     of = {"pynvml": "nvidia-ml-py"}
     for package, extra in EXTRAS.items():
         assert _named(of.get(package, package)) in _brings(extra), package
-        assert extra in install_extra(package)
+        assert extra in suggest_install_command(package)
     assert set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} <= {
         name for name in PROJECT["optional-dependencies"] if _brings(name) <= _brings("all")
     }

@@ -166,9 +166,9 @@ def read_public(listed: Path = LISTED, kept: Path = PUBLIC) -> list[Public]:
         record = records.get(kernel["name"])
         if record is None:
             continue
-        measured = AblationRecord.of_record(record)
+        measured = AblationRecord.from_record(record)
         rows = {row.ablation: row for row in measured.measured if row.reachable}
-        largest = max(rows, key=lambda name: rows[name].shown, default="")
+        largest = max(rows, key=lambda name: rows[name].sure_gain, default="")
         row = rows.get(kernel["ablation"] or largest)
         found.append(
             Public(
@@ -177,7 +177,7 @@ def read_public(listed: Path = LISTED, kept: Path = PUBLIC) -> list[Public]:
                 ablation=kernel["ablation"],
                 gain=row.gain if row else None,
                 largest=largest,
-                shown=max((row.shown for row in rows.values()), default=1.0),
+                shown=max((row.sure_gain for row in rows.values()), default=1.0),
                 real=record["base"] / record["others"][f"{kernel['name']}-after"],
                 of=kernel.get("of", ""),
             )
@@ -211,9 +211,9 @@ def read_fixed(listed: Path = LISTED, kept: Path = PUBLIC) -> dict[str, tuple[st
         if record is None or kernel["name"] not in helped:
             continue
         shown = 1.0
-        for row in AblationRecord.of_record(record).measured:
+        for row in AblationRecord.from_record(record).measured:
             if row.ablation == kernel["ablation"]:
-                shown = row.shown
+                shown = row.sure_gain
         found[kernel["name"]] = (kernel["ablation"], shown)
     return found
 
@@ -338,7 +338,7 @@ def read_steps() -> list[Step]:
         fixed[path.stem.split("_")[0]] = split_ids(keys.get("fixes", ""))
     steps = []
     for record in json.loads(lzma.decompress(STEPS.read_bytes())):
-        found = AblationRecord.of_record(record["ablation"])
+        found = AblationRecord.from_record(record["ablation"])
         for after, seconds in found.others.items():
             gain = measure_step(found, fixed[after])
             steps.append(Step(record["variant"], after, gain, found.base / seconds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from profkit.errors import explain_limit
+from profkit.errors import explain_resource_limit
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     try:
         from profkit.cli.app import run_verbs
     except (ImportError, MemoryError, OSError, SystemError) as error:
-        limit = explain_limit(error)
+        limit = explain_resource_limit(error)
         if limit is None:
             raise
         print(f"profkit: {limit.message}\n  {limit.hint}", file=sys.stderr)

@@ -39,7 +39,7 @@ from profkit.cli.options import (
     name_option,
 )
 from profkit.cli.output import print_error, print_note
-from profkit.errors import ProfkitError, did_you_mean, explain_limit
+from profkit.errors import ProfkitError, did_you_mean, explain_resource_limit
 from profkit.files import (
     get_current_folder,
     is_folder,
@@ -340,7 +340,7 @@ def explain_error(error: BaseException, verb: str | None = None) -> ProfkitError
     if isinstance(error, UsageError):
         return explain_usage(error, verb)
     if isinstance(error, LIMITS):
-        return explain_limit(error)
+        return explain_resource_limit(error)
     if isinstance(error, SystemExit):  # click ends with an exception of its own
         why = f"the code that was run exited with SystemExit: {error.code}"
         return ProfkitError(why, "functions in problem.py must return, not exit")
@@ -375,7 +375,7 @@ def explain_system_error(error: OSError) -> ProfkitError:
         refused = ProfkitError(
             f"{error.strerror}", "the system refused; check that the disk is mounted"
         )
-        return explain_limit(error) or refused
+        return explain_resource_limit(error) or refused
     return make_read_error(os.fsdecode(str(error.filename)), error)
 
 

@@ -154,10 +154,10 @@ def make_completion(*words: str) -> Callable[[], list[str]]:
 
 
 def _list_recorded_part(ctx: typer.Context, part: int) -> list[str]:
-    from profkit.records.paths import run_files
+    from profkit.records.paths import find_all_run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
-    return list(dict.fromkeys(name[part] for name in run_files(folder, problems=[])))
+    return list(dict.fromkeys(name[part] for name in find_all_run_files(folder, problems=[])))
 
 
 # Reports, and which launches of them.

@@ -19,7 +19,7 @@ from profkit.files import (
     is_there,
     replace_when_done,
     resolve_path,
-    write_pieces,
+    write_text_pieces,
 )
 from profkit.show.text.escape import escape_text, iterate_csv
 
@@ -148,7 +148,7 @@ def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
 def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     """Write a frame as CSV or Parquet, whole or not at all."""
     if as_csv:
-        write_pieces(file, iterate_csv(frame))
+        write_text_pieces(file, iterate_csv(frame))
         return
     with replace_when_done(file) as part:
         with require_package("pyarrow", "--parquet"):
@@ -200,9 +200,9 @@ def open_page(path: Path) -> None:
 
 def refuse_evidence(path: Path) -> None:
     """Raise a ProfkitError where a file is there that is evidence: nothing else is to stand there."""
-    from profkit.records.paths import name_evidence
+    from profkit.records.paths import name_protected_kind
 
-    kind = name_evidence(path)
+    kind = name_protected_kind(path)
     if kind:
         raise ProfkitError(f"{path}: is {kind}, which would be lost", "name another file to write")
 

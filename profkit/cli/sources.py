@@ -68,7 +68,7 @@ def is_timeline(path: str | Path) -> bool:
 
 def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Return errors that name the runs ("variant.case") whose code has changed since."""
-    from profkit.records.record import record_again
+    from profkit.records.record import suggest_run_command
 
     evidence, problems = open_evidence(artifacts), []
     for need in sorted(needs) if evidence.headers else ():
@@ -79,7 +79,7 @@ def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitErro
             continue  # the claim says so itself
         if run.stale:
             why = f"{need} is stale: its code has changed since"
-            problems.append(ProfkitError(why, record_again(variant, case)))
+            problems.append(ProfkitError(why, suggest_run_command(variant, case)))
     return problems
 
 

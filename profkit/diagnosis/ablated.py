@@ -19,7 +19,7 @@ def find_ablation(record: Record | None, device: str | None) -> AblationRecord |
     """A record's ablation, if it is of one kernel and of the GPU that the report is of."""
     if record is None or record.ablation is None:
         return None
-    found = AblationRecord.of_record(record.ablation)
+    found = AblationRecord.from_record(record.ablation)
     if found is None or len(found.kernels) != 1:
         return None  # of several kernels, none is as much faster as all of them together
     if device and found.gpu and device != found.gpu:
@@ -46,8 +46,10 @@ def _find_row(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation |
 
 def _describe_row(row: MeasuredAblation) -> Measured:
     gain, low, high = row.gain, row.low, row.high
-    if row.reachable and row.shown < NOTHING_TO_WIN <= gain:  # only the control is so much slower
-        gain, low, high = row.shown, row.shown, row.gain
+    if (
+        row.reachable and row.sure_gain < NOTHING_TO_WIN <= gain
+    ):  # only the control is so much slower
+        gain, low, high = row.sure_gain, row.sure_gain, row.gain
     return Measured(
         ablation=row.ablation,
         title=row.title,

@@ -30,7 +30,7 @@ from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
 from profkit.judge import NOT_PRICED
 from profkit.model.launch import Launch, is_impossible
-from profkit.records.record import Record, record_beside
+from profkit.records.record import Record, read_record_beside
 from profkit.reports import figures
 from profkit.reports.frame import list_frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
@@ -184,7 +184,7 @@ def _judge_part(part: Part) -> Iterator[Judged]:
     for _, launch, rule, title, message, speedup, scope in part.rules:
         known = speedup if isfinite(speedup) else None
         rules.setdefault(launch, []).append(NvidiaRule(rule, title, message, known, scope))
-    record = record_beside(part.file.path)
+    record = read_record_beside(part.file.path)
     for run, values in zip(part.iterate_launches(), part.iterate_metrics(), strict=True):
         nvidia = tuple(rules.get(run["launch"], ()))
         diagnosis = judge_launch(run)

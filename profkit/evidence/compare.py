@@ -375,7 +375,7 @@ def find_resource(run: Run, name: str) -> float | None:
     """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:
-        value = getattr(run.record.most, name, None)
+        value = getattr(run.record.largest_resources, name, None)
     if value is not None:
         return float(value)
     counted = None

@@ -12,7 +12,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.records.parts import GpuState, NcuRun, RecordedGpu, Timing
-from profkit.records.record import Record, record_again
+from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document
 from profkit.reports.figures import seconds
 
@@ -51,7 +51,7 @@ def _list_run_refusals(run: Run) -> Iterator[Incomparable]:
         said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
         yield Incomparable(code="sanitizer", sentence=said)
     if run.stale:
-        again = record_again(run.variant, run.case)
+        again = suggest_run_command(run.variant, run.case)
         said = f"{run.name} is stale, its code has changed since: {again}"
         yield Incomparable(code="stale", sentence=said)
 

@@ -23,7 +23,7 @@ from profkit.evidence.conditions import list_machine_differences, list_method_di
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
-from profkit.records.record import Record, record_again
+from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import format_percent
 
@@ -280,7 +280,7 @@ def find_faulty_subject(
         after.source_hash,
         find_code_hash(base, before),
     ):
-        again = record_again(after.variant, after.case)
+        again = suggest_run_command(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
         return GateSubject(name=name, answer="stale", because=because)
     if not after.faults:
@@ -324,7 +324,7 @@ def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | N
         return GateSubject(name=name, answer="no time", because=because)
     if compare.is_same_timing(old, new):
         return GateSubject(name=name, answer="same", because="nothing new was recorded")
-    again = record_again(after.variant, after.case)
+    again = suggest_run_command(after.variant, after.case)
     if differ := list_method_differences(old, new):
         return GateSubject(
             name=name,

@@ -268,7 +268,7 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    budget.allow_more(opened.seek(0, os.SEEK_END), is_packed=True)
+    budget.raise_limit(opened.seek(0, os.SEEK_END), is_packed=True)
     opened.seek(0)
     page = pq.ParquetFile(opened)
     held = page.schema_arrow.names
@@ -279,7 +279,7 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
     for n in range(page.metadata.num_row_groups):
         groups.append(page.metadata.row_group(n))
     unpacked = sum(group.total_byte_size for group in groups)
-    budget.draw_rows(page.metadata.num_rows, len(names), unpacked)
+    budget.spend_rows(page.metadata.num_rows, len(names), unpacked)
     batches = []
     for batch in page.iter_batches(batch_size=_BATCH, columns=names):
         budget.spend_bytes(batch.nbytes)

@@ -21,7 +21,13 @@ from profkit.files import is_file, is_folder
 from profkit.model.launch import Launch, is_impossible
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
-from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
+from profkit.records.record import (
+    Record,
+    SourceFile,
+    read_record,
+    suggest_run_command,
+    update_header,
+)
 from profkit.records.store import hash_file
 from profkit.reports.frame import list_frame_rows, without_attrs
 
@@ -155,7 +161,7 @@ class Run:
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
             return "a report has no timing: time both without a profiler"  # its name is a file's
-        return record_again(self.variant, self.case, verb)
+        return suggest_run_command(self.variant, self.case, verb)
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,7 @@ class Evidence:
             if known:
                 hint = did_you_mean(variant, known, listed)
             else:
-                hint = record_again(variant)
+                hint = suggest_run_command(variant)
             raise ProfkitError(f"no run of {variant} in {self.root}", hint)
         return names
 
@@ -264,12 +270,12 @@ class Evidence:
             self.scan_files()  # perhaps it was recorded since
         files = self._files.get((variant, case))
         if files:
-            return paths.require_one(files, (variant, case))
+            return paths.require_single_run(files, (variant, case))
         return None
 
     def suggest_command_for_missing(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
-        command = record_again(variant, case)
+        command = suggest_run_command(variant, case)
         known = {v for v, _ in self._files}
         if variant in known:
             cases = sorted(c for v, c in self._files if v == variant)
@@ -283,11 +289,11 @@ class Evidence:
         """Return (variant, case) -> its files, read from the folder anew."""
         self._files.clear()
         self._unread.clear()
-        self._files.update(paths.run_files(self.root, self._unread))
+        self._files.update(paths.find_all_run_files(self.root, self._unread))
         return self._files
 
     def find_run(self, variant: str, case: str) -> Run:
-        if not (paths.is_word(variant) and paths.is_word(case)):
+        if not (paths.is_plain_word(variant) and paths.is_plain_word(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
         files = self.find_files(variant, case)
@@ -303,7 +309,7 @@ class Evidence:
             )
         record, stale = None, False
         if files.record:
-            record, stale = with_todays_header(read_record(files.record), self.headers)
+            record, stale = update_header(read_record(files.record), self.headers)
         return Run(variant, case, record, None, files.report, stale)
 
 

@@ -22,7 +22,7 @@ from profkit.model.launch import (
     explain_cache_resident,
     find_counted_part,
 )
-from profkit.records.gpus import find_exactly
+from profkit.records.gpus import find_gpu_exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
 
@@ -78,7 +78,7 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
     gpu = None
     if name == "fp32":
-        gpu = find_exactly(cc)
+        gpu = find_gpu_exactly(cc)
     if gpu and gpu.fp32 and "sm_count" in row:
         clock = row.get("sm_clock", nan) / find_counted_part(row)
         if isnan(clock):

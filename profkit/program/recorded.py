@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
-from profkit.files import expand_home, is_file, is_there, match_pattern
+from profkit.files import expand_home, is_file, is_there, list_matching_paths
 from profkit.program.counts import Counts, read_counts
 from profkit.program.ranks import merge_timelines, select_ranks
 from profkit.program.readers.gathered import read_gathered
@@ -123,7 +123,7 @@ def _list_recordings(given: object) -> list[Path]:
         if is_there(path):
             paths = [path]
         else:
-            paths = [Path(x) for x in match_pattern(path)] or [path]
+            paths = [Path(x) for x in list_matching_paths(path)] or [path]
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
         paths = [expand_home(name) for name in given]
     else:

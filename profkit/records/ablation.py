@@ -56,7 +56,7 @@ class MeasuredAblation(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineGain, ...] = ()
 
     @property
-    def shown(self) -> float:
+    def sure_gain(self) -> float:
         """The gain over the original itself, by the low end of its interval: what is sure.
 
         Beside a control that is slower than the original, a gain may be no more than the end of what
@@ -127,7 +127,7 @@ class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
     others: dict[str, float] = {}  # name -> seconds of what took turns with it
 
     @classmethod
-    def of_record(cls, document: Any) -> AblationRecord | None:
+    def from_record(cls, document: Any) -> AblationRecord | None:
         """Read it from a run record; None where it is of another form."""
         try:
             return msgspec.convert(document, cls, strict=False)

@@ -42,7 +42,7 @@ def read_table() -> dict[Capability, Gpu]:
     return dict(sorted(rows.items()))
 
 
-def find_exactly(cc: object) -> Gpu | None:
+def find_gpu_exactly(cc: object) -> Gpu | None:
     """Return the row of a compute capability as a report names it, such as 9.0."""
     for known, row in read_table().items():
         if "{}.{}".format(*known) == cc:
@@ -52,12 +52,12 @@ def find_exactly(cc: object) -> Gpu | None:
 
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return find_newest_not_above(
+    return find_newest_up_to(
         {known: row for known, row in read_table().items() if cc and known[0] == cc[0]}, cc
     )
 
 
-def find_newest_not_above(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
@@ -73,10 +73,10 @@ def find_measured_range(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = read_column(column)
     low, expect, high = zip(*rows.values(), strict=True)
-    return find_newest_not_above(rows, cc) or (min(low), min(expect), max(high))
+    return find_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
 
 
 def find_pinned_rate(cc: Capability | None) -> float:
     """Return bytes a second of a pinned copy, of the nearest GPU that is no newer, or the least."""
     rates = read_column("pinned")
-    return float(find_newest_not_above(rates, cc) or min(rates.values()))
+    return float(find_newest_up_to(rates, cc) or min(rates.values()))

@@ -75,7 +75,7 @@ def read_grid(path: Path) -> TimeGrid:
     if head.get("schema") != SCHEMA:
         hint = f'its first line must contain "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
-    name, against = find_object(head, "gpu").get("name"), head.get("against")
+    name, against = get_object(head, "gpu").get("name"), head.get("against")
     if isinstance(against, list):
         names = [x for x in against if isinstance(x, str)]
     else:
@@ -96,7 +96,7 @@ def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
         yield document
 
 
-def find_object(document: JsonObject, key: str) -> JsonObject:
+def get_object(document: JsonObject, key: str) -> JsonObject:
     """Return the object of this key; an empty one where there is none."""
     held = document.get(key)
     if isinstance(held, dict):
@@ -105,7 +105,7 @@ def find_object(document: JsonObject, key: str) -> JsonObject:
 
 
 def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
-    at, warm = find_object(document, "at"), document.get("warm")
+    at, warm = get_object(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
@@ -117,8 +117,8 @@ def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
     return GridCell(
         at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
         warm={n: tuple(s for s in x if _is_positive(s)) for n, x in lists.items()},
-        ran={n: str(x) for n, x in find_object(document, "ran").items()},
-        looked={n: x for n, x in find_object(document, "looked").items() if _is_positive(x)},
+        ran={n: str(x) for n, x in get_object(document, "ran").items()},
+        looked={n: x for n, x in get_object(document, "looked").items() if _is_positive(x)},
         operations=float(operations) if _is_positive(operations) else nan,
         moved=float(moved) if _is_positive(moved) else nan,
     )

@@ -175,7 +175,7 @@ class Header:
         return {"title": self.title, **lists}
 
     @staticmethod
-    def of_record(recorded: Mapping[str, Any]) -> Header:
+    def from_record(recorded: Mapping[str, Any]) -> Header:
         """Return a header from what a run record keeps; what is of another kind is not there."""
         keys = {}
         for key in _KEYS.values():
@@ -216,7 +216,7 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     text: list[str] = []
     keys: dict[str, str] = {}
     for line in lines[1:]:
-        pairs = find_pairs(line, name)
+        pairs = split_pairs(line, name)
         for key, value in pairs:
             if key in keys:
                 keys[key] = f"{keys[key]} {value}".strip()
@@ -233,7 +233,7 @@ def split_comment(match: re.Match[str]) -> list[str]:
     return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]
 
 
-def find_pairs(line: str, name: str) -> list[tuple[str, str]]:
+def split_pairs(line: str, name: str) -> list[tuple[str, str]]:
     """Return (key, value) of a header's line; a ProfkitError for a key that looks misspelt."""
     first = _KEY.match(line)
     if not first:
@@ -288,7 +288,7 @@ def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str,
     return combinations
 
 
-def compile_target(spec: str | None, arch: str, name: str) -> str | None:
+def choose_compile_target(spec: str | None, arch: str, name: str) -> str | None:
     """Return what to compile for (`90`, `90a`), or None if the header rules the architecture out.
 
     `spec`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: `90`, or `90a`.

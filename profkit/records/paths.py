@@ -23,8 +23,8 @@ from profkit.files import (
     is_folder,
     is_link,
     list_folder,
+    list_matching_paths,
     look_at,
-    match_pattern,
     open_regular,
     resolve_path,
     shorten_path,
@@ -60,7 +60,7 @@ def suggest_report(path: Path) -> str:
     return f"to record a report: {FULL}"
 
 
-def is_table(path: str | Path) -> bool:
+def is_csv_table(path: str | Path) -> bool:
     """Return whether a file is read as what `ncu --csv` prints: by its name."""
     return str(path).lower().endswith(".csv")
 
@@ -91,7 +91,7 @@ def expand_pattern(pattern: str) -> list[str]:
     # A file first: [ and ] are legal in file names.
     if state is not None or is_link(path) or not glob.has_magic(str(path)):
         return [str(path)]
-    matched = match_pattern(path)
+    matched = list_matching_paths(path)
     if not matched:
         shown = shorten_path(pattern)
         raise ProfkitError(f"{shown}: matches no file", "check the path and the quotes")
@@ -149,7 +149,7 @@ def suggest_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
     return what, command.format(shlex.quote(str(path)))
 
 
-def name_evidence(path: str | Path) -> str | None:
+def name_protected_kind(path: str | Path) -> str | None:
     """Return what a file is that nobody writes over by mistake; None for anything else."""
     kind = detect_kind(path)
     if kind in (None, "empty", "kept"):
@@ -213,7 +213,7 @@ class RunFiles:
     report: Path | None = None  # the report; of two, the one that is not compressed
 
 
-def is_word(name: str) -> bool:
+def is_plain_word(name: str) -> bool:
     return _WORD.fullmatch(name) is not None
 
 
@@ -225,7 +225,7 @@ def find_run_files(stem: Path) -> RunFiles:
     return RunFiles(stem, record if is_file(record) else None, report)
 
 
-def run_files(
+def find_all_run_files(
     root: Path, problems: list[ProfkitError] | None = None
 ) -> dict[RunName, tuple[RunFiles, ...]]:
     """Return everything recorded in a folder, by variant and case, sorted by name.
@@ -236,7 +236,7 @@ def run_files(
     found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
     for path, depth in _list_candidates(root, found):
-        name = read_name(path, depth)
+        name = read_run_name(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
     runs: dict[RunName, tuple[RunFiles, ...]] = {}
@@ -252,7 +252,7 @@ def run_files(
     return runs
 
 
-def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
+def choose_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
     """Return where the report and the record of a run are to be written.
 
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
@@ -261,12 +261,14 @@ def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, 
     flat = find_run_files(root / f"{variant}.{case}")
     if flat.record or flat.report:
         there = find_run_files(stem)
-        require_one((flat, there) if there.record or there.report else (flat,), (variant, case))
+        require_single_run(
+            (flat, there) if there.record or there.report else (flat,), (variant, case)
+        )
         stem = flat.stem
     return stem.with_name(f"{stem.name}.ncu-rep"), stem.with_name(f"{stem.name}.json")
 
 
-def require_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
+def require_single_run(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
     """Return the files of a run; a ProfkitError where two folders hold one of this name."""
     if len(files) > 1:
         where = " and ".join(str(f.stem) for f in files)
@@ -304,14 +306,14 @@ def _list_candidates(root: Path, problems: list[ProfkitError]) -> Iterator[tuple
         folders = sorted(below, key=is_link)  # a run has its own name before that of a link
 
 
-def read_name(path: Path, depth: int) -> RunName | None:
+def read_run_name(path: Path, depth: int) -> RunName | None:
     """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:
         variant, case = path.stem, resolve_path(path).parent.name
     elif depth == 2:
         return None  # a folder of something else: a search keeps its champion so
-    if not (is_word(variant) and is_word(case)):
+    if not (is_plain_word(variant) and is_plain_word(case)):
         return None
     if dot or depth == 2 or _has_record(path):
         return (variant, case)

@@ -27,7 +27,7 @@ from profkit.records.store import (
     Unprinted,
     WhereKnown,
     amend_document,
-    name_schema,
+    describe_schema,
     read_struct,
     write_struct,
 )
@@ -207,7 +207,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         return tuple(tool for tool, verdict in self.sanitizers.items() if verdict != "clean")
 
     @property
-    def most(self) -> parts.Resources:
+    def largest_resources(self) -> parts.Resources:
         """The most over all kernels: the build's for one thread, the launch's for a block."""
         launches, kernels = self.launches, self.resources
         return parts.Resources(
@@ -258,7 +258,7 @@ def read_record(path: str | Path) -> Record:
     if isinstance(document, dict):
         schema = document.get("schema")
     if schema != SCHEMA:
-        why = f"{file}: not a run record of this version ({name_schema(schema)}, not {SCHEMA})"
+        why = f"{file}: not a run record of this version ({describe_schema(schema)}, not {SCHEMA})"
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 
@@ -275,7 +275,7 @@ def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
     return structs.replace(record, path=path, damaged=tuple(damaged))
 
 
-def record_beside(report: str | Path) -> Record | None:
+def read_record_beside(report: str | Path) -> Record | None:
     """Return the run record of the same name beside a report; None without one that can be read."""
     path = Path(report)
     try:
@@ -336,7 +336,7 @@ class SourceFile:
     file: str = ""  # problem/name.cu
 
 
-def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:
+def update_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:
     """Return the record with what its file (of problem/variant) says today; is it stale?
 
     A record keeps what the header said when it was made. Prose and predictions are corrected after
@@ -350,5 +350,5 @@ def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple
     return structs.replace(record, header=today.header), False
 
 
-def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:
+def suggest_run_command(variant: str, case: str | None = None, verb: str = "profile") -> str:
     return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")

@@ -91,7 +91,7 @@ def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
         if marks:
             mark = marks[0]
         if mark != _UNPRINTED:
-            kind = _without_null(typed.type)
+            kind = _strip_null_type(typed.type)
             printed.append(
                 _Field(field.name, field.encode_name, kind, mark, _SCALARS.get(type(kind)))
             )
@@ -165,7 +165,7 @@ class _FieldReader:
 
     def read_value(self, kind: inspect.Type, value: Any, path: str) -> Any:
         """Return the value as one of this type; None, with its path kept, where it is none."""
-        kind = _without_null(kind)
+        kind = _strip_null_type(kind)
         if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
             return self.read_fields(kind.cls, value, path)
         if isinstance(kind, inspect.DataclassType) and isinstance(value, Mapping):
@@ -212,7 +212,7 @@ class _FieldReader:
         return tuple(read)
 
 
-def _without_null(kind: inspect.Type) -> inspect.Type:
+def _strip_null_type(kind: inspect.Type) -> inspect.Type:
     """Return the type of a field where it is known."""
     if isinstance(kind, inspect.Metadata):
         kind = kind.type
@@ -221,7 +221,7 @@ def _without_null(kind: inspect.Type) -> inspect.Type:
         for part in kind.types:
             if not isinstance(part, inspect.NoneType):
                 kinds.append(part)
-        return _without_null(kinds[0])
+        return _strip_null_type(kinds[0])
     return kind
 
 
@@ -294,7 +294,7 @@ def _insert_key(
 _SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)
 
 
-def name_schema(schema: object) -> str:
+def describe_schema(schema: object) -> str:
     """Return what a document says it is, where that is a document of profkit's.
 
     Anything else stays unsaid: an error would show a part of a file that is none of ours.

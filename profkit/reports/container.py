@@ -280,7 +280,7 @@ class _Walk:
 
     def take_frame(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
-        self._budget.allow_more(4 + len(frame))
+        self._budget.raise_limit(4 + len(frame))
         odd = Oddities()
         if self._first:
             self._first = False

@@ -370,7 +370,7 @@ def read_code(path: str | Path) -> ReportCode:
     budget = ReadBudget(0, spare=_SPARE)
     is_bounded = True
     for frame in _read_sources(path):
-        budget.allow_more(len(frame))
+        budget.raise_limit(len(frame))
         left = budget.left
         try:
             known += list(_read_functions(frame, budget))

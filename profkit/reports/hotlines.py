@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import expand_home, make_temporary_folder
-from profkit.records.paths import is_table
+from profkit.records.paths import is_csv_table
 from profkit.reports.addresses import CallSite, LaunchedCode, Layouts, Place
 from profkit.reports.container import check_report, split_report
 from profkit.reports.cubin import read_code
@@ -124,7 +124,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)
     for n, request in enumerate(requests):
-        if is_table(request.report):
+        if is_csv_table(request.report):
             if strict:
                 raise ProfkitError(
                     f"{request.report}: a table has no source lines",

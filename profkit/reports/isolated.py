@@ -36,7 +36,7 @@ from itertools import chain, islice
 from types import UnionType
 from typing import Any, BinaryIO, get_args, get_type_hints
 
-from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_limit, is_memory_limited
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_resource_limit, is_memory_limited
 
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 FULL = 76  # the exit status of a child without memory
@@ -356,7 +356,7 @@ def _start_children(function: str, children: Sequence[_Child]) -> None:
     try:
         _start_some(function, children)
     except OSError as error:
-        limit = explain_limit(error)
+        limit = explain_resource_limit(error)
         raise limit or _make_start_error(error.strerror or str(error)) from error
 
 
@@ -380,10 +380,10 @@ def _start_some(function: str, children: Sequence[_Child]) -> None:
 
 def _ask_to_fork(function: str, passed: list[int]) -> _Server:
     """Return the server, asked to fork: started where there is none that is as this process is now."""
-    from profkit.interpreter import describe_packages
+    from profkit.interpreter import encode_import_folders
 
     # A fork of this process has none. The rest of its environment each fork is told.
-    key = os.getpid(), describe_packages(), *map(resource.getrlimit, _MEMORY)
+    key = os.getpid(), encode_import_folders(), *map(resource.getrlimit, _MEMORY)
     request = json.dumps([function, dict(os.environ)]).encode()
     with _GUARD:
         if key in _SERVERS and _is_ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it

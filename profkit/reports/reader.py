@@ -27,8 +27,8 @@ from profkit.files import (
     resolve_path,
     write_bytes,
 )
-from profkit.records.paths import NOT_THERE, expand_paths, is_table, suggest_report
-from profkit.records.record import Record, get_declared_work, get_report_sha256, record_beside
+from profkit.records.paths import NOT_THERE, expand_paths, is_csv_table, suggest_report
+from profkit.records.record import Record, get_declared_work, get_report_sha256, read_record_beside
 from profkit.reports.container import (
     PART,
     Frames,
@@ -209,7 +209,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
 
 
 def _collect_rows(copy: str, path: str, first: int) -> Rows:
-    record = record_beside(path)
+    record = read_record_beside(path)
     identity: list[Identity] = []
     values: array[float] = array("d")
     rules: list[RuleRow] = []
@@ -232,7 +232,7 @@ def make_part(
     path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
 ) -> Part:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
-    record = record_beside(path)
+    record = read_record_beside(path)
     counts = b"".join(some.counts for some in rows)
     if not frames.is_named:
         rows = ()
@@ -452,13 +452,13 @@ def _weigh_large(paths: Iterable[str]) -> dict[str, int]:
 
 def is_recorded(path: str) -> bool:
     """Return whether the run record next to a report names these very bytes."""
-    recorded = get_report_sha256(record_beside(path))
+    recorded = get_report_sha256(read_record_beside(path))
     return recorded is not None and recorded == check_report(path).sha256
 
 
 def has_unrecorded(paths: Iterable[str]) -> bool:
     """Return whether no run record vouches for one of some reports."""
-    return any(not is_table(path) and not is_recorded(path) for path in paths)
+    return any(not is_csv_table(path) and not is_recorded(path) for path in paths)
 
 
 def _read_each(
@@ -468,7 +468,7 @@ def _read_each(
 
     `is_apart`: in forks, however few there are.
     """
-    size = sum(report_weight(name) for name in names if not is_table(name))
+    size = sum(report_weight(name) for name in names if not is_csv_table(name))
     are_few = len(names) <= FEW and size <= MUCH and ROOM.has_room(size)
     if client is not None or not are_few or (is_apart and size):
         from profkit.reports.cluster import iterate_reports
@@ -488,7 +488,7 @@ def _get_report_size(path: str) -> int:
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
     """
     is_unpacked_in_child = path.endswith(".ncu-repz") and is_memory_limited()
-    if is_table(path) or is_unpacked_in_child:
+    if is_csv_table(path) or is_unpacked_in_child:
         return 0
     try:
         if is_file(path) and is_readable(path):
@@ -561,7 +561,7 @@ def read_part(path: str) -> Part | Frames:
     It is damaged, too, when the library gives less than the file holds, or when the file is not the
     one that the run record next to it names.
     """
-    if is_table(path):
+    if is_csv_table(path):
         from profkit.reports.raw_counters import read_table
 
         return read_table(path)
@@ -590,7 +590,7 @@ def report_weight(path: str) -> int:
 
 
 def _read_here(path: str) -> Part | Frames:
-    if is_table(path):
+    if is_csv_table(path):
         frames = None
     else:
         frames = check_report(path)

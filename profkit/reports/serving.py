@@ -19,7 +19,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from profkit.errors import ProfkitError, explain_limit, is_memory_limited
+from profkit.errors import ProfkitError, explain_resource_limit, is_memory_limited
 from profkit.files import make_write_error
 from profkit.reports.isolated import (
     AT_ONCE,
@@ -111,7 +111,9 @@ def _prepare_once(prepare: Callable[[], object]) -> ProfkitError | None:
     except ProfkitError as error:
         return error
     except OSError as error:
-        return explain_limit(error) or make_write_error(error.filename or "a temporary file", error)
+        return explain_resource_limit(error) or make_write_error(
+            error.filename or "a temporary file", error
+        )
     return None
 
 
@@ -245,7 +247,9 @@ def _answer_items(
 
 def _explain_error(error: OSError) -> ProfkitError:
     """Return what is said of an item that could not be read for a reason that is none of its own."""
-    return explain_limit(error) or make_write_error(error.filename or "a temporary file", error)
+    return explain_resource_limit(error) or make_write_error(
+        error.filename or "a temporary file", error
+    )
 
 
 def _measure_taken() -> float:

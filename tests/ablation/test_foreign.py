@@ -199,7 +199,7 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
     from profkit.records.ablation import AblationRecord
     from tests.ablation.test_recorded import ablations
 
-    found = AblationRecord.of_record(ablations.read_records()["conflict8"])
+    found = AblationRecord.from_record(ablations.read_records()["conflict8"])
     names = ("broken", "copies", "good")
 
     def make_build(name: str) -> SimpleNamespace:

@@ -31,7 +31,7 @@ def test_the_page_holds_the_table_of_the_records() -> None:
 
 def test_every_record_reads_as_one_of_today() -> None:
     for probe, record in ablations.read_records().items():
-        found = AblationRecord.of_record(record)
+        found = AblationRecord.from_record(record)
         assert found is not None, probe
         for row in found.measured:
             assert row.executed is None or row.executed <= 0.05, (probe, row.ablation)
@@ -45,7 +45,7 @@ def test_what_was_not_measured_is_left_out_of_a_record_and_read_as_nothing() -> 
     for row in record["measured"]:
         row.update(low=None, high=None, executed=None)
     kept = parse_record({"variant": "v", "case": "A", "problem": "p", "ablation": record}).ablation
-    found = AblationRecord.of_record(kept)
+    found = AblationRecord.from_record(kept)
     assert found is not None
     assert found.low is None
     assert len(found.measured) == len(record["measured"])
@@ -84,7 +84,7 @@ def test_memcheck_saw_every_ablation() -> None:
 def test_verdicts_that_are_kept_are_those_of_the_rules() -> None:
     for file in (ablations.KEPT, ablations.VERDICTS):
         for name, record in ablations.read_records(file).items():
-            found = AblationRecord.of_record(record.get("ablation", record))
+            found = AblationRecord.from_record(record.get("ablation", record))
             assert found is not None, name
             again = judge_record(found, SMS, DRAM).verdict
             assert again == found.verdict, f"{name}: python kernels/probes/ablate.py --keep"
@@ -138,7 +138,7 @@ def test_what_was_measured_on_another_gpu_or_of_several_kernels_is_not_shown(
 
 def test_what_a_fix_was_measured_to_reach_leads_and_a_bound_never_does() -> None:
     rows = ablations.read_records()["transpose-conflict"]
-    found = AblationRecord.of_record(rows)
+    found = AblationRecord.from_record(rows)
     assert found is not None
     bound = next(row for row in found.measured if not row.reachable and row.rules)
     gains = {"shared-bank-conflicts": 1.1, bound.rules[0]: 9.0, "tail-effect": 2.0}

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from profkit.interpreter import list_packages
+from profkit.interpreter import list_import_folders
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.sweeps import take_part
@@ -224,7 +224,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
             (path / name / "__init__.py").write_text(hostile_python(mark))
     start = outside / "profkit"
     start.write_text("from profkit.cli import main\nmain()\n")
-    return Folder(path, mark, start, os.pathsep.join([str(ROOT), *list_packages()]))
+    return Folder(path, mark, start, os.pathsep.join([str(ROOT), *list_import_folders()]))
 
 
 COMMANDS = (

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import pytest
 
-from profkit.errors import explain_limit
+from profkit.errors import explain_resource_limit
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.sweeps import take_part
@@ -149,7 +149,7 @@ def test_an_error_that_the_interpreter_lost(
     """CPython's imports end with this instead of a MemoryError; without a limit it is a fault."""
     most = 30 << 20 if limited else resource.RLIM_INFINITY
     monkeypatch.setattr(resource, "getrlimit", lambda _: (most, resource.RLIM_INFINITY))
-    limit = explain_limit(SystemError("error return without exception set"))
+    limit = explain_resource_limit(SystemError("error return without exception set"))
     assert (limit.message if limit else None) == ("out of memory" if limited else None)
 
 

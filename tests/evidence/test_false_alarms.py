@@ -29,7 +29,7 @@ from profkit.evidence.stats import (
     is_significant,
 )
 from profkit.evidence.tables import HistoryTwin
-from profkit.records.paths import HISTORY, run_files
+from profkit.records.paths import HISTORY, find_all_run_files
 from profkit.records.record import read_record
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ class Scenario:
 def real_noise() -> list[Array]:
     """Each committed record's warm samples over their median."""
     pool = []
-    for several in run_files(ROOT / "artifacts").values():
+    for several in find_all_run_files(ROOT / "artifacts").values():
         for files in several:
             samples = np.array(read_record(files.record).warm) if files.record else np.empty(0)
             if samples.size >= 30:

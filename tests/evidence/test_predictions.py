@@ -8,7 +8,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
 from profkit.evidence.moves import parse_moves
-from profkit.records.record import SourceFile, with_todays_header
+from profkit.records.record import SourceFile, update_header
 from profkit.reports.metrics import CATALOGUE
 from tests.copies import replace
 from tests.evidence.made import header, record, row, run
@@ -108,14 +108,14 @@ def test_what_the_file_says_today_counts_while_its_code_is_the_same():
     made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
     today = header("Mended", after="stage1", fixes_not=("barrier-wait",))
     file = SourceFile(today, made.source_hash)
-    said, stale = with_todays_header(made, {"p/stage2": file})
+    said, stale = update_header(made, {"p/stage2": file})
     assert (said.header, stale) == (today, False)
     assert (said.header.fixes, said.header.fixes_not) == ((), ("barrier-wait",))
-    said, stale = with_todays_header(made, {"p/stage2": replace(file, sha256="other")})
+    said, stale = update_header(made, {"p/stage2": replace(file, sha256="other")})
     assert (said, stale) == (made, True)
-    assert with_todays_header(made, {}) == (made, False)
+    assert update_header(made, {}) == (made, False)
     library = record("sdpa", problem="p", source=None)
-    assert with_todays_header(library, {"p/sdpa": file}) == (library, False)
+    assert update_header(library, {"p/sdpa": file}) == (library, False)
 
 
 def test_a_stale_run_is_refused_until_waived():

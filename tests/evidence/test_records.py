@@ -78,7 +78,7 @@ def test_what_a_record_says():
         ("tensor-idle",),
         ("barrier-wait",),
     )
-    assert record.most == Resources(
+    assert record.largest_resources == Resources(
         registers=84, shared_static=0, shared_dynamic=37120, spills=8, stack=32
     )
     assert record.correct is True
@@ -96,7 +96,7 @@ def test_what_a_record_does_not_say_is_not_known():
     assert bare == Record(variant="sdpa", case="B", path=Path("x.json"))
     assert bare.reference
     assert bare.correct is None
-    assert bare.most.spills is None
+    assert bare.largest_resources.spills is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import zstandard
 
 from profkit.diagnosis.rule import Bound
 from profkit.diagnosis.rules import BY_ID
-from profkit.records.header import compile_target
+from profkit.records.header import choose_compile_target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
 from tests.found import find_files
@@ -77,7 +77,7 @@ def test_header_is_whole(name):
     assert keys["twin"] in ("yes", "no")
     assert (keys["twin"] == "yes") == ("relieves" in keys)
     assert keys["output"] in (("same", "close", "finite") if keys["twin"] == "yes" else ("finite",))
-    assert compile_target(keys.get("arch"), "90", name)
+    assert choose_compile_target(keys.get("arch"), "90", name)
     for declared in keys.get("declares", "").split():
         metric, _, number = declared.partition("=")
         assert metric in CATALOGUE
@@ -207,7 +207,7 @@ def test_probes_build_into_launchers(name, twin, tmp_path):
     keys, path = PROBES[name], PROBLEM.probes()[name]
     if twin and keys["twin"] == "no":
         pytest.skip("no twin")
-    code, library = compile_target(keys.get("arch"), "90", name), tmp_path / "probe.so"
+    code, library = choose_compile_target(keys.get("arch"), "90", name), tmp_path / "probe.so"
     done = subprocess.run(
         [
             "nvcc",

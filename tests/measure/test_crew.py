@@ -11,7 +11,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.session import GivenBack, GpuPool
-from profkit.records.paths import run_files
+from profkit.records.paths import find_all_run_files
 from profkit.records.record import read_record
 
 from .conftest import Machine
@@ -145,7 +145,7 @@ def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
     assert [(r["variant"], r["case"]) for r in runs] == [
         (v, c) for v in ("v1", "v2", "v3") for c in "BC"
     ]
-    files = run_files(two.artifacts)
+    files = find_all_run_files(two.artifacts)
     assert len(files) == 6
     records = [read_record(f.record) for several in files.values() for f in several if f.record]
     sessions = {c: {r.session for r in records if r.case == c} for c in "BC"}
@@ -180,7 +180,7 @@ def test_cases_on_the_gpus_of_a_cluster(machine: Machine, tmp_path: Path) -> Non
         done = profkit(*words, "--on", local.scheduler_address)
     assert "case B on" in done.stderr
     assert "exit status 0" in done.stderr
-    assert len(run_files(machine.artifacts)) == 4
+    assert len(find_all_run_files(machine.artifacts)) == 4
     with distributed.LocalCluster(**options) as local:
         none = profkit(*words, "--on", local.scheduler_address, status=2)
     assert "no worker of this scheduler has a GPU to give" in none.stderr

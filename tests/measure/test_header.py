@@ -104,7 +104,7 @@ def test_tune_and_its_combinations() -> None:
     ],
 )
 def test_target(spec: str | None, arch: str, target: str | None) -> None:
-    assert header.compile_target(spec, arch, "x") == target
+    assert header.choose_compile_target(spec, arch, "x") == target
 
 
 def test_words_reads_none_in_each_spelling() -> None:

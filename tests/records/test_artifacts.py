@@ -8,7 +8,12 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
-from profkit.records.paths import find_run_files, place_for, require_one, run_files
+from profkit.records.paths import (
+    choose_run_paths,
+    find_all_run_files,
+    find_run_files,
+    require_single_run,
+)
 from tests.conftest import ROOT
 from tests.found import find_files
 
@@ -31,7 +36,7 @@ def test_by_folders_flat_and_in_one_folder_below(tmp_path: Path) -> None:
         "v3.A.json",
         "lib/v4.C.ncu-rep",
     )
-    found = run_files(tmp_path)
+    found = find_all_run_files(tmp_path)
     assert list(found) == [("v1", "B"), ("v2", "B"), ("v3", "A"), ("v4", "C")]
     (v1,) = found["v1", "B"]
     assert (v1.record, v1.report) == (tmp_path / "p/B/v1.json", tmp_path / "p/B/v1.ncu-repz")
@@ -41,14 +46,14 @@ def test_by_folders_flat_and_in_one_folder_below(tmp_path: Path) -> None:
 
 def test_a_problem_or_a_case_is_a_folder_of_artifacts_too(tmp_path: Path) -> None:
     put(tmp_path, "p/B/v1.json", "p/C/v1.json")
-    assert list(run_files(tmp_path / "p")) == [("v1", "B"), ("v1", "C")]
-    assert list(run_files(tmp_path / "p" / "B")) == [("v1", "B")]
+    assert list(find_all_run_files(tmp_path / "p")) == [("v1", "B"), ("v1", "C")]
+    assert list(find_all_run_files(tmp_path / "p" / "B")) == [("v1", "B")]
 
 
 def test_what_is_no_run_is_left_alone(tmp_path: Path) -> None:
     put(tmp_path, "l4.json", "probes/times.json", "probes/probes-0.ncu-repz", text="{}")
     put(tmp_path, "tune/v3.B/v3-tuned.B.json", ".v1.B.json", "p/B/.v1.json", "p/B/v1.txt")
-    assert run_files(tmp_path) == {}
+    assert find_all_run_files(tmp_path) == {}
 
 
 def test_a_damaged_record_is_a_run_and_said_so(tmp_path: Path) -> None:
@@ -70,15 +75,15 @@ def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
 
 def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path) -> None:
     new = tmp_path / "p/B/v1.ncu-rep", tmp_path / "p/B/v1.json"
-    assert place_for(tmp_path, "p", "v1", "B") == new
+    assert choose_run_paths(tmp_path, "p", "v1", "B") == new
     put(tmp_path, "v1.B.json")
-    assert place_for(tmp_path, "p", "v1", "B") == (
+    assert choose_run_paths(tmp_path, "p", "v1", "B") == (
         tmp_path / "v1.B.ncu-rep",
         tmp_path / "v1.B.json",
     )
     put(tmp_path, "p/B/v1.json")
     with pytest.raises(ProfkitError, match="exists twice"):
-        place_for(tmp_path, "p", "v1", "B")
+        choose_run_paths(tmp_path, "p", "v1", "B")
 
 
 def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
@@ -90,12 +95,12 @@ def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
 
 
 def test_the_committed_ones() -> None:
-    found = run_files(ROOT / "artifacts")
+    found = find_all_run_files(ROOT / "artifacts")
     assert len(found) >= 101
     top = {p.name for p in find_files(ROOT / "artifacts", "*.ncu-rep")}
     assert {"copy.1GiB.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep"} < top
     for name, several in found.items():
-        files = require_one(several, name)
+        files = require_single_run(several, name)
         # Of the other problems only times of the library's calls were kept, and of layernorm's rungs.
         times_only = files.record and files.record.parts[-3] in {
             "layernorm",

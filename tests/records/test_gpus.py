@@ -16,7 +16,7 @@ def test_what_is_said_to_be_measured_is_there_and_levels_rise() -> None:
 def test_a_generation_that_no_row_is_of_is_unknown() -> None:
     assert gpus.find_nearest_of_generation((11, 0)) is None
     assert gpus.find_nearest_of_generation((9, 9)) is gpus.read_table()[9, 0]
-    assert gpus.find_exactly("9.9") is None
+    assert gpus.find_gpu_exactly("9.9") is None
     assert "72" not in LIMITS  # its SM is not known, its lanes are
     assert (
         gpus.find_pinned_rate(None)

@@ -9,14 +9,16 @@ import msgspec
 import pytest
 
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
-from profkit.records.paths import run_files
+from profkit.records.paths import find_all_run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
 from profkit.records.store import WhereKnown, make_json_safe, read_struct
 from tests.conftest import ROOT
 from tests.copies import replace
 from tests.found import find_files
 
-RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
+RECORDED = [
+    files.record for several in find_all_run_files(ROOT / "artifacts").values() for files in several
+]
 
 
 def known(value):
@@ -146,7 +148,7 @@ def test_every_key_is_read_and_recorded_by_its_own_line(key: str) -> None:
 
 def test_no_header_is_written_as_none() -> None:
     assert Record(variant="sdpa", case="B").to_json()["header"] is None
-    assert Header.of_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == ("a",)
+    assert Header.from_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == ("a",)
 
 
 def test_the_schema_and_the_keys_stand_in_one_file() -> None:

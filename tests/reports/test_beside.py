@@ -12,7 +12,7 @@ from profkit.records.record import (
     get_declared_work,
     get_report_sha256,
     parse_record,
-    record_beside,
+    read_record_beside,
 )
 
 NAMED = {"variant": "stage2", "case": "A-causal"}
@@ -51,11 +51,11 @@ def test_declared(work, launches: int, found: dict) -> None:
 
 def test_the_record_lies_beside(tmp_path: Path) -> None:
     report = tmp_path / "stage2.A-causal.ncu-repz"
-    assert record_beside(report) is None
+    assert read_record_beside(report) is None
     beside = tmp_path / "stage2.A-causal.json"
     beside.write_text(json.dumps({"schema": SCHEMA, **NAMED}))
-    record = record_beside(report)
+    record = read_record_beside(report)
     assert record is not None
     assert (record.variant, record.path) == ("stage2", beside)
     beside.write_text(json.dumps(NAMED))
-    assert record_beside(report) is None, "of no known version"
+    assert read_record_beside(report) is None, "of no known version"

@@ -22,7 +22,7 @@ import typer
 from profkit.cli import options
 from profkit.errors import ProfkitError
 from profkit.files import is_folder, is_there
-from profkit.records.paths import SUFFIXES, is_table
+from profkit.records.paths import SUFFIXES, is_csv_table
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
@@ -85,7 +85,7 @@ def estimate_change(
 
 def _is_report(subject: str) -> bool:
     path = Path(subject)
-    return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_table(path))
+    return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_csv_table(path))
 
 
 def _estimate_report(

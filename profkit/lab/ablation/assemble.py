@@ -11,8 +11,8 @@ from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
+    list_matching_paths,
     make_temporary_folder,
-    match_pattern,
     read_bytes,
     read_text,
     write_bytes,
@@ -72,7 +72,7 @@ def _make_virtual(flag: str) -> str:
 def _find_ptx(built: Build) -> str:
     """What a language left beside its library."""
     place = built.library.parent if built.library else None
-    found = sorted(match_pattern(place / "*.ptx")) if place else []
+    found = sorted(list_matching_paths(place / "*.ptx")) if place else []
     if not found:
         raise ProfkitError(
             f"there is no PTX of {built.variant.id}",

@@ -15,8 +15,8 @@ from profkit.collect import process, tools
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import (
     is_file,
+    list_matching_paths,
     make_temporary_folder,
-    match_pattern,
     read_bytes,
     read_text,
     resolve_path,
@@ -74,7 +74,7 @@ def list_ptx(binary: Path, folder: Path) -> list[str]:
         return [read_text(binary, assemble.PTX_LIMIT)]
     with make_temporary_folder(folder) as place:
         _take_out(binary, "--extract-ptx", place)
-        files = sorted(match_pattern(place / "*.ptx"))
+        files = sorted(list_matching_paths(place / "*.ptx"))
         return [read_text(file, assemble.PTX_LIMIT) for file in files]
 
 
@@ -84,7 +84,7 @@ def _find_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> byt
         return None
     with make_temporary_folder(folder) as place:
         _take_out(binary, "--extract-elf", place)
-        for file in sorted(match_pattern(place / f"*sm_{arch}*.cubin")):
+        for file in sorted(list_matching_paths(place / f"*sm_{arch}*.cubin")):
             code = read_bytes(file, assemble.CODE_LIMIT)
             if f".text.{entry}\0".encode() in code:
                 return code

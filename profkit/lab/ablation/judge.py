@@ -99,7 +99,7 @@ class Case:
             return None
         worth_of_it = row.gain
         if row.reachable:
-            worth_of_it = row.shown
+            worth_of_it = row.sure_gain
         if worth_of_it < worth:
             return None
         return row

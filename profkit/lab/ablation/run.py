@@ -30,7 +30,7 @@ from profkit.lab.measure.variants import build
 from profkit.lab.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
 from profkit.records.parts import Timing
-from profkit.records.paths import place_for
+from profkit.records.paths import choose_run_paths
 from profkit.records.record import Record, amend_record, read_record, write_record
 from profkit.records.store import read_struct
 
@@ -71,7 +71,7 @@ def ablate_target(
 
 def keep_ablation(record: Record, artifacts: Path) -> Path:
     """Put what was found into the run record of the same code, or into one of its own."""
-    _, file = place_for(artifacts, record.problem, record.variant, record.case)
+    _, file = choose_run_paths(artifacts, record.problem, record.variant, record.case)
     if is_file(file):
         before = read_record(file)
         same_gpu = record_gpu(before) == record_gpu(record)

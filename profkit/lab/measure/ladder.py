@@ -19,7 +19,7 @@ from profkit.lab.measure.variants import build, dry, variants
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.variants import Variant
 from profkit.records.parts import RecordedSource
-from profkit.records.paths import run_files
+from profkit.records.paths import find_all_run_files
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject
 from profkit.reports.figures import base_name
@@ -157,7 +157,7 @@ def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dic
 def _find_records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
     """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
-    for (variant, case), several in run_files(artifacts).items():
+    for (variant, case), several in find_all_run_files(artifacts).items():
         records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
     return records
 

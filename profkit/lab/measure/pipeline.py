@@ -48,7 +48,7 @@ from profkit.lab.measure.targets import (
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
-from profkit.records.paths import place_for
+from profkit.records.paths import choose_run_paths
 from profkit.records.record import Record, write_record
 from profkit.records.store import hash_file
 
@@ -161,7 +161,7 @@ class _Profiler:
         Where an older report stands, its record stays with it.
         """
         place = self.run.target.problem.name, result.name, result.case
-        report, path = place_for(self.artifacts, *place)
+        report, path = choose_run_paths(self.artifacts, *place)
         record = with_timing(result.record, self.run)
         try:
             reported = self._collect_report(record, report, visible)

@@ -134,7 +134,7 @@ def _show_records(records: Sequence[Record]) -> int:
             variant=record.variant,
             case=record.case,
             problem=record.problem,
-            ablation=AblationRecord.of_record(record.ablation),
+            ablation=AblationRecord.from_record(record.ablation),
         )
         rows.append(row)
     print_blocks(show_ablations(records), AblateDocument(runs=tuple(rows)))
@@ -143,10 +143,10 @@ def _show_records(records: Sequence[Record]) -> int:
 
 def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) -> list[Record]:
     """Return the records of these variants that have an ablation, in the order of the names."""
-    from profkit.records.paths import run_files
+    from profkit.records.paths import find_all_run_files
     from profkit.records.record import read_record
 
-    files, records = run_files(folder), []
+    files, records = find_all_run_files(folder), []
     for variant in variants:
         found = []
         for (name, case), places in files.items():

@@ -26,7 +26,7 @@ import typer
 from msgspec import structs
 
 from profkit.cli import options
-from profkit.errors import ProfkitError, install_extra, require_package
+from profkit.errors import ProfkitError, require_package, suggest_install_command
 from profkit.files import write_text
 
 if TYPE_CHECKING:
@@ -209,7 +209,9 @@ def _write_trials(frame: Any, folder: Path) -> Path:
     as_csv = find_spec("pyarrow") is None
     if as_csv:
         print_error(
-            ProfkitError("pyarrow is missing: the history is a CSV file", install_extra("pyarrow"))
+            ProfkitError(
+                "pyarrow is missing: the history is a CSV file", suggest_install_command("pyarrow")
+            )
         )
     file = folder / ("history.csv" if as_csv else "history.parquet")
     save_frame(frame, file, as_csv=as_csv)

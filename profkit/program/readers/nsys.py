@@ -260,7 +260,7 @@ class _Export:
         )
         names = {}
         for number, value in self.base.execute(query):
-            names[number] = self.budget.share_text(str(value))
+            names[number] = self.budget.intern_text(str(value))
         return names
 
 
@@ -553,7 +553,7 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
     for start, end, thread, text, number in export.read_rows(table, columns, where):
         name = names.get(_read_integer(number), "")
         if text is not None:
-            name = export.budget.share_text(str(text))
+            name = export.budget.intern_text(str(text))
         begin, process = _read_integer(start), _read_integer(thread) & _PID
         is_ended = isinstance(end, int) and end >= begin
         if is_ended:

@@ -300,7 +300,7 @@ class _Taken:
         args = {}
         if isinstance(details, dict):
             args = details
-        name = self._trace.budget.share_text(_clean_name(event.get("name", "")))
+        name = self._trace.budget.intern_text(_clean_name(event.get("name", "")))
         if kind in _ACTIVITIES:
             if start <= 0:
                 own = self.timeless
@@ -392,7 +392,7 @@ class _Taken:
             shapes = ()
         budget = self._trace.budget
         if isinstance(types, list):
-            words = tuple(budget.share_text(_clean_name(word)) for word in types)
+            words = tuple(budget.intern_text(_clean_name(word)) for word in types)
         else:
             words = ()
         if shapes not in self.shapes:

@@ -19,7 +19,7 @@ _ALONE = 1.1  # of a bound, from here on it says something
 
 def show_ablations(records: Sequence[Record]) -> Iterator[Block]:
     for record in records:
-        found = AblationRecord.of_record(record.ablation)
+        found = AblationRecord.from_record(record.ablation)
         if found:
             yield from _show_ablation(f"{record.variant}.{record.case}", found)
 
@@ -123,7 +123,7 @@ def _show_verdict(found: AblationRecord) -> Block:
 
 def _find_overlap(found: AblationRecord) -> str:
     """What does not add up: two causes that are each worth something, and together more than all."""
-    reachable = [row for row in found.measured if row.reachable and row.shown >= _ALONE]
+    reachable = [row for row in found.measured if row.reachable and row.sure_gain >= _ALONE]
     if len(reachable) < 2 or found.pairs:
         return ""
     saved = sum(1 - 1 / row.gain for row in reachable)

@@ -314,12 +314,12 @@ class Plan:
 
     def write_program(self, folder: Path) -> list[str]:
         """Return the program that makes this call, told by a file that is written into the folder."""
-        from profkit.interpreter import describe_packages, make_short_command
+        from profkit.interpreter import encode_import_folders, make_command_from_file
 
         path = folder / "plan.json"
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         packages = (
             folder / "packages.json"
         )  # a record keeps the command: short, and no paths of ours
-        packages.write_text(describe_packages(), encoding="utf-8")
-        return make_short_command(str(packages), "profkit.lab.measure.launch", str(path))
+        packages.write_text(encode_import_folders(), encoding="utf-8")
+        return make_command_from_file(str(packages), "profkit.lab.measure.launch", str(path))

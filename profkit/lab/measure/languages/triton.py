@@ -29,7 +29,7 @@ from pathlib import Path
 
 from profkit.collect import process
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_there, match_pattern, read_bytes
+from profkit.files import is_file, is_there, list_matching_paths, read_bytes
 from profkit.lab.measure.languages import language
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import header
@@ -155,7 +155,7 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
 
 def _move_only_ptx(cache: Path, place: Path) -> None:
     """Keep the kernel's PTX, which can be rewritten; of several, nobody knows which is launched."""
-    found = match_pattern(cache / "*" / "*.ptx")
+    found = list_matching_paths(cache / "*" / "*.ptx")
     if len(found) == 1:
         os.replace(found[0], place)
 

@@ -62,7 +62,7 @@ class Variant:
 
     def choose_target(self, arch: str) -> str | None:
         """Return the compile target for `90`: `90`, `90a`, or None if the header rules it out."""
-        return header.compile_target(self.header.arch, arch, self.path.name)
+        return header.choose_compile_target(self.header.arch, arch, self.path.name)
 
     def with_tunables(self, **defines: str) -> Variant:
         """Return the same file built with other values of its tunables."""
