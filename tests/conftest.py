@@ -100,7 +100,7 @@ def read_once() -> None:
     ROOM.files_left = ROOM.bytes_left = (
         sys.maxsize
     )  # what is read here is kept or small, and a fork would not see what is kept
-    ROOM.close_room = lambda: None  # a verb of many reports ends, and this process goes on
+    ROOM.stop_reading_here = lambda: None  # a verb of many reports ends, and this process goes on
     parts, lines, rows = {}, {}, {}
 
     @wraps(reader.read_part)
@@ -137,17 +137,17 @@ def read_once() -> None:
     def needs_text(_requests):
         return False  # read_lines above sees to it, and keeps the answer
 
-    @wraps(reader.raw_rows)
+    @wraps(reader.read_raw_rows)
     def raw_rows(item):
         if not is_committed(item[0]):
             return raw_rows.__wrapped__(item)
         if item[0] not in rows:
             rows[item[0]] = read_in_session(
-                "profkit.reports.reader:raw_rows", item, os.path.realpath(item[0])
+                "profkit.reports.reader:read_raw_rows", item, os.path.realpath(item[0])
             )
         return [dict(row) for row in rows[item[0]]]
 
-    reader.read_part, hotlines.read_lines, reader.raw_rows = read_part, read_lines, raw_rows
+    reader.read_part, hotlines.read_lines, reader.read_raw_rows = read_part, read_lines, raw_rows
     hotlines._needs_text = needs_text
 
 

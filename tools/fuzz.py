@@ -117,14 +117,14 @@ def _container(content: bytes, folder: Path) -> None:
 def _flips(content: bytes, folder: Path) -> None:
     """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
     from profkit.reports.isolated import run_isolated
-    from profkit.reports.reader import read_what_is_left
+    from profkit.reports.reader import recover_part
 
     data = content[_BIT.size :]
     at, bit = _BIT.unpack(content[: _BIT.size])
     path = folder / "x.ncu-rep"
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-    (part,) = run_isolated("profkit.reports.reader:read_part", [str(path)], 1, read_what_is_left)
+    (part,) = run_isolated("profkit.reports.reader:read_part", [str(path)], 1, recover_part)
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
         raise AssertionError(f"bit {bit} of byte {at} is not seen")
 

@@ -20,7 +20,7 @@ from profkit.reports.addresses import LaunchedCode  # noqa: E402
 from profkit.reports.banks import Access, find_accesses  # noqa: E402
 from profkit.reports.container import check_report  # noqa: E402
 from profkit.reports.cubin import read_code  # noqa: E402
-from profkit.reports.reader import opened_launches  # noqa: E402
+from profkit.reports.reader import open_launches  # noqa: E402
 
 LANES = 32
 
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
 def open_kernels(path: str) -> Iterator[LaunchedCode]:
     """Yield the launches of a report, each good until the next is asked for."""
     code = read_code(path)
-    with opened_launches(path) as open_launch:
+    with open_launches(path) as open_launch:
         for number in range(check_report(path).launches):
             yield LaunchedCode(
                 open_launch(number), lambda: code.functions, lambda: code.has_bounded_lines

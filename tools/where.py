@@ -21,8 +21,8 @@ from pathlib import Path
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.addresses import LaunchedCode
-from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_of
-from profkit.reports.reader import opened_launches, read_report
+from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, answer_line_requests
+from profkit.reports.reader import open_launches, read_report
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
@@ -224,8 +224,8 @@ def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]
         )
         for _, keys, launch in probes
     ]
-    answers = lines_of(wishes)
-    with opened_launches(report) as action_of:
+    answers = answer_line_requests(wishes)
+    with open_launches(report) as action_of:
         every = _tables([LaunchedCode(action_of(launch), list) for *_, launch in probes])
         for (name, keys, _), answer in zip(probes, answers, strict=True):
             path = verdicts.truths().probes(PROBES)[name]

@@ -32,7 +32,7 @@ from profkit.judge import NOT_PRICED
 from profkit.model.launch import Launch, is_impossible
 from profkit.records.record import Record, read_record_beside
 from profkit.reports import figures
-from profkit.reports.frame import list_frame_rows, without_attrs
+from profkit.reports.frame import list_frame_rows, strip_attrs
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def make_table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     expect, expect_low and expect_high (speed-up factors); NaN for what is not known.
     """
     # The files' status is not the table's, and no file format can hold it. Its columns are shared.
-    frame = without_attrs(reports.launches)
+    frame = strip_attrs(reports.launches)
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     rows = []
     for run in launches:
@@ -363,12 +363,12 @@ def with_lines(
     own lines with the most samples, at most so many; `around`: and behind them so many lines of code
     before and after each. A ProfkitError where a report cannot be read.
     """
-    from profkit.reports.hotlines import lines_of
+    from profkit.reports.hotlines import answer_line_requests
 
     most = LINES if count is None else count
     requests = [_request_lines(run, most, listed, around) for run in runs]
     asked = [request for request in requests if request.counters or request.sampled]
-    answers = iter(lines_of(asked, strict=count is not None))
+    answers = iter(answer_line_requests(asked, strict=count is not None))
     return [
         _add_lines(run, next(answers)) if request.counters or request.sampled else run
         for run, request in zip(runs, requests, strict=True)
@@ -541,7 +541,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
 
     No rows for findings that happen at no line, or whose counter was not collected.
     """
-    from profkit.reports.hotlines import LinesRequest, lines_of, make_lines_frame
+    from profkit.reports.hotlines import LinesRequest, answer_line_requests, make_lines_frame
     from profkit.reports.reader import read_report
 
     path = os.fspath(expand_home(report))
@@ -552,7 +552,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
         asked = _request_lines(runs[launch], count, 0, 0)
     else:
         asked = LinesRequest(path, launch)
-    answer = lines_of([asked])[0].counters
+    answer = answer_line_requests([asked])[0].counters
     rows = make_lines_frame(list(chain.from_iterable(answer.values())))
     rows.insert(0, "rule", list(chain.from_iterable([r] * len(x) for r, x in answer.items())))
     return rows

@@ -29,7 +29,7 @@ from profkit.records.record import (
     update_header,
 )
 from profkit.records.store import hash_file
-from profkit.reports.frame import list_frame_rows, without_attrs
+from profkit.reports.frame import list_frame_rows, strip_attrs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,7 +327,7 @@ def read_reports_together(runs: Iterable[Run]) -> None:
             by_report[str(run.report)] = run
     for part in read_report(by_report).parts:
         if part.file.status == "ok":
-            by_report[part.file.path].set_launches(without_attrs(Reports((part,)).launches))
+            by_report[part.file.path].set_launches(strip_attrs(Reports((part,)).launches))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:
@@ -338,7 +338,7 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
         if file.status != "ok":
             hint = "record it again: profkit profile"
             raise ProfkitError(f"{file.path}: {file.status}: {file.message}", hint)
-    return without_attrs(found.launches)
+    return strip_attrs(found.launches)
 
 
 # What a side of a comparison names.

@@ -18,7 +18,7 @@ from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, ma
 from profkit.records.store import Document, hash_file
 from profkit.reports.cluster import iterate_reports
 from profkit.reports.frame import Part
-from profkit.reports.reader import prepare_child, read_large, read_part, read_what_is_left
+from profkit.reports.reader import prepare_child, read_large, read_part, recover_part
 
 __all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
 BATCH = 500  # reports of one file of the history
@@ -108,7 +108,7 @@ def diagnose_file(path: str) -> Found:
 
 def recover_file_rows(path: str, why: str) -> Found:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_history_rows(read_what_is_left(path, why))
+    return make_history_rows(recover_part(path, why))
 
 
 def make_history_rows(part: Part) -> Found:

@@ -20,7 +20,7 @@ from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError
 from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.errors import is_memory_limited
-from profkit.reports.cubin import Function, LineTable, find_launched
+from profkit.reports.cubin import Function, LineTable, find_launched_function
 from profkit.reports.frame import clean_text
 from profkit.reports.instruction import (
     BYTES,
@@ -571,7 +571,9 @@ class LaunchedCode:
             if len(starts) > 1:
                 unplaced = product((f for f in known if f.start is None), starts)
                 spans |= {s: replace(f, start=s) for f, s in unplaced if self._does_begin(f, s)}
-            kernel = find_launched(known, self._action.name(self._action.NameBase_MANGLED), starts)
+            kernel = find_launched_function(
+                known, self._action.name(self._action.NameBase_MANGLED), starts
+            )
             if kernel is not None and kernel.start is not None:
                 spans[kernel.start] = kernel  # another process may have had another there
         return spans

@@ -112,7 +112,7 @@ def check_report(path: str | Path) -> Frames:
     try:
         key = _identify_file(path)
         if key not in _walked:
-            _remember_walk(key, _walk_whole(path, _Walk(path)))
+            _store_verdict(key, _walk_to_end(path, _Walk(path)))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -131,7 +131,7 @@ def _identify_file(path: str | Path) -> _Key:
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _remember_walk(key: _Key, walk: _Walk) -> Frames:
+def _store_verdict(key: _Key, walk: _Walk) -> Frames:
     """Return what a walk that has come to its end says of a file."""
     frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
@@ -152,7 +152,7 @@ def repair_report(path: str | Path, copy: str | Path, metrics_only: bool = False
     With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
     copies = Copies()
-    _walk_whole(path, _Walk(path, copies, metrics_only))
+    _walk_to_end(path, _Walk(path, copies, metrics_only))
     copies.write_copy(Path(copy))
 
 
@@ -172,20 +172,20 @@ def split_report(
     """
     copies, names = Copies(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
     key, walk = _identify_file(path), _Walk(path, copies, metrics_only)
-    for _ in _walk_steps(path, walk):
+    for _ in _walk_frames(path, walk):
         if copies.size >= PART:
             yield copies.write_copy(next(names))
     if copies.size:
         yield copies.write_copy(next(names))
-    return _remember_walk(key, walk)
+    return _store_verdict(key, walk)
 
 
-def _walk_whole(path: str | Path, walk: _Walk) -> _Walk:
-    deque(_walk_steps(path, walk), maxlen=0)
+def _walk_to_end(path: str | Path, walk: _Walk) -> _Walk:
+    deque(_walk_frames(path, walk), maxlen=0)
     return walk
 
 
-def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
+def _walk_frames(path: str | Path, walk: _Walk) -> Iterator[None]:
     """Walk a file, compressed or not, a frame at a time."""
     digest = hashlib.sha256()
     with open_regular(path) as file:
@@ -209,7 +209,7 @@ def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
             is_whole = walk.start == MAGIC
         except Malformed as error:  # from here on frames cannot be told apart
             is_whole = False
-            walk.stop_at(error)
+            walk.note_unreadable_rest(error)
         if walk.compressed:
             file.seek(0)
             if not walk.start:
@@ -320,13 +320,13 @@ class _Walk:
             self._is_named = False
             self.problems.append("the names of metrics are damaged")
         self._names += block.names or ()
-        self._take_session(block.session, odd)
+        self._check_session(block.session, odd)
         self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
             self._out.append_block_header(block.about)
 
-    def _take_session(self, numbers: list[int], odd: Oddities) -> None:
+    def _check_session(self, numbers: list[int], odd: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
         shape = find_message_shape("SessionDetails")
         twice = self._session.intersection(numbers) - shape.repeated
@@ -360,13 +360,13 @@ class _Walk:
         self._metrics.append(0)
         self._same.append(self._launches - 1)
         try:
-            self._take_result(read_result(frame, _KINDS[field], odd))
+            self._add_launch(read_result(frame, _KINDS[field], odd))
         except Malformed as error:
             self.problems.append(f"launch {self._launches - 1} is damaged: {error}")
             return False
         return True
 
-    def _take_result(self, result: Result) -> None:
+    def _add_launch(self, result: Result) -> None:
         if result.strange:  # its name: the library takes it, and so do we
             self.problems.append(f"launch {self._launches - 1} has a name that is not UTF-8")
         self.risky |= result.risky
@@ -374,7 +374,7 @@ class _Walk:
         self._same[-1] = self._sequences.setdefault(result.ids, self._launches - 1)
         self._metrics[-1] = len(result.ids)
 
-    def stop_at(self, error: Malformed) -> None:
+    def note_unreadable_rest(self, error: Malformed) -> None:
         """Note that nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, Cut) and self._left:
@@ -401,7 +401,7 @@ class _Walk:
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
         self._launches += sum(left for field, left in self._left if field in _KINDS)
-        self._judge_all()
+        self._check_whole_file()
         counted = (self._launches, self._version or None)
         if self.problems:
             more = ""
@@ -426,7 +426,7 @@ class _Walk:
             digests[launch] = sum(known[number] for number in numbers) & _ALL_BITS
         return array("I", [digests[launch] for launch in self._same]).tobytes()
 
-    def _judge_all(self) -> None:
+    def _check_whole_file(self) -> None:
         """Add what only all blocks together show."""
         if self._details and self._version is None:
             self.problems.append("the session details after the first launch are damaged")
@@ -447,7 +447,7 @@ class _Walk:
             yield NO_SESSION  # whole to the last frame, and no launch lacks anything
         if self._odd:
             yield f"it contains what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
-        lacking = self._find_lacking()
+        lacking = self._find_incomplete_launch()
         if lacking:
             launch, names = lacking
             more = ""
@@ -455,7 +455,7 @@ class _Walk:
                 more = f" (and {len(names) - 1} more)"
             yield f"launch {launch} has no {names[0]}{more}, which the report names"
 
-    def _find_lacking(self) -> tuple[int, list[str]] | None:
+    def _find_incomplete_launch(self) -> tuple[int, list[str]] | None:
         """Return the first launch without a metric that the report names and profkit reads.
 
         It may not have been measured there, or its number in the table of names is damaged.

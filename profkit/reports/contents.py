@@ -43,8 +43,8 @@ from profkit.reports.wire import (
     iterate_fields,
     read_field,
     read_varint,
+    verify_field_order,
     verify_message,
-    verify_place,
 )
 
 
@@ -96,14 +96,14 @@ def _read_header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, 
     while at < len(data):
         begin = at
         number, wire_type, start, stop, at = read_field(data, at, len(data))
-        verify_place(number, before, shape, odd)
+        verify_field_order(number, before, shape, odd)
         before = number
         if number != NAMES or wire_type != BYTES:
             inspect_field(data, (number, wire_type, start, stop), shape, odd)
         yield number, start, stop, data[begin:at]
 
 
-def make_block_of_one(counter: int, frame: bytes, process: bytes = b"") -> bytes:
+def make_single_frame_header(counter: int, frame: bytes, process: bytes = b"") -> bytes:
     """Return a block header that announces one frame, with the field that says of which process."""
     count = bytes([counter << 3, 1])
     size = bytes([SIZE << 3]) + write_varint(4 + len(frame))
@@ -146,12 +146,12 @@ def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
     at = before = 0
     while at < len(data):
         if data[at] == tag:
-            verify_place(kind.metrics, before, shape, odd)
+            verify_field_order(kind.metrics, before, shape, odd)
             before = kind.metrics
             at = _read_metrics(data, at, tag, (ids, metrics), odd)
             continue
         number, wire_type, start, stop, at = read_field(data, at, len(data))
-        verify_place(number, before, shape, odd)
+        verify_field_order(number, before, shape, odd)
         before = number
         seen.add(number)
         strange = _read_part(data, (number, wire_type, start, stop), shape, odd) or strange
@@ -167,7 +167,7 @@ def _verify_whole(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> 
     """Malformed where a result lacks a part, or a metric."""
     if not shape.required <= seen:
         raise Malformed("a result that lacks a part")
-    if find_misplaced(tuple(ids)):
+    if find_misplaced_ids(tuple(ids)):
         raise Malformed("a metric is in the place of another")
 
 
@@ -185,7 +185,7 @@ def _read_part(
 
 
 @lru_cache(maxsize=16)
-def find_misplaced(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def find_misplaced_ids(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return the ids that stand where another should, which the launch does not have.
 
     ncu numbers the names of metrics in the order in which it first writes them, so the ids of a launch
@@ -274,7 +274,7 @@ class _KeptMetrics:
             self._bodies[id_] = b""
 
     def join_bodies(self) -> bytes:
-        for id_ in find_misplaced(tuple(self._ids)):
+        for id_ in find_misplaced_ids(tuple(self._ids)):
             self._bodies[id_] = b""
         return b"".join(self._bodies.values())
 
@@ -599,14 +599,14 @@ class Copies:
 
     def keep_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
-        block = _add_size(make_block_of_one(field, frame, process))
+        block = _add_size(make_single_frame_header(field, frame, process))
         if field == SOURCES and self._code:
             same = self._sources.setdefault((process, _read_number(frame)), {})
             same.setdefault(hashlib.sha256(frame).digest(), block + _add_size(frame))
         elif field in _LAUNCHES:
             index, self._seen = self._seen, self._seen + 1
             if self._wanted is None or index in self._wanted:
-                self._used.add((process, _find_used(frame)))
+                self._used.add((process, _find_source_id(frame)))
                 self._indices.append(index)
                 self._launches.append(block + _add_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
@@ -638,7 +638,7 @@ def _read_number(source: bytes, at: int = 0, end: int | None = None) -> int | No
     return None
 
 
-def _find_used(launch: bytes) -> int | None:
+def _find_source_id(launch: bytes) -> int | None:
     """Return the id of the source that a launch ran, None when it may be any."""
     try:
         parts = []

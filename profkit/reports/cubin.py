@@ -218,7 +218,9 @@ def read_line_tables(
         (size,) = struct.unpack_from("<I", section, at)
         stop = at + 4 + size
         try:
-            tables |= _Unit(section, at, min(stop, len(section)), budget).run_program(functions)
+            tables |= _Unit(section, at, min(stop, len(section)), budget).run_line_program(
+                functions
+            )
         except (IndexError, ValueError, struct.error, Malformed):
             return tables
         at = stop
@@ -269,7 +271,7 @@ class _Unit:
             return value - (1 << bits)
         return value
 
-    def run_program(self, functions: dict[int, str]) -> dict[str, LineTable]:
+    def run_line_program(self, functions: dict[int, str]) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
         tables: dict[str, LineTable] = {}
         self._reset_row()
@@ -381,7 +383,9 @@ def read_code(path: str | Path) -> ReportCode:
     return ReportCode(known, is_bounded)
 
 
-def find_launched(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
+def find_launched_function(
+    functions: list[Function], name: str, starts: Collection[int]
+) -> Function | None:
     """Return a kernel, with its start, by its mangled name and the addresses of all that it calls.
 
     None when the report has no code of it, or cannot tell which it ran.

@@ -69,7 +69,7 @@ def read_scalars(action: Any) -> dict[str, float | str]:
     return plain
 
 
-def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
+def read_launch_identity(action: Any, record: Record | None, time: float) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
     ranges = _read_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
@@ -77,7 +77,7 @@ def launch_identity(action: Any, record: Record | None, time: float) -> Identifi
         kernel and clean_text(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
         {name: _read_value(action, name) for name in IDENTITY},
-        _find_marked(ranges) or ((record.variant, record.case) if record else (None, None)),
+        _parse_marked_range(ranges) or ((record.variant, record.case) if record else (None, None)),
         ranges,
         time,
     )
@@ -187,7 +187,7 @@ def _read_ranges(action: Any) -> list[str]:
     return [clean_text(name) for name in chain.from_iterable(ranges)]
 
 
-def _find_marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
+def _parse_marked_range(ranges: Sequence[str]) -> tuple[str, str | None] | None:
     """Return variant and case from a range named profkit:<variant>:<case>, the innermost one."""
     for name in reversed(ranges):
         mark, _, rest = name.partition(":")
@@ -258,7 +258,7 @@ class Part(Rows):
             yield MetricRow(values, launch * len(offsets), offsets)
 
 
-def keep_collected(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
+def drop_uncollected(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
     """Return the values of launches x catalogue without the metrics that no launch has, and columns.
 
     A report of ten thousand launches with a few metrics each would take a hundred times its bytes.
@@ -371,7 +371,7 @@ class Reports:
         return rules
 
 
-def without_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+def strip_attrs(launches: pd.DataFrame) -> pd.DataFrame:
     """Return the frame without the files' status, which pandas copies with every column looked at."""
     launches = launches.copy(deep=False)
     launches.attrs = {}
@@ -397,7 +397,7 @@ class FrameRow(Mapping[str, Any]):
         return len(self._columns)
 
 
-def list_viewed_rows(launches: pd.DataFrame) -> list[FrameRow]:
+def make_row_views(launches: pd.DataFrame) -> list[FrameRow]:
     """Return the rows of a frame that is large, or of which little is looked at."""
     columns: dict[str, Any] = {}
     for at, name in enumerate(launches.columns):

@@ -33,11 +33,11 @@ from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
     count_children,
-    is_recorded,
-    opened_launches,
+    estimate_unpacked_size,
+    has_matching_record,
+    open_launches,
     prepare_child,
     remove_copy,
-    report_weight,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class HotLines:
     unread: str = ""  # why nothing was read, for a reason that says nothing of the file: no memory
 
 
-def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
+def answer_line_requests(
+    requests: Sequence[LinesRequest], *, strict: bool = True
+) -> list[HotLines]:
     """Answer requests, in their order; each report is opened once.
 
     A ProfkitError where one cannot be read or has no such launch; with `strict` also where its machine
@@ -136,7 +138,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _raise_died if strict else _skip_lines
-    read = _read_items(items, died)
+    read = _read_each_report(items, died)
     for numbers, item, found in zip(by_report.values(), items, read, strict=True):
         if len(found) != len(numbers):
             found = died(item, _OTHERS)  # noqa: PLW2901
@@ -146,11 +148,13 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     return [answers[n] for n in range(len(requests))]
 
 
-def _read_items(items: Sequence[Any], died: Callable[[Any, str], Any]) -> Iterator[list[HotLines]]:
+def _read_each_report(
+    items: Sequence[Any], died: Callable[[Any, str], Any]
+) -> Iterator[list[HotLines]]:
     """Yield the answers of each report, read in this process where that is safe, else in forks."""
-    inside = [_read_inside(item, died) for item in items]
+    inside = [_read_in_process(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
-    outside = iter(_read_outside(others, died))
+    outside = iter(_read_in_forks(others, died))
     for answer in inside:
         yield next(outside) if answer is None else answer
 
@@ -174,7 +178,7 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     code = cache(lambda: read_code(path))
     answers = []
     shared: dict[Any, Any] = {}
-    with opened_launches(path) as action_of:
+    with open_launches(path) as action_of:
         for fields in requests:
             kernel = LaunchedCode(
                 action_of(fields["launch"]),
@@ -192,7 +196,7 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     return answers
 
 
-def _read_outside(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
+def _read_in_forks(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
     """Return the answers that forks give; where there is no memory to begin, they have no lines."""
     if not items:
         return []
@@ -204,23 +208,23 @@ def _read_outside(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list
         return [_answer_unread(item, OUT_OF_MEMORY) for item in items]
 
 
-def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
+def _read_in_process(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another.
 
     Not here where the library is to write machine code as text: it starts a thread for that, and a
     fork of this process, which has no such thread, would wait for it for ever (a notebook's pool).
     """
     path, requests = item
-    if report_weight(path) > LARGE:
+    if estimate_unpacked_size(path) > LARGE:
         try:
-            return _read_apart(item, died)
+            return _read_in_pieces(item, died)
         except (MemoryError, ProfkitError) as error:
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
             return _answer_unread(item, OUT_OF_MEMORY)
-    if not is_recorded(path) or is_memory_limited() or _needs_text(requests):
+    if not has_matching_record(path) or is_memory_limited() or _needs_text(requests):
         return None
-    return read_lines(item) if ROOM.take_room(check_report(path).size) else None
+    return read_lines(item) if ROOM.reserve_room(check_report(path).size) else None
 
 
 def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
@@ -231,7 +235,7 @@ def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
     return not names.isdisjoint({_CONFLICTS, _UNFUSED})
 
 
-def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
+def _read_in_pieces(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
     frames = check_report(path)
@@ -244,7 +248,7 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
     def make_copies() -> Iterator[list[Any]]:
         split = split_report(path, folder, set(launches), metrics_only=frames.risky, code=True)
         for copy, inside in split:
-            asked = _take_requests(requests, inside)
+            asked = _select_requests(requests, inside)
             places.extend(asked)
             yield [os.fspath(copy), list(asked.values())]
 
@@ -267,7 +271,7 @@ def _refuse_unknown_launches(path: str, launches: Iterable[int], count: int) -> 
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
 
 
-def _take_requests(
+def _select_requests(
     requests: Sequence[Mapping[str, Any]], launches: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return number of a request -> the request of a copy that has only these launches."""
@@ -314,17 +318,20 @@ def _answer_unread(item: Sequence[Any], why: str) -> list[HotLines]:
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     @cache
     def list_first_lines(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
-        return tuple(_add_source_text(kernel, x) for x in _list_first(kernel, names, request.count))
+        return tuple(
+            _add_source_text(kernel, x)
+            for x in _list_lines_of_first_counter(kernel, names, request.count)
+        )
 
     listed = []
     if request.sampled:
         listed = _rank_by_samples(kernel, request.sampled, request.sass)
-    rows = [*listed, *_list_between(kernel, listed, request.around)]
+    rows = [*listed, *_list_context_lines(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
     counters = {key: list_first_lines(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
-    gathered = {key: _share_gathered(kernel) for key in beyond}
+    gathered = {key: _share_gathered_sectors(kernel) for key in beyond}
     layouts, fusable = {}, {}
     for key, names in request.counters.items():
         if _CONFLICTS in names:
@@ -342,7 +349,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     )
 
 
-def _share_gathered(kernel: LaunchedCode) -> float:
+def _share_gathered_sectors(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     for terms in COUNTERS[_EXCESS].alternatives:
         values = kernel.values(terms)
@@ -355,7 +362,9 @@ def _share_gathered(kernel: LaunchedCode) -> float:
     return 0.0
 
 
-def _list_first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
+def _list_lines_of_first_counter(
+    kernel: LaunchedCode, names: Sequence[str], count: int
+) -> list[CounterLine]:
     """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
@@ -489,7 +498,7 @@ def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = T
     return replace(line, source=text.strip() if strip else text.rstrip())
 
 
-def _list_between(
+def _list_context_lines(
     kernel: LaunchedCode, hot: Sequence[CounterLine], around: int
 ) -> Iterator[CounterLine]:
     """Yield the lines of code near hot ones, in order; nothing was sampled in them."""

@@ -268,7 +268,7 @@ def _list_alternatives(*names: str) -> tuple[Terms, ...]:
     return tuple({name: 1.0} for name in names)
 
 
-def _list_excess(new: str, old: str) -> tuple[Terms, ...]:
+def _list_excess_terms(new: str, old: str) -> tuple[Terms, ...]:
     """Return something beyond the ideal: as derived by ncu, or the difference, under both names."""
     derived = [{f"derived__{name}_excessive": 1.0} for name in (new, old)]
     differences: list[Terms] = [{name: 1.0, f"{name}_ideal": -1.0} for name in (new, old)]
@@ -283,11 +283,11 @@ _WAITING = tuple(s for s in STATES if s not in ACTIVE)
 
 COUNTERS: dict[str, Counter] = {
     "sectors": Counter("L2 sectors of global memory", _list_alternatives(*_SECTORS)),
-    "excess-sectors": Counter("L2 sectors beyond the ideal", _list_excess(*_SECTORS)),
+    "excess-sectors": Counter("L2 sectors beyond the ideal", _list_excess_terms(*_SECTORS)),
     "l1-requests": Counter("L1 tag requests", _list_alternatives("memory_l1_tag_requests_global")),
     "wavefronts": Counter("shared-memory wavefronts", _list_alternatives(*_WAVEFRONTS)),
     "excess-wavefronts": Counter(
-        "shared-memory wavefronts beyond the ideal", _list_excess(*_WAVEFRONTS)
+        "shared-memory wavefronts beyond the ideal", _list_excess_terms(*_WAVEFRONTS)
     ),
     "local-sectors": Counter("L2 sectors of local memory", _list_alternatives(*_LOCAL)),
     "divergent-branches": Counter(

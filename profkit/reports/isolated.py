@@ -111,12 +111,12 @@ def iterate_isolated(
     try:
         # First of all, so that they have imported when the first item is made.
         _start_children(function, children)
-        yield from _hand_out(children, enumerate(items), died)
+        yield from _run_on_children(children, enumerate(items), died)
     finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
         _end_children(children)
 
 
-def _hand_out(
+def _run_on_children(
     children: Sequence[_Child],
     numbered: Iterator[tuple[int, Any]],
     died: Callable[[Any, str], Any],
@@ -135,7 +135,7 @@ def _hand_out(
             _hand_to_free(free, busy, ahead)
         if not busy:
             return
-        for child in _wait_for_some(busy):
+        for child in _wait_for_children(busy):
             number, item = child.task
             result = child.take_answer(died)
             if result is not _NOT_YET:
@@ -152,7 +152,7 @@ def _hand_to_free(free: list[_Child], busy: list[_Child], ahead: deque[tuple[int
         child.hand_item(ahead.popleft())
 
 
-def _wait_for_some(busy: Sequence[_Child]) -> list[_Child]:
+def _wait_for_children(busy: Sequence[_Child]) -> list[_Child]:
     """Return the children of which something came, and those that have had all their time."""
     asked = select.poll()
     for child in busy:
@@ -215,12 +215,12 @@ class _Child:
         try:
             if self.seconds_left <= 0:
                 raise _NotAnAnswer(f"it had not answered after {ANSWER_PATIENCE:.0f} s")
-            missing = _count_missing(self._came, self._function)
+            missing = _count_missing_bytes(self._came, self._function)
             some = self.ends[1].read(min(missing, _AT_A_TIME))
             if not some:
                 raise EOFError
             self._came += some
-            if _count_missing(self._came, self._function):
+            if _count_missing_bytes(self._came, self._function):
                 return _NOT_YET
             result = _decode_answer(self._came, self._function)
         except _NotAnAnswer as error:
@@ -228,12 +228,12 @@ class _Child:
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except EOFError:
-            return self._judge_end(died)
+            return self._make_result_of_end(died)
         if isinstance(result, ProfkitError):
             raise result
         return result
 
-    def _judge_end(self, died: Callable[[Any, str], Any]) -> Any:
+    def _make_result_of_end(self, died: Callable[[Any, str], Any]) -> Any:
         """Return the result for its item now that it has ended; _NOT_YET where it is tried again."""
         item, again = self.task[1], not self._is_second_try
         ended = self.ends[2]
@@ -244,7 +244,7 @@ class _Child:
         if told:
             code = int(told)
         else:
-            code = self.groups[-1].server.find_status()
+            code = self.groups[-1].server.find_exit_status()
         self.close()
         is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
         # Killed twice under a limit: by the kernel, for memory, or before it could say so.
@@ -254,12 +254,12 @@ class _Child:
         if code == CANNOT_FORK:
             raise _make_start_error("no more processes may be started") from None
         if is_of_the_file:
-            return died(item, _say_end(code))
+            return died(item, _say_exit(code))
         if again:
             self._is_second_try = True
             self._send_item()
             return _NOT_YET
-        return died(item, _say_killed(code))
+        return died(item, _explain_killed_child(code))
 
     def close(self) -> None:
         for end in self.ends:
@@ -302,7 +302,7 @@ class _Server:
             self.process.kill()
             self.process.wait()
 
-    def find_status(self) -> int:
+    def find_exit_status(self) -> int:
         """Return how it ended; as killed where it lives, and so only a fork of it was."""
         with _GUARD:
             # What ends closes its files one by one: a child's may be seen to close before the wire.
@@ -457,7 +457,7 @@ def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
     return _HEAD.pack(kind, form, len(body)) + body
 
 
-def _count_missing(came: bytearray, function: str) -> int:
+def _count_missing_bytes(came: bytearray, function: str) -> int:
     """Return how many bytes an answer needs to go on: of its head, then of its body.
 
     _NotAnAnswer of what is too long, or of no type that the function returns.
@@ -503,7 +503,7 @@ class LibraryRoom:
     files_left: int = HERE_FILES
     bytes_left: int = HERE_BYTES
 
-    def close_room(self) -> None:
+    def stop_reading_here(self) -> None:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
@@ -511,7 +511,7 @@ class LibraryRoom:
         """Return whether a report of so many bytes may be read here."""
         return not size or (self.files_left > 0 and size <= self.bytes_left)
 
-    def take_room(self, size: int) -> bool:
+    def reserve_room(self, size: int) -> bool:
         """Return the same, and count the report where it is read here.
 
         Not where forks have opened the library, and this process has not: it would take as much again.
@@ -531,7 +531,7 @@ class LibraryRoom:
 ROOM = LibraryRoom()  # of this process
 
 
-def _say_killed(code: int) -> str:
+def _explain_killed_child(code: int) -> str:
     """Return why an item has no result whose reading was ended twice, by something else.
 
     A ProfkitError where it was the server that ended, with an exit status: nothing can be read then.
@@ -570,7 +570,7 @@ def _make_start_error(why: str) -> ProfkitError:
     )
 
 
-def _say_end(returncode: int) -> str:
+def _say_exit(returncode: int) -> str:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

@@ -22,8 +22,8 @@ from profkit.reports.frame import (
     ReportFile,
     Reports,
     clean_text,
+    drop_uncollected,
     identify_launch,
-    keep_collected,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate_metrics
 from profkit.reports.metrics.derive import scale_to_si
@@ -84,7 +84,7 @@ def make_raw_part(
         who = identify_launch(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
-    collected, columns = keep_collected(values, len(identity))
+    collected, columns = drop_uncollected(values, len(identity))
     return Part(tuple(identity), collected, columns=columns, file=file)
 
 
@@ -125,7 +125,7 @@ def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     return clean_text(value)
 
 
-def read_table(path: str) -> Part:
+def read_printed_table(path: str) -> Part:
     """Return what `ncu --csv` printed as one file's share of a frame."""
     lost = ""
     status: Status = "unreadable"
@@ -136,8 +136,8 @@ def read_table(path: str) -> Part:
         content = read_bytes(path, TABLE_MOST)
         sha256 = hashlib.sha256(content).hexdigest()
         if content and not content.isspace():
-            table = open_printed(lambda: _decode_lines(content), path)
-            lost = table.lost
+            table = open_printed_table(lambda: _decode_lines(content), path)
+            lost = table.loss_text
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
             part = make_raw_part(table.iterate_launches(), unread, budget)
             nothing = "a header without launches"
@@ -207,7 +207,7 @@ class PrintedTable:
         return set(_LONG) <= set(self.head)
 
     @property
-    def lost(self) -> str:
+    def loss_text(self) -> str:
         """What is lost of it, mostly nothing: a row that is cut, or has more cells than the header."""
         if self.losses > 1:
             return f"{self.first_loss} (and {self.losses - 1} more)"
@@ -238,7 +238,7 @@ class PrintedTable:
                 break
         if not is_there:
             raise ProfkitError(f"{self.name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
-        twice = _find_twice(self.head)
+        twice = _find_repeated_columns(self.head)
         numbers = self._list_numbers()
         is_last_whole = False
         for row in rows:
@@ -256,7 +256,7 @@ class PrintedTable:
             if row != self.head:
                 is_last_whole = True
                 self._take_row(row, numbers)
-        if _is_cut(self._last_line, is_quoted=self._is_quoted):
+        if _is_truncated(self._last_line, is_quoted=self._is_quoted):
             self._note_loss(f"row {self.below} is cut in its last cell")
             self.is_cut = is_last_whole
 
@@ -304,7 +304,7 @@ class PrintedTable:
             why = f"{self.name}: no table that can be read: {error}"
             raise ProfkitError(why, _HOW) from error
 
-    def _list_whole(self) -> Iterator[list[str]]:
+    def _list_complete_rows(self) -> Iterator[list[str]]:
         """Yield the rows with values: below the header, whole, without the units and what is cut."""
         is_below = False
         count = 0
@@ -323,7 +323,7 @@ class PrintedTable:
     def _read_wide(self) -> Iterator[dict[str, Any]]:
         units = dict(zip(self.head, self.units or (), strict=False))
         metrics = self._list_numbers()
-        for row in self._list_whole():
+        for row in self._list_complete_rows():
             cells = dict(zip(self.head, row, strict=True))
             launch = _read_identity(cells)
             for n in metrics:
@@ -334,7 +334,7 @@ class PrintedTable:
     def _read_long(self) -> Iterator[dict[str, Any]]:
         launches: dict[tuple[str, str], dict[str, Any]] = {}
         names: dict[str, str] = {}  # a name that many rows share is one
-        for row in self._list_whole():
+        for row in self._list_complete_rows():
             cells = dict(zip(self.head, row, strict=True))
             metric, unit, value = (cells[column] for column in _LONG)
             if not _is_metric(metric):
@@ -357,14 +357,14 @@ class PrintedTable:
         yield from launches.values()
 
 
-def open_printed(lines: Callable[[], Iterable[str]], name: str) -> PrintedTable:
+def open_printed_table(lines: Callable[[], Iterable[str]], name: str) -> PrintedTable:
     """Return a table that was looked at once; `name` is its own in an error."""
     table = PrintedTable(lines, name)
     table.scan_table()
     return table
 
 
-def _find_twice(head: Sequence[str]) -> list[tuple[int, int]]:
+def _find_repeated_columns(head: Sequence[str]) -> list[tuple[int, int]]:
     """Return the places of columns that are there twice: of other values none is surely right."""
     places: dict[str, int] = {}
     twice = []
@@ -380,7 +380,7 @@ def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
     return bool(row) and len(head) > 1 and row[0].isascii() and row[0].isdigit()
 
 
-def _is_cut(line: str, *, is_quoted: bool) -> bool:
+def _is_truncated(line: str, *, is_quoted: bool) -> bool:
     """Return whether the last line ends inside of a cell, or before one where ncu quotes them all."""
     is_open = line.count('"') % 2 == 1
     return is_open or (is_quoted and line.startswith('"') and not line.rstrip().endswith('"'))

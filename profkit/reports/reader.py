@@ -46,11 +46,11 @@ from profkit.reports.frame import (
     Reports,
     Rows,
     RuleRow,
+    drop_uncollected,
     join_values,
-    keep_collected,
-    launch_identity,
     list_nvidia_rules,
     read_catalogued_metrics,
+    read_launch_identity,
     read_scalars,
 )
 from profkit.reports.isolated import (
@@ -81,14 +81,14 @@ def prepare_child() -> None:
     """Do what a child does before its first file, for all the processes that it becomes."""
     import zstandard  # noqa: F401
 
-    with _write_smallest() as path:
+    with _write_smallest_report() as path:
         for launches in open_report(path):
             for action in launches:
                 action.metric_by_name("a")
 
 
 @contextmanager
-def _write_smallest() -> Iterator[str]:
+def _write_smallest_report() -> Iterator[str]:
     """Yield a file with the smallest report: in memory, where the system knows such files."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("smallest"), "wb", buffering=0) as file:
@@ -167,7 +167,7 @@ def _unpack_into(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def make_openable(
+def prepare_for_library(
     path: str, *, repaired: bool = False, metrics_only: bool = False
 ) -> Iterator[str]:
     """Yield a file that the library reads: the report, or a copy of what is left of it.
@@ -187,10 +187,10 @@ def make_openable(
         yield copy
 
 
-def metric_rows(item: Sequence[Any]) -> Rows:
+def read_metric_rows(item: Sequence[Any]) -> Rows:
     """Return the launches of a report from only the metrics in a copy: see read_rows."""
     copy, path, first = item
-    with make_openable(copy, metrics_only=True) as bare:
+    with prepare_for_library(copy, metrics_only=True) as bare:
         return _collect_rows(bare, path, first)
 
 
@@ -204,7 +204,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     kernels = [row[2] for row in rows.identity]
     if None in kernels:
         check_memory(item[0])
-        rows = replace(metric_rows(item), rules=rows.rules)
+        rows = replace(read_metric_rows(item), rules=rows.rules)
     return rows, kernels
 
 
@@ -220,11 +220,11 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
         counts.append(len(names))
         digests.append(digest_names(names))
         metrics = evaluate_metrics(read_catalogued_metrics(action, names))
-        who = launch_identity(action, record, metrics["time"])
+        who = read_launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in list_nvidia_rules(action.rule_results()))
-    collected, columns = keep_collected(values, len(identity))
+    collected, columns = drop_uncollected(values, len(identity))
     return Rows(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
@@ -240,7 +240,7 @@ def make_part(
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
     said: dict[int, float] = {}
     if identity:
-        said = _place_declared_work(record, frames.launches)
+        said = _index_declared_work(record, frames.launches)
     values, columns = join_values(rows, said)
     for place, number in said.items():
         values[columns.index(place)] = number
@@ -252,7 +252,7 @@ def make_part(
     return Part(identity, values.tobytes(), rules, columns=columns, file=file)
 
 
-def _place_declared_work(record: Record | None, launches: int) -> dict[int, float]:
+def _index_declared_work(record: Record | None, launches: int) -> dict[int, float]:
     """Return place among the metrics -> what a run record says that a launch has to do."""
     declared = get_declared_work(record, launches)
     return {PLACES[name]: number for name, number in declared.items()}
@@ -287,7 +287,7 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
     read = []
     for path, own in zip(paths, by_report, strict=True):
         if path in split.unread:
-            read.append(_make_lost(path, split.unread[path]))
+            read.append(_make_unread_part(path, split.unread[path]))
         else:
             read.append(_join_pieces(path, split.checked[path], own))
     return read
@@ -322,7 +322,7 @@ class _Split:
     def read_without_library(self, item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_about_file(why):
-            rows = run_isolated(f"{__name__}:metric_rows", [item], 1, self._keep_reason)[0]
+            rows = run_isolated(f"{__name__}:read_metric_rows", [item], 1, self._keep_reason)[0]
         else:
             rows = self._keep_reason(item, why)
         return rows, [None for _ in rows.identity]
@@ -345,7 +345,7 @@ def remove_copy(item: Sequence[Any]) -> None:
     os.unlink(item[0])
 
 
-def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
+def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     """Return raw name -> value of each launch of (a file that the library reads,)."""
     return [read_scalars(action) for action in iterate_actions(item[0])]
 
@@ -386,10 +386,10 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
     """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
-    return read_some(expand_paths(patterns), client).launches
+    return read_any_report(expand_paths(patterns), client).launches
 
 
-def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
+def read_any_report(paths: Sequence[str | Path], client: Any = None) -> Reports:
     """Read reports, or raise a ProfkitError where none of them can be read."""
     reports = read_report(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
@@ -434,9 +434,9 @@ def _read_small_first(
     # A file that is large even when it is packed is not walked first to learn that.
     large: dict[str, int] = {}
     if not client:
-        large = _weigh_large(names)
+        large = _find_large_reports(names)
     small = [name for name in dict.fromkeys(names) if name not in large]
-    for name, part in _read_each(small, jobs, client, lines_follow and has_unrecorded(small)):
+    for name, part in _read_each(small, jobs, client, lines_follow and is_any_unrecorded(small)):
         if isinstance(part, Frames):
             large[name] = part.weight
         else:
@@ -445,20 +445,20 @@ def _read_small_first(
         yield from zip(large, read_large([*large], sum(large.values()), jobs), strict=True)
 
 
-def _weigh_large(paths: Iterable[str]) -> dict[str, int]:
+def _find_large_reports(paths: Iterable[str]) -> dict[str, int]:
     """Return the large ones of some reports -> how many bytes their launches have."""
-    return {path: report_weight(path) for path in paths if _get_report_size(path) > LARGE}
+    return {path: estimate_unpacked_size(path) for path in paths if _get_report_size(path) > LARGE}
 
 
-def is_recorded(path: str) -> bool:
+def has_matching_record(path: str) -> bool:
     """Return whether the run record next to a report names these very bytes."""
     recorded = get_report_sha256(read_record_beside(path))
     return recorded is not None and recorded == check_report(path).sha256
 
 
-def has_unrecorded(paths: Iterable[str]) -> bool:
+def is_any_unrecorded(paths: Iterable[str]) -> bool:
     """Return whether no run record vouches for one of some reports."""
-    return any(not is_csv_table(path) and not is_recorded(path) for path in paths)
+    return any(not is_csv_table(path) and not has_matching_record(path) for path in paths)
 
 
 def _read_each(
@@ -468,18 +468,18 @@ def _read_each(
 
     `is_apart`: in forks, however few there are.
     """
-    size = sum(report_weight(name) for name in names if not is_csv_table(name))
+    size = sum(estimate_unpacked_size(name) for name in names if not is_csv_table(name))
     are_few = len(names) <= FEW and size <= MUCH and ROOM.has_room(size)
     if client is not None or not are_few or (is_apart and size):
         from profkit.reports.cluster import iterate_reports
 
         most = min(jobs or count_processors(), len(names))
         yield from iterate_reports(
-            f"{__name__}:read_part", names, f"{__name__}:read_what_is_left", client, most
+            f"{__name__}:read_part", names, f"{__name__}:recover_part", client, most
         )
     else:
         for name in names:
-            yield name, _read_here(name)
+            yield name, _read_in_process(name)
 
 
 def _get_report_size(path: str) -> int:
@@ -514,21 +514,23 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
     def raise_unreadable(_item: Any, why: str) -> None:
         raise _make_unreadable_error(path, why)
 
-    if frames.weight > LARGE or frames.risky or not _take_room(frames):
+    if frames.weight > LARGE or frames.risky or not _may_read_in_process(frames):
         with make_temporary_folder() as folder:
             parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
             many = count_children(frames.weight)
-            read = run_isolated(f"{__name__}:raw_rows", copies, many, raise_unreadable, remove_copy)
+            read = run_isolated(
+                f"{__name__}:read_raw_rows", copies, many, raise_unreadable, remove_copy
+            )
         rows = [*chain.from_iterable(read)]
     else:
-        with make_openable(path, repaired=frames.wrong_suffix) as copy:
-            rows = raw_rows([copy])
+        with prepare_for_library(path, repaired=frames.wrong_suffix) as copy:
+            rows = read_raw_rows([copy])
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
 
 @contextmanager
-def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
+def open_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """Yield a function from the index of a launch to its ncu_report action, good within the `with`.
 
     A ProfkitError where the file cannot be read; from the function: where it has no such launch.
@@ -537,7 +539,9 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     frames = check_report(path)
     if frames.status == "unreadable" or not frames.is_named:
         raise _make_unreadable_error(path, frames.message)
-    with make_openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
+    with prepare_for_library(
+        path, repaired=frames.wrong_suffix, metrics_only=frames.risky
+    ) as source:
         groups = []
         if frames.launches:
             groups = list(open_report(source))
@@ -562,26 +566,28 @@ def read_part(path: str) -> Part | Frames:
     one that the run record next to it names.
     """
     if is_csv_table(path):
-        from profkit.reports.raw_counters import read_table
+        from profkit.reports.raw_counters import read_printed_table
 
-        return read_table(path)
+        return read_printed_table(path)
     frames = check_report(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.weight > LARGE:
         return frames
-    with make_openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
+    with prepare_for_library(
+        path, repaired=frames.status == "damaged" or frames.wrong_suffix
+    ) as copy:
         rows, kernels = read_rows([copy, path, 0])
     return make_part(path, frames, [rows], kernels)
 
 
 def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
-    rows = metric_rows([path, path, 0])
+    rows = read_metric_rows([path, path, 0])
     return make_part(path, check_report(path), [rows], [row[2] for row in rows.identity])
 
 
-def report_weight(path: str) -> int:
+def estimate_unpacked_size(path: str) -> int:
     """Return the bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
         return get_size(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
@@ -589,34 +595,38 @@ def report_weight(path: str) -> int:
         return 0
 
 
-def _read_here(path: str) -> Part | Frames:
+def _read_in_process(path: str) -> Part | Frames:
     if is_csv_table(path):
         frames = None
     else:
         frames = check_report(path)
     # Without memory, the library takes its process with it.
     is_small = frames is not None and frames.weight <= LARGE
-    if frames and is_small and (frames.risky or is_memory_limited() or not _take_room(frames)):
-        return run_isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
+    if (
+        frames
+        and is_small
+        and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
+    ):
+        return run_isolated(f"{__name__}:read_part", [path], 1, recover_part)[0]  # type: ignore[no-any-return]
     return read_part(path)
 
 
-def _take_room(frames: Frames) -> bool:
+def _may_read_in_process(frames: Frames) -> bool:
     """Return whether a report may be read in this process: where there is nothing to read, too."""
-    return not frames.launches or ROOM.take_room(frames.size)
+    return not frames.launches or ROOM.reserve_room(frames.size)
 
 
-def read_what_is_left(path: str, why: str) -> Part:
+def recover_part(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
     if not is_about_file(why):
-        return _make_lost(path, why)
-    part: Part = run_isolated(f"{__name__}:read_metrics_only", [path], 1, _make_lost)[0]
+        return _make_unread_part(path, why)
+    part: Part = run_isolated(f"{__name__}:read_metrics_only", [path], 1, _make_unread_part)[0]
     if part.file.status in ("damaged", "unreadable"):
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
-def _make_lost(path: str, why: str) -> Part:
+def _make_unread_part(path: str, why: str) -> Part:
     if why == OUT_OF_MEMORY:  # walking it here may take as much
         return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
     frames = check_report(path)

@@ -74,10 +74,10 @@ def serve_requests(wire: int) -> None:
         call = _find_function(function)
         child = _fork_child()
         if child is None:
-            _tell_ended(passed[2:], CANNOT_FORK)
+            _report_ended(passed[2:], CANNOT_FORK)
         if child == 0:
             asked.close()
-            _become_group(call, find_result_types(function), passed, environment)
+            _run_as_group(call, find_result_types(function), passed, environment)
         for end in passed:
             os.close(end)
         with contextlib.suppress(ChildProcessError):  # those of the calls before
@@ -132,14 +132,14 @@ def _fork_child() -> int | None:
         return None
 
 
-def _tell_ended(ends: list[int], code: int) -> None:
+def _report_ended(ends: list[int], code: int) -> None:
     """Tell whoever waits for these children that they have ended, or never began."""
     for ended in ends[2::3]:
         with contextlib.suppress(OSError):  # nobody waits any more, or it was told and closed
             os.write(ended, b"%d" % code)
 
 
-def _become_group(
+def _run_as_group(
     call: Callable[[Any], Any],
     kinds: tuple[Any, ...],
     passed: list[int],
@@ -151,7 +151,7 @@ def _become_group(
         os.environ.update(environment)
         _serve_group(call, kinds, passed)
     except MemoryError:
-        _tell_ended(passed[2:], FULL)
+        _report_ended(passed[2:], FULL)
         os._exit(FULL)
 
 
@@ -183,7 +183,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         if code == _AGAIN:
             waiting.append(own)
             continue
-        _tell_ended(own, code)
+        _report_ended(own, code)
         _close_ends(own)
     os._exit(0)
 
@@ -194,11 +194,11 @@ def _start_child(
     """Fork a child that answers items with its own ends; None where there is no memory for it."""
     pid = _fork_child()
     if pid is None:
-        _tell_ended(own, CANNOT_FORK)
+        _report_ended(own, CANNOT_FORK)
         _close_ends(own)
     elif pid == 0:
         _close_ends((own[2], *others))
-        _become_child(call, kinds, own)
+        _run_as_child(call, kinds, own)
     return pid
 
 
@@ -207,7 +207,7 @@ def _close_ends(ends: Iterable[int]) -> None:
         os.close(end)
 
 
-def _become_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int]) -> None:
+def _run_as_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int]) -> None:
     """Answer items in this fork, and end with it."""
     try:
         has_grown = _answer_items(call, kinds, *own[:2])
@@ -220,7 +220,7 @@ def _answer_items(
     call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int
 ) -> bool:
     """Answer items until this process has grown; whether there may be more."""
-    before = _measure_taken()
+    before = _measure_peak_memory()
     answers = os.fdopen(target, "wb")
     for line in os.fdopen(source, "rb"):
         try:
@@ -240,7 +240,7 @@ def _answer_items(
             answers.flush()
         except BrokenPipeError:  # the parent was killed
             return False
-        if _measure_taken() - before > _GROWN:
+        if _measure_peak_memory() - before > _GROWN:
             return True
     return False
 
@@ -252,7 +252,7 @@ def _explain_error(error: OSError) -> ProfkitError:
     )
 
 
-def _measure_taken() -> float:
+def _measure_peak_memory() -> float:
     if sys.platform == "darwin":
         unit = 1
     else:

@@ -161,7 +161,7 @@ def verify_message(data: bytes, at: int, end: int, message: MessageShape, odd: O
     while at < end:
         number, wire, start, stop, at = read_field(data, at, end)
         if number <= before:
-            verify_place(number, before, message, odd)
+            verify_field_order(number, before, message, odd)
         before = number
         seen.add(number)
         if message.plain.get(number) != wire:
@@ -172,7 +172,7 @@ def verify_message(data: bytes, at: int, end: int, message: MessageShape, odd: O
         odd.note_oddity(f"a {message.name} with {len(seen)} values")
 
 
-def verify_place(number: int, before: int, message: MessageShape, odd: Oddities) -> None:
+def verify_field_order(number: int, before: int, message: MessageShape, odd: Oddities) -> None:
     """Check that a field may follow the one before it: protobuf writes them by their numbers."""
     if number < before:
         odd.note_oddity(f"field {number} of {message.name} behind field {before}")

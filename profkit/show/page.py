@@ -30,7 +30,7 @@ from profkit.files import is_file
 from profkit.program.counts import make_name_comparable
 from profkit.records.record import read_record
 from profkit.reports import figures
-from profkit.reports.frame import without_attrs
+from profkit.reports.frame import strip_attrs
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show import launch
@@ -274,7 +274,7 @@ def _find_runs_beside_reports(
     """Return a run of each variant and case that has a record beside a report, and bad records."""
     runs: dict[tuple[str, str], Run] = {}
     problems = []
-    frame = without_attrs(reports.launches)
+    frame = strip_attrs(reports.launches)
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")

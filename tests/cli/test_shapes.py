@@ -27,7 +27,7 @@ from profkit.program.document import NAME, read_document
 from profkit.program.readers import store
 from profkit.program.recorded import judge_recordings
 from profkit.records.record import read_record
-from profkit.reports.raw_counters import read_table
+from profkit.reports.raw_counters import read_printed_table
 from profkit.show.views.triage import show_compared_triages, show_triage
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -337,7 +337,7 @@ def _launches(count: int) -> list[list[str]]:
 
 def _read_csv(path: Path, text: str) -> Any:
     path.write_text(text, "utf-8")
-    return read_table(str(path))
+    return read_printed_table(str(path))
 
 
 def test_a_table_that_is_cut_anywhere(tmp_path: Path) -> None:

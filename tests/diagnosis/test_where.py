@@ -19,7 +19,7 @@ from profkit.diagnosis.launches import (
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.reports.hotlines import LinesRequest, lines_of
+from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import COUNTERS
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT
@@ -117,7 +117,7 @@ def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
     (run,) = with_lines(judge_reports(read_report([TRITON])))
     # Its barriers are worth too little for a finding: their lines are asked for by themselves.
     request = LinesRequest(str(TRITON), 0, {"barrier-wait": BY_ID["barrier-wait"].lines}, 3)
-    lines = lines_of([request])[0].counters["barrier-wait"]
+    lines = answer_line_requests([request])[0].counters["barrier-wait"]
     assert [(Path(str(x.file)).name, x.line) for x in lines] == [
         ("tritonln_program_a_row.py", 28),
         ("tritonln_program_a_row.py", 30),
@@ -189,7 +189,7 @@ def test_gathers_are_told_from_what_a_layout_fixes(probe, least, most):
         for of in (run, lined)
     )
     request = LinesRequest(run.report, run.index, {"x": ("excess-sectors",)})
-    share = lines_of([request])[0].gathered["x"]
+    share = answer_line_requests([request])[0].gathered["x"]
     assert least <= share <= most
     assert ("gathers" in after.cause) == (share > 0)
     if share > 0.8:

@@ -8,7 +8,7 @@ from profkit.reports import hotlines, reader
 
 KEPT = (
     (reader, "read_part"),
-    (reader, "raw_rows"),
+    (reader, "read_raw_rows"),
     (hotlines, "read_lines"),
     (hotlines, "_needs_text"),
 )

@@ -98,7 +98,7 @@ def checked(data: bytes) -> container.Frames:
                 walk.take_frame(frame)
             walk.check_end()
         except Malformed as error:
-            walk.stop_at(error)
+            walk.note_unreadable_rest(error)
     return walk.make_verdict()
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from profkit.reports.hotlines import LinesRequest, lines_of, make_lines_frame
+from profkit.reports.hotlines import LinesRequest, answer_line_requests, make_lines_frame
 
 
 def hot_lines(path: str | Path, launch: int, n: int = 10) -> pd.DataFrame:
     """Those with the most samples of warp states, most first; none where none were taken."""
-    return make_lines_frame(lines_of([LinesRequest(os.fspath(path), launch, sampled=n)])[0].sampled)
+    return make_lines_frame(
+        answer_line_requests([LinesRequest(os.fspath(path), launch, sampled=n)])[0].sampled
+    )

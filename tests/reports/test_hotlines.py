@@ -13,7 +13,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import hotlines, instruction
-from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_of
+from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, answer_line_requests
 from profkit.reports.instruction import COUNTERS, FAMILIES, MEMORY
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import read_raw_frame
@@ -29,7 +29,9 @@ PROBES = str(ARTIFACTS / "probes" / "probes-0.ncu-repz")
 
 
 def _lines(report: str, launch: int, *counters: str, count: int = 3) -> tuple[CounterLine, ...]:
-    return lines_of([LinesRequest(report, launch, {"asked": counters}, count)])[0].counters["asked"]
+    return answer_line_requests([LinesRequest(report, launch, {"asked": counters}, count)])[
+        0
+    ].counters["asked"]
 
 
 @cache
@@ -146,7 +148,9 @@ def test_the_first_counter_that_is_there_answers() -> None:
 def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(made.report())
-    (answer,) = lines_of([LinesRequest(str(path), 0, {name: (name,) for name in COUNTERS})])
+    (answer,) = answer_line_requests(
+        [LinesRequest(str(path), 0, {name: (name,) for name in COUNTERS})]
+    )
     assert answer.counters == dict.fromkeys(COUNTERS, ())
     assert list(hot_lines(path, 0).columns) == list(COLUMNS)
     assert len(hot_lines(path, 0)) == 0
@@ -194,7 +198,7 @@ def test_each_counter_is_found_somewhere() -> None:
             LinesRequest(report, n, {c: (c,) for c in missing}, 1)
             for n in range(len(_kernels(report)))
         ]
-        for answer in lines_of(wishes):
+        for answer in answer_line_requests(wishes):
             missing -= {c for c, lines in answer.counters.items() if lines}
     assert missing == set()
     assert set(MEMORY) <= set(STATES)
@@ -246,7 +250,7 @@ def test_code_that_has_no_name_is_named_by_the_library(monkeypatch: pytest.Monke
 
 
 def test_around() -> None:
-    (answer,) = lines_of([LinesRequest(COPY, 0, sampled=1, around=2)])
+    (answer,) = answer_line_requests([LinesRequest(COPY, 0, sampled=1, around=2)])
     top, *near = answer.sampled
     assert (top.value > 0, top.source) == (True, "    out[i] = in[i];")
     assert [x.line - (top.line or 0) for x in near if x.line] == [-2, -1, 1, 2]
@@ -255,7 +259,7 @@ def test_around() -> None:
 
 def test_many_at_once() -> None:
     path = str(report_of("sdpa-flash", "B"))
-    found = lines_of(
+    found = answer_line_requests(
         [LinesRequest(*x, sampled=4) for x in ((path, 1), (COPY, 0), (path, 0), (path, 1))]
     )
     assert [len(answer.sampled) for answer in found] == [4, 4, 4, 4]
@@ -294,5 +298,5 @@ def test_overwritten_machine_code_is_an_error_not_a_crash(
     monkeypatch.setattr(hotlines, "__name__", "tests.reports.crashing")
     with pytest.raises(ProfkitError, match="exit status"):
         hot_lines(path, 0)
-    (answer,) = lines_of([LinesRequest(str(path), 0, sampled=3)], strict=False)
+    (answer,) = answer_line_requests([LinesRequest(str(path), 0, sampled=3)], strict=False)
     assert answer.sampled == ()

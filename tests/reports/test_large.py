@@ -81,8 +81,8 @@ def test_a_large_one_is_walked_once(
     whole = reader.read_report([several])
     container._walked.clear()
     walked = []
-    steps = container._walk_steps
-    monkeypatch.setattr(container, "_walk_steps", lambda *of: walked.append(of[0]) or steps(*of))
+    steps = container._walk_frames
+    monkeypatch.setattr(container, "_walk_frames", lambda *of: walked.append(of[0]) or steps(*of))
     monkeypatch.setattr(reader, "LARGE", 1)
     again = reader.read_report([several])
     assert (again.files, again.launches.equals(whole.launches)) == (whole.files, True)
@@ -187,7 +187,7 @@ def test_lines_of_a_large_one_stand_in_the_order_of_the_requests(
         hotlines.LinesRequest(several, n, {f"{n}": (), f"key {at}": ()})
         for at, n in enumerate((4, 0, 2, 4))
     ]
-    answers = hotlines.lines_of(asked)
+    answers = hotlines.answer_line_requests(asked)
     assert [[*of.counters] for of in answers] == [[*of.counters] for of in asked]
 
 

@@ -348,11 +348,11 @@ def test_raw_values_of_a_damaged_report_are_read_in_a_child(write, monkeypatch, 
 
     def isolated(function: str, items, *_):
         called.append(function)
-        return [reader.raw_rows(item) for item in items]
+        return [reader.read_raw_rows(item) for item in items]
 
     monkeypatch.setattr(reader, "run_isolated", isolated)
     assert len(reader.read_raw_frame(path)) == 2
-    assert called == [f"{reader.__name__}:raw_rows"] * bool(cut)
+    assert called == [f"{reader.__name__}:read_raw_rows"] * bool(cut)
 
 
 def test_launches_are_counted_over_all_ranges_of_a_report(write, monkeypatch) -> None:
@@ -362,7 +362,7 @@ def test_launches_are_counted_over_all_ranges_of_a_report(write, monkeypatch) ->
         for n in (2, 0, 3)
     ]
     monkeypatch.setattr(reader, "open_report", lambda _path: groups)
-    with reader.opened_launches(path) as action:
+    with reader.open_launches(path) as action:
         assert [action(n) for n in range(5)] == [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
         for n in (-1, 5):
             with pytest.raises(ProfkitError, match=f"has no launch {n}"):

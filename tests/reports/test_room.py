@@ -56,11 +56,11 @@ def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
 def test_bytes_count_too() -> None:
     size = 1 << 20
     room = LibraryRoom(bytes_left=2 * size)
-    assert [room.take_room(size) for _ in range(3)] == [True, True, False]
+    assert [room.reserve_room(size) for _ in range(3)] == [True, True, False]
     room = LibraryRoom()
-    room.close_room()
-    assert not room.take_room(1)
-    assert room.take_room(0), "nothing to read"
+    room.stop_reading_here()
+    assert not room.reserve_room(1)
+    assert room.reserve_room(0), "nothing to read"
 
 
 @pytest.mark.parametrize("room", [0, 1])
@@ -79,8 +79,10 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
         monkeypatch.setattr(module, "run_isolated", isolated)
     report = report_of("stage2", "B")
     assert len(reader.read_raw_frame(report)) == 1
-    hotlines.lines_of([hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})])
-    assert called == ["raw_rows", "read_lines"] * (not room)
+    hotlines.answer_line_requests(
+        [hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})]
+    )
+    assert called == ["read_raw_rows", "read_lines"] * (not room)
 
 
 # In one process, as each verb is one: what of these asks for many reports lets forks read them all.
@@ -115,9 +117,9 @@ def test_code_over_its_budget_is_refused_where_lines_are_asked_for(
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)})]
     if strict:
         with pytest.raises(ProfkitError, match="asks for more memory than its bytes can need"):
-            hotlines.lines_of(requests)
+            hotlines.answer_line_requests(requests)
     else:
-        (answer,) = hotlines.lines_of(requests, strict=False)
+        (answer,) = hotlines.answer_line_requests(requests, strict=False)
         assert all(line.file is None for line in answer.counters["rule"])
 
 
@@ -147,9 +149,9 @@ def test_launches_are_read_where_their_lines_will_be(
 def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_SERVERS", {(os.getpid(),): None})
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
-    assert not LibraryRoom().take_room(1)
+    assert not LibraryRoom().reserve_room(1)
     monkeypatch.setitem(sys.modules, "ncu_report", object())
-    assert LibraryRoom().take_room(1)
+    assert LibraryRoom().reserve_room(1)
 
 
 def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_without_memory_only_source_lines_are_lost(
     report = str(report_of("stage2", "B"))
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)}, sampled=2)]
     for _ in range(2):
-        (answer,) = hotlines.lines_of(requests, strict=strict)
+        (answer,) = hotlines.answer_line_requests(requests, strict=strict)
         assert (answer.counters, answer.sampled, answer.unread) == ({}, (), OUT_OF_MEMORY)
         monkeypatch.setattr(hotlines, "LARGE", 1)  # the next time in parts
     monkeypatch.setattr(hotlines, "run_isolated", None)

@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import raw_counters as table
 from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.raw_counters import open_printed
+from profkit.reports.raw_counters import open_printed_table
 from profkit.reports.reader import load_reports, read_raw_frame, read_report
 from tests.conftest import committed
 
@@ -138,7 +138,7 @@ def test_a_report_printed_raw_reads_like_the_report(tmp_path):
 
 
 def read_launches(text: str, name: str) -> list[dict[str, Any]]:
-    return list(open_printed(text.splitlines, name).iterate_launches())
+    return list(open_printed_table(text.splitlines, name).iterate_launches())
 
 
 @pytest.mark.parametrize("size", [(1 << 17) + 1, 3 << 20, 12 << 20])
@@ -402,7 +402,7 @@ def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message,
     monkeypatch.setattr(table, "TABLE_MOST", 1000)
     path = tmp_path / "x.csv"
     path.write_bytes(content)
-    part = table.read_table(str(path))
+    part = table.read_printed_table(str(path))
     sha256 = None if len(content) > 1000 else hashlib.sha256(content).hexdigest()
     assert part.file == ReportFile(str(path), sha256, status, message, launches, None)
     assert [row["launch"] for row in part.iterate_launches()] == [*range(launches)]
@@ -424,9 +424,9 @@ def test_more_launches_than_a_table_has_bytes_for_are_refused(
     path = tmp_path / "x.csv"
     rows = [[str(n), "a", "1", "2"] for n in range(200)]
     path.write_text(printed([["ID", "Kernel Name", *TWO], *rows]))
-    assert table.read_table(str(path)).file.launches == 200
+    assert table.read_printed_table(str(path)).file.launches == 200
     monkeypatch.setattr(table.ReadBudget, "DOCUMENT", 0)
-    file = table.read_table(str(path)).file
+    file = table.read_printed_table(str(path)).file
     assert file.status == "unreadable"
     assert file.message == "it asks for more memory than its bytes can need"
 
@@ -439,5 +439,5 @@ def test_a_letter_that_is_no_ascii_is_read_wherever_a_piece_ends(
     path.write_text("\ufeff" + printed([["ID", "Kernel Name", *TWO], *rows]), encoding="utf-8")
     for piece in (1, 7, 1000):
         monkeypatch.setattr(table, "_PIECE", piece)
-        part = table.read_table(str(path))
+        part = table.read_printed_table(str(path))
         assert [row[2] or "" for row in part.identity] == [row[1] for row in rows]

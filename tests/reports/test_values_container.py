@@ -16,9 +16,9 @@ from profkit.reports import container, wire
 from profkit.reports.container import check_report, repair_report
 from profkit.reports.contents import (
     _verify_metric,
-    find_misplaced,
+    find_misplaced_ids,
     has_unnamed_metric,
-    make_block_of_one,
+    make_single_frame_header,
     read_header,
     read_result,
     repair_frame,
@@ -165,7 +165,7 @@ def test_a_number_has_the_bits_of_its_kind() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 122, 123, 124, 300, 20_000])
 def test_the_header_of_one_frame_says_its_size(size: int) -> None:
-    about = read_header(make_block_of_one(2, b"x" * size), Oddities())
+    about = read_header(make_single_frame_header(2, b"x" * size), Oddities())
     assert about.counts == {1: 0, 2: 1, 7: 0, 8: 0, 9: 0, 10: 0}
     assert about.size == 4 + size
 
@@ -247,7 +247,7 @@ def test_a_metric_may_be_there_twice_if_it_is_the_same() -> None:
     ],
 )
 def test_an_id_that_breaks_a_run_is_another_s(ids: list[int], wrong: list[int]) -> None:
-    found = find_misplaced(tuple(made.varint(id_) for id_ in ids))
+    found = find_misplaced_ids(tuple(made.varint(id_) for id_ in ids))
     assert found == tuple(made.varint(id_) for id_ in wrong)
 
 

@@ -116,7 +116,7 @@ WHO = dict(zip(IDENTITY, ("H200", 9, 0, 1.0, 2.0, 3.0, 128, 1, 1), strict=True))
 
 def identity(time: float = 1e-6, record: Any = None, **about: Any) -> dict[str, Any]:
     metrics = about.pop("metrics", WHO)
-    found = frame.launch_identity(Action(metrics, **about), record, time)
+    found = frame.read_launch_identity(Action(metrics, **about), record, time)
     return dict(zip(frame.IDENTIFIED, found, strict=True))
 
 
@@ -537,12 +537,17 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
         hotlines, "run_isolated", lambda _f, i, *_: items.extend(i) or [good[:1], good]
     )
     nothing = hotlines.HotLines({}, ())
-    assert hotlines.lines_of(asked, strict=False) == [nothing, good[0], nothing, good[1]]
+    assert hotlines.answer_line_requests(asked, strict=False) == [
+        nothing,
+        good[0],
+        nothing,
+        good[1],
+    ]
     assert [(path, [of["launch"] for of in some]) for path, some in items] == [
         (path, [0, 1]) for path in paths
     ]
     with pytest.raises(ProfkitError) as caught:
-        hotlines.lines_of(asked)
+        hotlines.answer_line_requests(asked)
     assert (caught.value.message, caught.value.hint) == (
         f"{paths[0]}: the process that read it answered other requests",
         "its machine code is damaged: record it again",
@@ -551,9 +556,11 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
 
 def test_a_table_has_no_source_lines() -> None:
     asked = [hotlines.LinesRequest("x.csv", 0, {"rule": ("sectors",)}, sampled=3)]
-    assert hotlines.lines_of(asked, strict=False) == [hotlines.HotLines({"rule": ()}, ())]
+    assert hotlines.answer_line_requests(asked, strict=False) == [
+        hotlines.HotLines({"rule": ()}, ())
+    ]
     with pytest.raises(ProfkitError, match=r"^x\.csv: a table has no source lines") as caught:
-        hotlines.lines_of(asked)
+        hotlines.answer_line_requests(asked)
     assert caught.value.hint == "give the .ncu-rep itself for its hot lines"
 
 
@@ -580,11 +587,11 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
         path.with_suffix(".json").write_text(json.dumps(record))
     monkeypatch.setattr(hotlines, "is_memory_limited", lambda: limited)
     # Which tests came before says whether forks have opened the library, and this process has not.
-    monkeypatch.setattr(hotlines.ROOM, "take_room", lambda _size: True)
+    monkeypatch.setattr(hotlines.ROOM, "reserve_room", lambda _size: True)
     children: list[Any] = []
     empty = [hotlines.HotLines({}, ())]
     monkeypatch.setattr(hotlines, "run_isolated", lambda _f, i, *_: children.extend(i) or [empty])
-    assert hotlines.lines_of([hotlines.LinesRequest(str(path), 0, sampled=1)]) == empty
+    assert hotlines.answer_line_requests([hotlines.LinesRequest(str(path), 0, sampled=1)]) == empty
     assert bool(children) is not here
 
 
@@ -643,7 +650,7 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
         values = array("d", [nan] * 2 * width)
         values[place] = 7.0
         values[width + 4] = 0.0
-        held, columns = frame.keep_collected(values, 2)
+        held, columns = frame.drop_uncollected(values, 2)
         assert columns == tuple(sorted((4, place)))
         assert len(held) == 2 * 2 * 8
         rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
@@ -671,7 +678,7 @@ def test_rows_that_are_looked_at_are_those_that_are_copied() -> None:
     rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
     values = array("d", [1.5, nan] * len(CATALOGUE)).tobytes()
     launches = frame.Reports((frame.Part(rows, values, file=FILE),)).launches
-    looked, copied = frame.list_viewed_rows(launches), frame.list_frame_rows(launches)
+    looked, copied = frame.make_row_views(launches), frame.list_frame_rows(launches)
     assert [str(dict(row)) for row in looked] == [str(row) for row in copied]
     assert [type(value) for value in looked[0].values()] == [type(x) for x in copied[0].values()]
     assert len(looked[1]) == len(copied[1])

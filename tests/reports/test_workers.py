@@ -127,7 +127,7 @@ def test_a_fork_without_memory_tells_so(where: str, monkeypatch: pytest.MonkeyPa
     child = os.fork()
     if not child:
         passed = [here, alive[1], items[0], answers[1], ended[1]]
-        serving._become_group(str, (str,), passed, {})
+        serving._run_as_group(str, (str,), passed, {})
         os._exit(99)
     for end in (here, alive[1], items[0], answers[1], ended[1]):
         os.close(end)

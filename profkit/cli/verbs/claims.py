@@ -44,7 +44,7 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.reports.isolated import ROOM
     from profkit.show.views.comparison import show_claims
 
-    ROOM.close_room()  # of many reports; the library keeps six times the bytes of each that it opens
+    ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
     for file in files:
         sources.refuse_other(file, "claims")
     evidence = Evidence(artifacts)

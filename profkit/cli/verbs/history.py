@@ -98,7 +98,7 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
     from profkit.evidence.history import add_artifacts
     from profkit.reports.isolated import ROOM
 
-    ROOM.close_room()  # of many reports; the library keeps six times the bytes of each that it opens
+    ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
     named: str | None
     if commit:
         named = resolve_commit(artifacts, commit)

@@ -57,9 +57,9 @@ from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds, share
-from profkit.reports.frame import list_viewed_rows
+from profkit.reports.frame import make_row_views
 from profkit.reports.isolated import ROOM
-from profkit.reports.reader import ReportFile, Reports, read_some
+from profkit.reports.reader import ReportFile, Reports, read_any_report
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
@@ -133,7 +133,7 @@ def serve_agents(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
     server = make_server(root)
-    ROOM.close_room()  # it lives for days, and the library gives nothing back
+    ROOM.stop_reading_here()  # it lives for days, and the library gives nothing back
     _keep_stdout()
     sys.stdin = check_questions(0, sys.stdout)
     try:
@@ -359,7 +359,7 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_other(paths[0], "diagnose")
-        read = read_some(paths)
+        read = read_any_report(paths)
         bad = self._list_unread(read.files)
         launches = judge_reports(read)
         kept = choose_launches(read, launches, kernel, where)
@@ -489,11 +489,11 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_other(paths[0], "roofline")
-        read = read_some(paths)
+        read = read_any_report(paths)
         launches = judge_reports(read)
         kept = choose_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
-        rows = list_viewed_rows(frame)
+        rows = make_row_views(frame)
         if why := numbers.explain_empty_roofline(rows):
             raise ProfkitError(why, ROOFLINE)
         drawn = None

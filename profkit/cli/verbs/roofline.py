@@ -109,10 +109,10 @@ def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> 
 def _refuse_empty(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
     from profkit.records.paths import ROOFLINE
-    from profkit.reports.frame import list_viewed_rows
+    from profkit.reports.frame import make_row_views
     from profkit.show.numbers import explain_empty_roofline
 
-    if why := explain_empty_roofline(list_viewed_rows(frame)):
+    if why := explain_empty_roofline(make_row_views(frame)):
         raise ProfkitError(why, ROOFLINE)
 
 

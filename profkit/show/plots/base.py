@@ -24,7 +24,7 @@ from matplotlib.ticker import NullLocator
 from profkit.errors import ProfkitError
 from profkit.files import replace_when_done
 from profkit.model.launch import collected_metrics
-from profkit.reports.frame import list_viewed_rows
+from profkit.reports.frame import make_row_views
 from profkit.show import numbers
 from profkit.show.numbers import Row
 from profkit.show.text.escape import cut_middle, shorten_name
@@ -102,7 +102,7 @@ def list_launch_rows(runs: Launches) -> list[Row]:
         from profkit.reports.reader import load_reports
 
         frame = load_reports(runs)
-    rows = list_viewed_rows(frame)
+    rows = make_row_views(frame)
     if not rows:
         raise ProfkitError(
             "no launches to draw", "the frame is empty: check the query that made it"

@@ -8,7 +8,7 @@ from profkit.diagnosis.layouts import advise_layouts
 from profkit.reports.addresses import Layouts, Program
 from profkit.reports.banks import Access, count_wavefronts, find_layouts
 from profkit.reports.fusing import find_fusable
-from profkit.reports.hotlines import LinesRequest, lines_of
+from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
     LANES,
@@ -145,7 +145,7 @@ def test_a_loop_adds_the_same_to_all_lanes():
 def layouts(probe: int, *launches: int) -> list[Layouts]:
     report = str(ROOT / "artifacts" / "probes" / f"probes-{probe}.ncu-repz")
     counters = {"conflicts": ("excess-wavefronts",)}
-    answers = lines_of([LinesRequest(report, launch, counters) for launch in launches])
+    answers = answer_line_requests([LinesRequest(report, launch, counters) for launch in launches])
     return [answer.layouts["conflicts"] for answer in answers]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.launches import judge_reports, with_lines
-from profkit.reports.hotlines import LinesRequest, lines_of
+from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT
 
@@ -23,7 +23,7 @@ COUNTERS = {"unfused": ("instructions unfused",)}
 )
 def test_what_adds_could_take_in(report, launch, share):
     request = LinesRequest(str(ROOT / "artifacts" / report), launch, COUNTERS)
-    assert lines_of([request])[0].fusable["unfused"] == pytest.approx(share, abs=0.01)
+    assert answer_line_requests([request])[0].fusable["unfused"] == pytest.approx(share, abs=0.01)
 
 
 def test_a_finding_is_priced_by_what_could_be_fused():

@@ -37,7 +37,9 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         if starts is None:
             continue
         places = {starts.as_uint64(i) for i in range(starts.num_instances())}
-        function = images.find_launched(known, action.name(action.NameBase_MANGLED), places)
+        function = images.find_launched_function(
+            known, action.name(action.NameBase_MANGLED), places
+        )
         assert function is not None, path
         start = function.start
         assert start is not None
@@ -92,13 +94,13 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
         assert function.start is not None
-        found = images.find_launched(known, function.name, {function.start})
+        found = images.find_launched_function(known, function.name, {function.start})
         assert found is not None
         assert found.code == function.code
     assert (
-        images.find_launched(known, "_Z11atomic_samePKfPfS1_", {0}) is None
+        images.find_launched_function(known, "_Z11atomic_samePKfPfS1_", {0}) is None
     )  # which of them nobody can say
-    assert images.find_launched(known, "nothing", {0}) is None
+    assert images.find_launched_function(known, "nothing", {0}) is None
 
 
 def test_unknown_opcode_is_no_answer() -> None:

@@ -338,20 +338,22 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
         )
     )
     known = images.read_code(path).functions
-    placed = images.find_launched(known, "kern", {0x500, 0x900})
+    placed = images.find_launched_function(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
-    unplaced = images.find_launched(
+    unplaced = images.find_launched_function(
         known, "kern", {0x900}
     )  # this one must be that without an address
     assert unplaced is not None
     assert (unplaced.start, unplaced.code) == (0x900, b"other build")
-    assert images.find_launched(known, "kern", {0x900, 0x901}) is None
-    assert images.find_launched(known, "kern", set()) is None
+    assert images.find_launched_function(known, "kern", {0x900, 0x901}) is None
+    assert images.find_launched_function(known, "kern", set()) is None
     two = [f for f in known if f.start is None and f.name == "kern"] * 2
-    assert images.find_launched(two, "kern", {0x900}) is not None  # the same code twice is one
+    assert (
+        images.find_launched_function(two, "kern", {0x900}) is not None
+    )  # the same code twice is one
     mixed = [*two, *(f for f in known if f.name == "other")]
-    assert images.find_launched(mixed, "kern", {1}) is not None
+    assert images.find_launched_function(mixed, "kern", {1}) is not None
 
 
 def test_rows_are_looked_up_by_address_and_callers_by_their_place_in_the_table() -> None:
