@@ -62,7 +62,7 @@ class Machine:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.gpu = device.open_gpu()
-        folder = build.build_dir(ROOT / "kernels")
+        folder = build.find_build_dir(ROOT / "kernels")
         chosen = variants.find_named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)
         built = build.compile_variants([*chosen, support], [self.gpu.arch], folder)
@@ -83,7 +83,7 @@ class Machine:
             return Args.from_addresses(sides[0], sides[1], values, stream)
 
         torch.cuda.synchronize()
-        made = subjects.run_launcher(name, self.libraries[name], arguments, self.tools)
+        made = subjects.make_launcher_subject(name, self.libraries[name], arguments, self.tools)
         device.synchronize()
         return made
 
@@ -157,7 +157,7 @@ class Stage:
     def call(self, name: str) -> tuple[Subject, Any]:
         """A backend's subject and its output."""
         once = self.problem.reference_call(name, self.case, self.tensors)
-        return subjects.run_torch_call(name, once)
+        return subjects.make_torch_subject(name, once)
 
     def work(self) -> dict[str, float]:
         """Operations, and compulsory bytes."""
@@ -271,7 +271,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
             q, k, v = stage.tensors
             causal = stage.shape.causal
             line["ran"] = {ENTRY: torch_op.chosen(q, k, v, causal)}
-            return subjects.run_torch_call(name, lambda: torch_op.attention(q, k, v, causal))
+            return subjects.make_torch_subject(name, lambda: torch_op.attention(q, k, v, causal))
 
         mine = _made(stage, (ENTRY,), entry, line)
         return [*mine, *_made(stage, against, stage.call, line)]
@@ -382,7 +382,7 @@ def write_table() -> None:
 
 def refresh() -> None:
     """Say of every recorded rung whose machine code is the same that its source is today's."""
-    folder = build.build_dir(ROOT / "kernels")
+    folder = build.find_build_dir(ROOT / "kernels")
     for path in RECORDS:
         if not path.exists():
             continue

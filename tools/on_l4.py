@@ -34,9 +34,9 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
 
     known = variants.find_variants(KERNELS, "attention")
     if made is None:
-        made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
+        made = build.compile_variants(known, ["89"], build.find_build_dir(KERNELS))
     sms = resources.CARDS["89"].sms
-    nvcc = tools.tool("nvcc", build.build_dir(KERNELS))
+    nvcc = tools.tool("nvcc", build.find_build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.require_library(one)

@@ -41,7 +41,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Look until told to end."""
         while not self.ended.is_set():
-            self.seen.append((time.monotonic(), device.read_state(self.pci)))
+            self.seen.append((time.monotonic(), device.read_gpu_state(self.pci)))
             self.ended.wait(_EVERY)
 
 
@@ -118,7 +118,7 @@ def main() -> int:
             rows.append({**row, "alone": alone(subject.call, stream)})
             print(rows[-1], flush=True)
     kept = {**header(machine, SUBJECTS[-1:]), "schema": "profkit.power/1", "case": given.case}
-    kept |= {"power_limit": device.read_state(pci).power_limit, "rows": rows}
+    kept |= {"power_limit": device.read_gpu_state(pci).power_limit, "rows": rows}
     given.file.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return 0
 

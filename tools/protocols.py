@@ -136,7 +136,7 @@ def session(machine: Machine) -> dict[str, Any]:
 
     versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
     versions |= subjects.list_versions(torch.version.cuda, torch.backends.cudnn.version())
-    power = device.read_state(machine.gpu.pci).power_limit
+    power = device.read_gpu_state(machine.gpu.pci).power_limit
     return {**machine.used(), "versions": versions, "power_limit": power}
 
 
@@ -243,11 +243,11 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
     calls: dict[str, tuple[Subject, Any]] = {}
     for name in asked.theirs:
         once = module.reference_call(name, case, given)
-        calls[name] = subjects.run_torch_call(name, once)
+        calls[name] = subjects.make_torch_subject(name, once)
     if asked.graph:
         codes = given[0].dtype == torch.uint8
         name, make = ("cudnn e4m3", cudnn_fp8) if codes else ("cudnn bf16", cudnn_graph)
-        calls[name] = subjects.run_torch_call(name, make(case, given))
+        calls[name] = subjects.make_torch_subject(name, make(case, given))
     for name in asked.ours:
         outs = [zeros(shape, dtype) for shape, dtype in module.outputs(case)]
         calls[name] = machine.variant(name, module.arguments(case), given, outs), outs
@@ -269,7 +269,7 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
         times = {"ours": said(median, first.warm, first.after)}
         for protocol, (timed, told) in PROTOCOLS.items():
             samples = timed(lambda s=subject: s.call(torch.cuda.current_stream().cuda_stream))
-            times[protocol] = said(told, samples, device.read_state(machine.gpu.pci))
+            times[protocol] = said(told, samples, device.read_gpu_state(machine.gpu.pci))
         off = [
             ((a.float() - b.float()).abs() / (atol + rtol * b.float().abs())).max().item()
             for a, b in zip(outputs_of(out), right, strict=True)

@@ -14,11 +14,11 @@ from profkit.lab.measure.worker import list_visible_devices
 from profkit.show.views import measured as views
 
 
-def on_gpus(target: Target, gpus: str | None) -> Target:
+def choose_gpus(target: Target, gpus: str | None) -> Target:
     return replace(target, visible=tuple(list_visible_devices(gpus)))
 
 
-def say_gpus(measured: Measurements) -> None:
+def print_gpus(measured: Measurements) -> None:
     """Say which case was timed on which GPU at which clock, and which GPUs were left out."""
     by_case: dict[str, str] = {}
     for (name, case), gpu in measured.gpus.items():
@@ -48,7 +48,7 @@ def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     return names or ()
 
 
-def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
+def print_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
         say_each(map(ProfkitError, views.list_faults(check)))

@@ -7,7 +7,7 @@ import pytest
 
 from profkit.lab.measure import pipeline, sanitize, targets
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.targets import Places, TargetRun, make_plan
+from profkit.lab.measure.targets import Places, TargetRun, make_profile_plan
 from profkit.lab.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
@@ -71,15 +71,15 @@ def test_values_do_not_show_the_others(target_run: TargetRun, name: str) -> None
 def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, name: str) -> None:
     asks, right = (target_run.measured.times[n, "tiny"] for n in (name, "right"))
     seen = [(t.eager, t.host, t.bare, t.warm) for t in (asks, right)]
-    assert asks.host_bound, seen
-    assert not right.host_bound, seen
+    assert asks.is_host_bound, seen
+    assert not right.is_host_bound, seen
 
 
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> None:
     tool = BAD[name].header.caught_by
     found = sanitize.run_sanitizer_tool(
-        sanitizer(), make_plan(target_run, name, "S17"), tool, timeout=60
+        sanitizer(), make_profile_plan(target_run, name, "S17"), tool, timeout=60
     )
     assert found != sanitize.CLEAN, found
 
@@ -87,7 +87,7 @@ def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> Non
 @pytest.mark.parametrize("tool", sanitize.TOOLS)
 def test_the_right_kernel_is_clean(target_run: TargetRun, tool: str) -> None:
     found = sanitize.run_sanitizer_tool(
-        sanitizer(), make_plan(target_run, "right", "S17"), tool, timeout=60
+        sanitizer(), make_profile_plan(target_run, "right", "S17"), tool, timeout=60
     )
     assert found == sanitize.CLEAN, found
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from profkit.lab.measure import data
-from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.check import judge_output_values
 from profkit.lab.measure.cuda.device import NOT_SUPPORTED
 from profkit.lab.measure.data import choose_storage_type, read_values
 from profkit.lab.measure.variants import problem, variants
@@ -244,7 +244,7 @@ def emulate(
             read_values(np.fromfile(f"{out}{i}", choose_storage_type(dtype)).reshape(shape), dtype)
             for i, (shape, dtype) in enumerate(at.outputs)
         ]
-        faults += [f"{out.name}: {f}" for f in judge_values(asked, at, outs).faults]
+        faults += [f"{out.name}: {f}" for f in judge_output_values(asked, at, outs).faults]
     faults += [f"error {e}" for e in errors if e not in (0, NOT_SUPPORTED)]
     return Emulated(tuple(at.case for at, _ in ran), faults, FINDING.findall(text), text)
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from profkit.lab.measure import data
-from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.check import judge_output_values
 from profkit.lab.measure.variants import problem
 from tests.kernels.emulated import KERNELS
 
@@ -83,4 +83,6 @@ def test_the_gate_stops_what_is_not_attention(wrong: str, tmp_path: Path) -> Non
     scores, v = WRONG[wrong](scores, v)
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     out = _e4m3(32 * p) @ v / (32 * p.sum(axis=-1, keepdims=True))
-    assert (judge_values(ASKED, at, [out.astype(np.float16)]).status == "right") == (not wrong)
+    assert (judge_output_values(ASKED, at, [out.astype(np.float16)]).status == "right") == (
+        not wrong
+    )

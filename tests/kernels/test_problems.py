@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure import data
-from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.check import judge_output_values
 from profkit.lab.measure.targets import Places, choose_target
 from profkit.lab.measure.variants import problem
 from tests.found import find_files
@@ -98,7 +98,9 @@ def test_the_gate_stops_what_is_not_layernorm(wrong: str, case: str, tmp_path: P
     asked = problem.load_problem(KERNELS / "layernorm")
     at = data.prepare_data(asked, case, 0, tmp_path)
     x, r, w, b = (a.astype(np.float32) for a in at.load_inputs())
-    assert (judge_values(asked, at, _norms(x, r, w, b, wrong)).status == "right") == (not wrong)
+    assert (judge_output_values(asked, at, _norms(x, r, w, b, wrong)).status == "right") == (
+        not wrong
+    )
 
 
 def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
@@ -172,7 +174,7 @@ def test_the_gate_stops_what_is_not_decoding(wrong: str, tmp_path: Path) -> None
         scores, values = WRONG_DECODING[wrong](keys @ q[b, head].astype(np.float64) / 8, values)
         weights = np.exp(scores - scores.max())
         out[b, head] = weights @ values / weights.sum()
-    assert (judge_values(asked, at, [out]).status == "right") == (not wrong)
+    assert (judge_output_values(asked, at, [out]).status == "right") == (not wrong)
 
 
 def test_slots_that_no_sequence_uses_hold_nan() -> None:

@@ -24,4 +24,4 @@ LAUNCH = GraphLaunch("kernel", (1, 1, 1), (32, 1, 1), 0, 0, 32, 1)
 )
 def test_host_bound(warm: float, eager: float, host: float, launches: int, bound: bool) -> None:
     times = Times("v1", "B", (warm,) * 30, (), 100, eager, host, 2.1, IDLE, IDLE)
-    assert replace(times, launches=(LAUNCH,) * launches).host_bound is bound
+    assert replace(times, launches=(LAUNCH,) * launches).is_host_bound is bound

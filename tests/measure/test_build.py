@@ -99,12 +99,12 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("PROFKIT_BUILD", raising=False)
     kernels = tmp_path / "kernels"
     kernels.mkdir()
-    assert build.build_dir(kernels) == tmp_path / "build"
+    assert build.find_build_dir(kernels) == tmp_path / "build"
     assert (tmp_path / "build/.gitignore").read_text() == "*\n"
-    assert build.build_dir(kernels, tmp_path / "x") == tmp_path / "x"
+    assert build.find_build_dir(kernels, tmp_path / "x") == tmp_path / "x"
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert build.build_dir(kernels).parent == tmp_path / "cache/profkit"
+    assert build.find_build_dir(kernels).parent == tmp_path / "cache/profkit"
 
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_throttle_bits_in_words() -> None:
 
 
 def test_without_nvml_nothing_is_known_and_nothing_is_zero() -> None:
-    now = device.read_state("0000:00:00.0")
+    now = device.read_gpu_state("0000:00:00.0")
     if now == GpuState():
         assert now.sm_clock is None
         assert now.throttle is None

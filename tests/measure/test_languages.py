@@ -17,7 +17,7 @@ from profkit.lab.measure import languages
 from profkit.lab.measure.languages import language as registry
 from profkit.lab.measure.languages import plan
 from profkit.lab.measure.languages.plan import LaunchArgs, find_parameter, make_array
-from profkit.lab.measure.languages.triton import LANGUAGE, shorten_traceback, without_prose
+from profkit.lab.measure.languages.triton import LANGUAGE, shorten_traceback, strip_prose
 from profkit.lab.measure.variants import build, variants
 
 from .conftest import Machine
@@ -93,8 +93,8 @@ def test_prose_is_no_code(tmp_path: Path) -> None:
     )
     assert variants.read_variant(write(tmp_path, "# a comment", prose)).source_hash == one
     assert variants.read_variant(write(tmp_path, "MORE = 1")).source_hash != one
-    assert without_prose("x = '#'  # no\n") == "x = '#'"
-    assert without_prose("x = (") == "x = ("
+    assert strip_prose("x = '#'  # no\n") == "x = '#'"
+    assert strip_prose("x = (") == "x = ("
 
 
 def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
@@ -321,14 +321,16 @@ def test_any_text_is_a_header_or_one_line(text: str, whole: bool) -> None:
     source = TRITON.replace("{extra}", text) if whole else text
     with contextlib.suppress(ProfkitError):  # any other error is one of ours
         LANGUAGE.header(source, "x.py")
-    without_prose(source)
+    strip_prose(source)
 
 
 def test_a_script_that_uses_the_language_is_no_kernel_where_no_problem_is(tmp_path: Path) -> None:
     script = tmp_path / "train_gpt.py"
     script.write_text("import triton\n")
-    assert not registry.is_kernel(script)
+    assert not registry.is_kernel_file(script)
     (tmp_path / "problem.py").write_text("")
-    assert registry.is_kernel(script)
+    assert registry.is_kernel_file(script)
     tests = Path(__file__).parents[1]
-    assert not [p for p in tests.rglob("*.py") if registry.is_kernel(p)], "a text holds a kernel"
+    assert not [p for p in tests.rglob("*.py") if registry.is_kernel_file(p)], (
+        "a text holds a kernel"
+    )

@@ -113,7 +113,7 @@ def test_times_have_samples_and_conditions(machine: Machine) -> None:
         assert len(times.warm) == len(times.cold)
         assert min(times.warm) > 0
         assert times.per_sample > 1
-        assert times.host_bound is False
+        assert times.is_host_bound is False
     assert (
         len({t.session for t in target_run.measured.times.values()}) == 1
     )  # one process timed both
@@ -128,7 +128,7 @@ def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> Non
         f.startswith("B: after timing: output 0: 1 of 500") for f in faults(target_run, "worn")
     )
     assert [name for name, _ in target_run.measured.times] == ["good"]
-    why = pipeline.explain_refusal(target_run, "worn", "B")
+    why = pipeline.explain_no_verdict(target_run, "worn", "B")
     assert why is not None
     assert "after timing" in why.message
 
@@ -136,7 +136,7 @@ def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> Non
 def test_a_slow_launcher_is_host_bound(machine: Machine) -> None:
     machine.write("slow_x.cu", before="usleep(500);")
     target_run = measure(machine, "slow", time=True)
-    assert target_run.measured.times["slow", "B"].host_bound is True
+    assert target_run.measured.times["slow", "B"].is_host_bound is True
 
 
 def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:

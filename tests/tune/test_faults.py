@@ -53,11 +53,11 @@ def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str, tmp_pa
         storage = f"sqlite:///{tmp_path}/{timeout}.db"
         options = {"trials": 5, "timeout": timeout, "profile": False}
         trials = knob.search(storage=storage, **options).study.list_trials()
-        healthy = {t.outcome for t in trials if t.config.named["TILE"] != "4"}
+        healthy = {t.outcome for t in trials if t.config.values_by_macro["TILE"] != "4"}
         if healthy <= {"measured", "pruned"}:
             break
     assert sum(t.counts for t in trials) == 5
-    bad = [t for t in trials if t.config.named["TILE"] == "4"]
+    bad = [t for t in trials if t.config.values_by_macro["TILE"] == "4"]
     assert {t.outcome for t in bad} == {outcome}
     assert all(words in (t.result.reason or "") for t in bad), bad
     assert {t.outcome for t in trials if t not in bad} <= {"measured", "pruned"}

@@ -86,17 +86,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_a_space_is_its_choices_the_defaults_first() -> None:
     s = space(tune="M=64,16,32 W=2,1 KIND=a,b", where="M % W == 0, M > 16", takes="threads=32*W")
-    assert s.default.named == {"M": "64", "W": "2", "KIND": "a"}
+    assert s.default.values_by_macro == {"M": "64", "W": "2", "KIND": "a"}
     assert s.default.flags == ("-DM=64", "-DW=2", "-DKIND=a")
     assert s.default.name == "64-2-a"
     assert s.list_configs()[0] == s.default
     assert len(s.list_configs()) == 12
-    assert s.ordered["M"] == ("16", "32", "64")
-    assert s.ordered["KIND"] == ("a", "b")
+    assert s.ordered_values["M"] == ("16", "32", "64")
+    assert s.ordered_values["KIND"] == ("a", "b")
     small = s.make_config({"M": "16", "W": "2", "KIND": "b"})
     assert small.ranks == (0, 1, 1)
     assert s.get_config_at(small.ranks) == small
-    assert s.list_numbers(s.default) == {"M": 64, "W": 2, "threads": 64}
+    assert s.evaluate_quantities(s.default) == {"M": 64, "W": 2, "threads": 64}
     reason = s.find_refusal(small, "90", Budget())
     assert reason is not None
     assert reason.kind == "M > 16"
@@ -158,7 +158,7 @@ def test_v3_declares_its_space() -> None:
         for c in v3.space.list_configs()
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
-    assert v3.space.default.named == {
+    assert v3.space.default.values_by_macro == {
         "BLOCK_M": "64",
         "BLOCK_N": "64",
         "WARPS": "4",
@@ -166,7 +166,10 @@ def test_v3_declares_its_space() -> None:
     }
     assert 100 < refused["possible"] < len(v3.space.list_configs())
     assert refused["shared memory of a block"] > 0
-    assert max(v3.space.list_numbers(c)["threads"] for c in v3.space.list_configs()) <= MOST_THREADS
+    assert (
+        max(v3.space.evaluate_quantities(c)["threads"] for c in v3.space.list_configs())
+        <= MOST_THREADS
+    )
 
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:

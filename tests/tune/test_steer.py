@@ -49,8 +49,8 @@ def test_shared_memory_goes_below_the_step_to_another_block() -> None:
     assert found[0] == Proposal(config("64", "4", "3"), "occupancy-shared")
     step = firing("occupancy-shared", shared_step=20_000.0)
     (first, *_) = propose_configs(SPACE, config("64", "4", "4"), [step], POSSIBLE)
-    here = SPACE.list_numbers(config("64", "4", "4"))["smem"]
-    assert here - SPACE.list_numbers(first.config)["smem"] >= 20_000
+    here = SPACE.evaluate_quantities(config("64", "4", "4"))["smem"]
+    assert here - SPACE.evaluate_quantities(first.config)["smem"] >= 20_000
 
 
 def test_the_first_cause_comes_first_and_nothing_twice() -> None:

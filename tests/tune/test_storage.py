@@ -113,7 +113,7 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     assert [t.outcome for t in other.list_trials()] == ["interrupted"]
     again = other.ask_trial()
     assert again is not None
-    assert again.config.named == {"A": str(lost.params["A"] + 1)}
+    assert again.config.values_by_macro == {"A": str(lost.params["A"] + 1)}
 
 
 def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:

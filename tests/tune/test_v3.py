@@ -20,10 +20,10 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     v3 = variants.read_variant(ROOT / "kernels/attention/wmma/v3_registers_persistent.cu")
     the = problem.load_problem(variants.find_problem_dir(v3.path))
     configs = [v3.space.make_config(dict(zip(v3.space.macros, c, strict=True))) for c in CONFIGS]
-    tuned = [v3.with_tunables(**c.named) for c in configs]
+    tuned = [v3.with_tunables(**c.values_by_macro) for c in configs]
     *good, bad = build.compile_variants(tuned, ["90"], tmp_path)
     for made, config in zip(good, configs, strict=False):
-        said = v3.space.list_numbers(config)
+        said = v3.space.evaluate_quantities(config)
         (one,) = dry.list_dry_launches(made, the, "D")
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
         assert gates.find_used_kernels(made, the, "B") == ("void v3<64>(Attention)",)

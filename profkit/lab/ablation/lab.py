@@ -166,6 +166,8 @@ class Lab:
 
 def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
     def time_plainly(n: int, stream: int) -> tuple[float, float]:
-        return bench.time_eager(lambda: bench.time_host(lambda: call(stream), n), n, stream)
+        return bench.measure_plain_calls(
+            lambda: bench.measure_host_seconds(lambda: call(stream), n), n, stream
+        )
 
     return Subject(name, call, bench.capture_native, time_plainly)

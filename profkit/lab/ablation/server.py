@@ -60,7 +60,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
     gpu = device.identify_gpu(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
-    arena = data.place_arena(here)
+    arena = data.allocate_arena(here)
     arguments: dict[int, library.Args] = {}
 
     def make_call(file: str) -> Callable[[int], None]:

@@ -54,7 +54,7 @@ def _run_request(arguments: list[str]) -> int:
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))
     warnings.simplefilter("ignore")
     try:
-        plan = _plan_calls(CompileJob(path=path, problem=folder, **request))
+        plan = _plan_all_cases(CompileJob(path=path, problem=folder, **request))
     except ProfkitError as error:
         if error.hint:
             hint = f"; {error.hint}"
@@ -83,7 +83,7 @@ def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
     return arrays
 
 
-def _plan_calls(job: CompileJob) -> CallPlan:
+def _plan_all_cases(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
     if not problem.is_complete(job.problem):
         raise ProfkitError(
@@ -115,12 +115,12 @@ def _import_launch(job: CompileJob) -> Callable[..., None]:
     """Import a file, set its tunables as its header does, and return its launch function."""
     module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
-        setattr(module, name, convert_like(getattr(module, name), text))
+        setattr(module, name, convert_to_type_of(getattr(module, name), text))
     launch: Callable[..., None] = getattr(module, LAUNCH)
     return launch
 
 
-def convert_like(default: Any, text: str) -> Any:
+def convert_to_type_of(default: Any, text: str) -> Any:
     """Return a tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
     value: Any
@@ -207,7 +207,7 @@ class Recorder:
 
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
         # Called right after launcher_cls, for the same kernel.
-        self.latest.keep_image(cubin, self.printed.getvalue())
+        self.latest.store_image(cubin, self.printed.getvalue())
         self.printed.seek(0)
         self.printed.truncate()
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
@@ -219,10 +219,10 @@ class _Launcher:
     def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
         self.driver, self.metadata = driver, metadata
         self.types: Mapping[str, Any] = source.signature
-        self.name = _show_kernel(source, metadata)
+        self.name = _format_kernel(source, metadata)
         self.number = -1
 
-    def keep_image(self, cubin: bytes, printed: str) -> None:
+    def store_image(self, cubin: bytes, printed: str) -> None:
         """Keep a kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
         log = printed.replace(entry, f"entry function '{self.name}'")
@@ -262,7 +262,7 @@ class _Launcher:
         self.driver.starts.append(start)
 
 
-def _show_kernel(source: Any, metadata: Any) -> str:
+def _format_kernel(source: Any, metadata: Any) -> str:
     """Return a function and what it was compiled for: `attend<BLOCK=64, n%16=0>`."""
     names, types = source.fn.arg_names, source.signature
 

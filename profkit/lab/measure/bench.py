@@ -79,7 +79,7 @@ class Times:
     brought: Mapping[str, str] = field(default_factory=dict)  # as the subject's
 
     @property
-    def host_bound(self) -> bool:
+    def is_host_bound(self) -> bool:
         """Return whether a caller without graphs waits for the launcher instead of the kernel.
 
         Any kernel of a microsecond or two is over before the host has started the next: that is
@@ -98,7 +98,7 @@ def capture_native(body: Callable[[], None], stream: int) -> Callable[[], None]:
     return lambda: replay_graph(graph, stream)
 
 
-def time_host(call: Callable[[], object], n: int) -> float:
+def measure_host_seconds(call: Callable[[], object], n: int) -> float:
     """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
     for _ in range(n):
@@ -106,7 +106,7 @@ def time_host(call: Callable[[], object], n: int) -> float:
     return (time.perf_counter() - began) / n
 
 
-def time_eager(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
+def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
     """Return (event, host) seconds per call of the n plain calls that `run` makes and times."""
     start, stop = device.create_event(), device.create_event()
     device.synchronize(stream)
@@ -139,11 +139,11 @@ def bench_subjects(
     clock = _make_clock(stream, tools)
     flushing = tools if cold else None
     graphs = [_capture_graphs(s, stream, flushing, clock) for s in subjects]
-    flush = _capture_flushes(tools, stream)
+    flush = _capture_cache_flushes(tools, stream)
     _run_until_warm(graphs, stream)
-    before = device.read_state(gpu.pci)
-    taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
-    after = device.read_state(gpu.pci)
+    before = device.read_gpu_state(gpu.pci)
+    taken, why = _time_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
+    after = device.read_gpu_state(gpu.pci)
     bare = _time_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
@@ -153,7 +153,7 @@ def bench_subjects(
                 g.subject.name,
                 case,
                 warm=tuple(warm for warm, _ in samples),
-                cold=_list_cold(samples),
+                cold=_list_cold_times(samples),
                 per_sample=g.n,
                 eager=eager,
                 host=host,
@@ -168,7 +168,7 @@ def bench_subjects(
     return results
 
 
-def _capture_flushes(tools: Support, stream: int) -> Callable[[], None]:
+def _capture_cache_flushes(tools: Support, stream: int) -> Callable[[], None]:
     """Return a replay of as many flushes of the caches as a cold graph has."""
     return capture_native(
         lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
@@ -185,7 +185,7 @@ def _time_plain_calls(subject: Subject, stream: int) -> tuple[float, float]:
     return min(subject.eager(_EAGER, stream) for _ in range(3))
 
 
-def _list_cold(samples: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+def _list_cold_times(samples: Sequence[tuple[float, float]]) -> tuple[float, ...]:
     """Return the cold times of (warm, cold) samples; none where only warm ones were taken."""
     return tuple(cold for _, cold in samples if not isnan(cold))
 
@@ -252,7 +252,7 @@ def _time_graphs(graph: _Graphs, clock: Clock, flushes: float) -> tuple[float, f
     return warm, cold
 
 
-def _take_rounds(
+def _time_rounds(
     graphs: Sequence[_Graphs],
     flush: Callable[[], None],
     clock: Clock,
@@ -315,7 +315,7 @@ def summarize_times(times: Times) -> JsonObject:
     none = [k for k, width in widths.items() if width is None]
     why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
-    plain = {**asdict(times), "host_bound": times.host_bound}
+    plain = {**asdict(times), "host_bound": times.is_host_bound}
     return {"method": METHOD, "l2": medians, "why_wide": why, **{k: plain[k] for k in kept}}
 
 

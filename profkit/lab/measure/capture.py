@@ -22,7 +22,7 @@ from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, make_temporary_folder, read_json, write_text
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.pipeline import explain_refusal, measure_target
+from profkit.lab.measure.pipeline import explain_no_verdict, measure_target
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import Target
 from profkit.lab.measure.variants import build, problem, variants
@@ -320,7 +320,7 @@ def _try_kernel(
         return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
-    failed = explain_refusal(run, variant.id, CASE)
+    failed = explain_no_verdict(run, variant.id, CASE)
     here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profkit.collect.process import make_pool
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import POISON, Arena, Data, place_arena
+from profkit.lab.measure.data import POISON, Arena, Data, allocate_arena
 from profkit.lab.measure.variants.problem import Problem
 from profkit.records.store import Document
 
@@ -152,7 +152,7 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
     checks: tuple[Check, ...] = ()
 
 
-def sum_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+def combine_case_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     atol, rtol = problem.module.ATOL, problem.module.RTOL
     return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
 
@@ -173,7 +173,7 @@ def _choose_worst(statuses: Iterable[Status]) -> Status:
 
 def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
     """Run one case once and judge everything about it; CudaError if the context is lost."""
-    here = place_arena(data)
+    here = allocate_arena(data)
     try:
         call(here)
         device.synchronize()
@@ -198,8 +198,8 @@ def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
     count = range(len(here.outputs))
     unwritten = [here.count_unwritten(host, i) for i in count]
     outs = [here.read_output(host, i) for i in count]
-    judged = judge_values(problem, here.data, outs, unwritten)
-    out_of_bounds = here.out_of_bounds_writes(host)
+    judged = judge_output_values(problem, here.data, outs, unwritten)
+    out_of_bounds = here.list_forbidden_writes(host)
     if not out_of_bounds:
         return judged
     return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
@@ -223,7 +223,7 @@ def _list_faults(
         )
 
 
-def judge_values(
+def judge_output_values(
     problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
     """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
@@ -249,11 +249,11 @@ def judge_values(
     )
 
 
-def check_stream(
+def check_launch_is_asynchronous(
     lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
-    here = place_arena(data)
+    here = allocate_arena(data)
     args = here.make_args(problem, stream)
     device.synchronize()
     try:

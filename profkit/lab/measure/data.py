@@ -73,12 +73,12 @@ def prepare_data(
     if not is_file(kept):
         _compute_files(problem, problem.get_case(case), seed, grid, place)
     shapes = read_json(kept)
-    arrays = _make_tuples(shapes["inputs"]), _make_tuples(shapes["outputs"])
+    arrays = _make_shape_tuples(shapes["inputs"]), _make_shape_tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
     return Data(case, seed, place, *arrays, begins)
 
 
-def _make_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
+def _make_shape_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
     return tuple((tuple(shape), dtype) for shape, dtype in shapes)
 
 
@@ -172,7 +172,7 @@ class Arena:
             image[offset : offset + size] = POISON
         for i, (offset, size) in enumerate(self.inputs):
             if data:
-                image[offset : offset + size] = as_bytes(data.load_inputs()[i])
+                image[offset : offset + size] = view_as_bytes(data.load_inputs()[i])
             else:
                 image[offset : offset + size] = 0
         for out, source in data.begins if data else ():
@@ -212,14 +212,14 @@ class Arena:
         words = host[offset : offset + size].reshape(-1, choose_storage_type(dtype).itemsize)
         return int((words == POISON).all(axis=1).sum())
 
-    def out_of_bounds_writes(self, host: Bytes) -> list[str]:
+    def list_forbidden_writes(self, host: Bytes) -> list[str]:
         """Return what a launch wrote that it should not have, one line each."""
         return [*self._find_changed_inputs(host), *self._find_touched_fences(host)]
 
     def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
         given = zip(self.inputs, self.data.load_inputs(), strict=True)
         for index, ((offset, size), array) in enumerate(given):
-            changed = int((host[offset : offset + size] != as_bytes(array)).sum())
+            changed = int((host[offset : offset + size] != view_as_bytes(array)).sum())
             if changed:
                 yield f"input {index} was overwritten: {changed} bytes changed"
 
@@ -240,7 +240,7 @@ class Arena:
             start, behind = offset + size, name
 
 
-def lay_out_arrays(data: Data, base: int = 0) -> Arena:
+def plan_arena(data: Data, base: int = 0) -> Arena:
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
         size = prod(shape) * choose_storage_type(dtype).itemsize
@@ -250,14 +250,14 @@ def lay_out_arrays(data: Data, base: int = 0) -> Arena:
     return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
 
 
-def place_arena(data: Data) -> Arena:
+def allocate_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
-    arena = lay_out_arrays(data, device.allocate(lay_out_arrays(data).size))
+    arena = plan_arena(data, device.allocate(plan_arena(data).size))
     arena.fill_at(data, arena.base)
     return arena
 
 
-def as_bytes(array: Any) -> Bytes:
+def view_as_bytes(array: Any) -> Bytes:
     import numpy as np
 
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

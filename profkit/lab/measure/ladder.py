@@ -197,14 +197,14 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
             if record.is_stale(same.source):
                 unknown += [path]
             continue
-        followed = _follow_source(record, source, same)
+        followed = _update_source(record, source, same)
         if followed != record:
             amend_record(followed)
             written.append(path)
     return Refreshed(tuple(written), tuple(unknown))
 
 
-def _follow_source(record: Record, source: RecordedSource, built: Build) -> Record:
+def _update_source(record: Record, source: RecordedSource, built: Build) -> Record:
     header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
     if record.is_stale(built.source):
         made_from = source.made_from or source.sha256

@@ -75,7 +75,7 @@ def _prepare_reference(plan: library.Plan, name: str) -> Callable[[], None]:
 
     loaded = problem.load_problem(Path(plan.problem))
     at = data.prepare_data(loaded, plan.case, 0, Path(plan.build))
-    call = loaded.reference_call(name, plan.case, subjects.to_torch(at))
+    call = loaded.make_reference_call(name, plan.case, subjects.load_torch_inputs(at))
     device.open_gpu()
     call()  # libraries choose and load their kernels here, before the window
     return call

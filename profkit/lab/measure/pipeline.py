@@ -40,10 +40,10 @@ from profkit.lab.measure.session import GpuPool, Progress, make_build_entry, mea
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
+    add_timing,
     build_target,
-    make_plan,
+    make_profile_plan,
     make_record,
-    with_timing,
 )
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
@@ -64,7 +64,7 @@ def measure_target(
     builds, support = build_target(target)
     run = TargetRun(target, {b.variant.id: b for b in builds}, support)
     if target.references or any(b.error is None for b in builds):
-        measure_run(run, target.problem.list_pairs(target.cases, checks), progress, time)
+        measure_run(run, target.problem.list_case_seeds(target.cases, checks), progress, time)
     return run
 
 
@@ -122,7 +122,7 @@ def profile_target(
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def explain_refusal(run: TargetRun, name: str, case: str) -> ProfkitError | None:
+def explain_no_verdict(run: TargetRun, name: str, case: str) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
     built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
@@ -152,7 +152,7 @@ class _Profiler:
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
         return Profiled(
-            name, case, record, None, explain_refusal(self.run, name, case), wrong=wrong
+            name, case, record, None, explain_no_verdict(self.run, name, case), wrong=wrong
         )
 
     def profile_call(self, result: Profiled, visible: str | None) -> Profiled:
@@ -162,7 +162,7 @@ class _Profiler:
         """
         place = self.run.target.problem.name, result.name, result.case
         report, path = choose_run_paths(self.artifacts, *place)
-        record = with_timing(result.record, self.run)
+        record = add_timing(result.record, self.run)
         try:
             reported = self._collect_report(record, report, visible)
         except ProfkitError as error:
@@ -188,7 +188,7 @@ class _Profiler:
         if visible is not None:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
-            plan = make_plan(self.run, *at)
+            plan = make_profile_plan(self.run, *at)
             collected = profiler.start_ncu(plan, kernels, report, ncu.path, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
@@ -281,11 +281,11 @@ def run_twins(
         progress(f"process {number + 1} of {processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
-                _require_right(worker, builds, checks)
+                _require_correct_results(worker, builds, checks)
             yield list(_time_in_one_process(worker, builds, target, rounds))
 
 
-def _require_right(
+def _require_correct_results(
     worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]
 ) -> None:
     for built in builds:

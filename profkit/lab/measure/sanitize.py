@@ -14,7 +14,7 @@ from profkit.files import make_temporary_folder, write_text
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda.library import Plan
 from profkit.lab.measure.session import Progress
-from profkit.lab.measure.targets import TargetRun, make_plan
+from profkit.lab.measure.targets import TargetRun, make_profile_plan
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -46,7 +46,7 @@ def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 
     return read_sanitizer(tool, done.status, done.output)
 
 
-def _find_last_own_line(output: str) -> str:
+def _find_last_program_line(output: str) -> str:
     """Return the last line that the program wrote and not the tool; empty for none."""
     last = ""
     for line in output.splitlines():
@@ -75,7 +75,7 @@ def read_sanitizer(tool: str, status: int, output: str) -> str:
             return CLEAN
         raise ProfkitError(
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
-            _find_last_own_line(output)[:200],
+            _find_last_program_line(output)[:200],
         )
     detail, place = _DETAIL.search(output), _PLACE.search(output)
     first = ""
@@ -106,7 +106,7 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
             check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = make_plan(run, name, _choose_small_case(run, check))
+            plan = make_profile_plan(run, name, _choose_small_case(run, check))
             verdicts = {
                 tool: pool.submit(run_sanitizer_tool, sanitizer, plan, tool) for tool in TOOLS
             }
@@ -115,14 +115,14 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
             for tool, verdict in verdicts.items():
                 progress(f"{tool} {name} {case}")
                 check = run.measured.checks[name]
-                run.measured.checks[name] = _with_verdict(check, case, tool, verdict)
+                run.measured.checks[name] = _add_sanitizer_verdict(check, case, tool, verdict)
             kept = run.measured.checks[name].sanitizer
             write_text(library.with_name("sanitizer.json"), json.dumps(kept))
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
-def _with_verdict(check: Check, case: str, tool: str, running: Future[str]) -> Check:
+def _add_sanitizer_verdict(check: Check, case: str, tool: str, running: Future[str]) -> Check:
     """Return a check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
         verdict = running.result()

@@ -125,7 +125,7 @@ class _Server:
                 self.say(Reply(times={subject.name: replace(times, session=self.session)}))
 
     def _say_check(self, name: str, judged: check.CaseCheck) -> None:
-        self.say(Reply(checks={name: check.sum_checks(name, self.problem, [judged])}))
+        self.say(Reply(checks={name: check.combine_case_checks(name, self.problem, [judged])}))
 
     @contextlib.contextmanager
     def _report_refusals(self, entry: Entry) -> Iterator[None]:
@@ -155,11 +155,13 @@ class _Server:
             self.say(Begun("load", entry.name, case))
             at = self._load_data(case, 0, entry.grid)
             if entry.library is None:
-                subject, judged = subjects.run_reference(entry.name, self.problem, at)
+                subject, judged = subjects.make_reference_subject(entry.name, self.problem, at)
                 self._say_check(entry.name, judged)
             else:
                 loaded = self._load_library(entry)
-                subject = subjects.run_native(entry.name, loaded, self.problem, at, self.tools)
+                subject = subjects.make_native_subject(
+                    entry.name, loaded, self.problem, at, self.tools
+                )
             self.subjects[key] = subject
         return self.subjects[key]
 

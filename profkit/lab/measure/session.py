@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.bench import ROUNDS
-from profkit.lab.measure.check import CaseCheck, merge_checks, sum_checks
+from profkit.lab.measure.check import CaseCheck, combine_case_checks, merge_checks
 from profkit.lab.measure.targets import TargetRun
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Entry, Setup, Worker, WorkerLost
@@ -222,7 +222,7 @@ class _Session:
             check = measured.checks.get(name)
             if check is None or check.status == "right":
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
-                measured.checks[name] = sum_checks(name, self.run.target.problem, [fault])
+                measured.checks[name] = combine_case_checks(name, self.run.target.problem, [fault])
 
     def _measure_case(self, worker: Worker, case: str) -> None:
         measured = self.run.measured

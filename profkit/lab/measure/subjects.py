@@ -21,7 +21,7 @@ from profkit.lab.measure import bench, check
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import Arena, Data, make_tensor, place_arena, read_tensor_values
+from profkit.lab.measure.data import Arena, Data, allocate_arena, make_tensor, read_tensor_values
 from profkit.lab.measure.variants.problem import Problem
 
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
@@ -29,7 +29,7 @@ _REPLAYS = 2  # the second one begins on what the first has left
 _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
-def _check_row(
+def _check_calls_in_row(
     lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
@@ -38,23 +38,25 @@ def _check_row(
     is wrong, or on the last; None where a graph cannot hold what the launcher does (timing it says
     so); CudaError if the context is lost.
     """
-    here = place_arena(work[0])
-    args, blank = here.make_args(problem, stream), _copy_image(here, None)
-    images = [_copy_image(here, data) for data in work]
+    here = allocate_arena(work[0])
+    args, blank = here.make_args(problem, stream), _make_start_image(here, None)
+    images = [_make_start_image(here, data) for data in work]
     results = [device.allocate(here.size) for _ in work]
 
     def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
-            tools.copy_late(here.base, blank, here.size, 0, stream)
-            tools.copy_late(here.base, image, here.size, HOLD, stream)
+            tools.copy_after_delay(here.base, blank, here.size, 0, stream)
+            tools.copy_after_delay(here.base, image, here.size, HOLD, stream)
             library.start_launcher(lib, args)
-            tools.copy_late(result, here.base, here.size, 0, stream)
+            tools.copy_after_delay(result, here.base, here.size, 0, stream)
 
     try:
-        if not _replay_row(run_in_row, stream):
+        if not _replay_in_row(run_in_row, stream):
             return None
         places = zip(work, results, strict=True)
-        return _judge_row(problem, [replace(here, data=data, base=at) for data, at in places])
+        return _judge_outputs_in_row(
+            problem, [replace(here, data=data, base=at) for data, at in places]
+        )
     except device.CudaError as error:
         return check.make_failure(work[0], error)
     finally:
@@ -62,7 +64,7 @@ def _check_row(
             device.free(address)
 
 
-def _replay_row(body: Callable[[], None], stream: int) -> bool:
+def _replay_in_row(body: Callable[[], None], stream: int) -> bool:
     """Run a body as a graph, several times in a row; return whether a graph can hold it."""
     captured = _capture_body(body, stream)
     if captured is None:
@@ -83,14 +85,14 @@ def _capture_body(body: Callable[[], None], stream: int) -> int | None:
         return None
 
 
-def _copy_image(here: Arena, data: Data | None) -> int:
+def _make_start_image(here: Arena, data: Data | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate(here.size)
     here.fill_at(data, address)
     return address
 
 
-def _judge_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
+def _judge_outputs_in_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
         judged.append(check.judge_case(problem, at, at.fetch_bytes()))
@@ -122,24 +124,26 @@ def check_variant(
         if judged.status == "right":
             right.append(d)
     if right:
-        manners = check.check_stream(lib, problem, right[0], tools, stream)
+        manners = check.check_launch_is_asynchronous(lib, problem, right[0], tools, stream)
         if not manners.faults:
             same = []
             for d in right:
                 if d.case == right[0].case:
                     same.append(d)
-            manners = _check_row(lib, problem, same, tools, stream) or manners
+            manners = _check_calls_in_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
-    return check.sum_checks(name, problem, cases)
+    return check.combine_case_checks(name, problem, cases)
 
 
-def run_native(
+def make_native_subject(
     name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
-    here = place_arena(data)
-    subject = run_launcher(name, lib, lambda stream: here.make_args(problem, stream), tools)
+    here = allocate_arena(data)
+    subject = make_launcher_subject(
+        name, lib, lambda stream: here.make_args(problem, stream), tools
+    )
 
     def judge_result() -> tuple[str, ...]:
         """Return what is wrong with the result; nothing if it is right."""
@@ -152,7 +156,7 @@ def run_native(
     return replace(subject, judge=judge_result)
 
 
-def run_launcher(
+def make_launcher_subject(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
     """Return a library's one function, run once on what `arguments` gives for a stream.
@@ -165,21 +169,25 @@ def run_launcher(
         library.start_launcher(lib, args(stream))
 
     def time_calls(n: int, stream: int) -> tuple[float, float]:
-        return bench.time_eager(lambda: tools.time_launcher(lib, args(stream), n), n, stream)
+        return bench.measure_plain_calls(
+            lambda: tools.time_launcher(lib, args(stream), n), n, stream
+        )
 
     return _read_launches(Subject(name, start_call, bench.capture_native, time_calls))
 
 
-def run_reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+def make_reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
-    subject, out = run_torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
+    subject, out = make_torch_subject(
+        name, problem.make_reference_call(name, data.case, load_torch_inputs(data))
+    )
     outputs = []
     for o in out if isinstance(out, tuple) else (out,):
         outputs.append(read_tensor_values(o))
-    return subject, check.judge_values(problem, data, outputs)
+    return subject, check.judge_output_values(problem, data, outputs)
 
 
-def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
+def make_torch_subject(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
     """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
@@ -206,7 +214,7 @@ def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
     def time_calls(n: int, stream: int) -> tuple[float, float]:
         with use_stream(stream):
-            return bench.time_eager(lambda: bench.time_host(once, n), n, stream)
+            return bench.measure_plain_calls(lambda: bench.measure_host_seconds(once, n), n, stream)
 
     try:
         out = once()
@@ -237,7 +245,7 @@ class ReferenceUnavailable(Exception):
     """The library cannot do this case here."""
 
 
-def to_torch(data: Data) -> list[Any]:
+def load_torch_inputs(data: Data) -> list[Any]:
     arrays = zip(data.load_inputs(), data.shapes, strict=True)
     return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 

@@ -58,7 +58,7 @@ class Places:
         return variants.find_kernels_dir(self.kernels)
 
     def build_dir(self) -> Path:
-        return build.build_dir(self.kernels_dir(), self.build)
+        return build.find_build_dir(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
         """Return where reports and records go: next to kernels/."""
@@ -186,7 +186,7 @@ class TargetRun:
     measured: Measurements = field(default_factory=Measurements)
 
 
-def make_plan(run: TargetRun, name: str, case: str) -> Plan:
+def make_profile_plan(run: TargetRun, name: str, case: str) -> Plan:
     """Return what profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
@@ -216,7 +216,7 @@ def _describe_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
         "operations": module.operations(of),
         "compulsory_bytes": module.compulsory_bytes(of),
         "exponentials": module.exponentials(of) if hasattr(module, "exponentials") else None,
-        "floors": compute_floors(problem, case, gpu) if gpu else {},
+        "floors": compute_least_seconds(problem, case, gpu) if gpu else {},
     }
 
 
@@ -270,7 +270,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     }
     if built:
         document |= _describe_build(problem, built)
-    shape = _launch_shapes(launches, gpu.sms) if gpu else ()
+    shape = _describe_launch_shapes(launches, gpu.sms) if gpu else ()
     record = parse_record(document)
     if built:
         return structs.replace(record, shape=shape, header=built.variant.header)
@@ -286,7 +286,7 @@ def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     return None
 
 
-def with_timing(record: Record, run: TargetRun) -> Record:
+def add_timing(record: Record, run: TargetRun) -> Record:
     times = summarize_timing(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
@@ -315,7 +315,7 @@ def _detect_backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | 
 _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
-def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+def compute_least_seconds(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     """Return seconds that each unit (tensor, dram, exp) needs for the work itself, as far as known.
 
     From data sheets, at the highest clock, for machines where counters may not be read: where there
@@ -333,7 +333,7 @@ def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     return seconds
 
 
-def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+def _describe_launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
     """Return blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:

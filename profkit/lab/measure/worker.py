@@ -303,21 +303,21 @@ def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
         picked = wanted.split(",")
     else:
         picked = []
-        for i in range(len(names) if wanted == "all" else _parse_number(wanted)):
+        for i in range(len(names) if wanted == "all" else _parse_gpu_number(wanted)):
             picked.append(str(i))
     if not picked:
         raise ProfkitError(
             f"--gpus {wanted}: on no GPU nothing is measured",
             "say all, how many, or a list from 0: 0,1; GPU 0 alone is CUDA_VISIBLE_DEVICES=0",
         )
-    if len(set(picked)) < len(picked) or not all(_parse_number(p) < len(names) for p in picked):
+    if len(set(picked)) < len(picked) or not all(_parse_gpu_number(p) < len(names) for p in picked):
         raise ProfkitError(
             f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
         )
     return [names[int(p)] for p in picked]
 
 
-def _parse_number(text: str) -> int:
+def _parse_gpu_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 4:
         raise ProfkitError(f"--gpus {text}: not understood", "say all, how many, or a list: 0,1")
     return int(text)

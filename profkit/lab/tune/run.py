@@ -240,7 +240,7 @@ class SearchResult:
         kept = trial.result.to_json()
         kept.pop("launches", None)
         return TrialEntry(
-            config=trial.config.named,
+            config=trial.config.values_by_macro,
             number=trial.number,
             name=self.task.name_config(trial.config),
             said=kept,
@@ -312,13 +312,13 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     name = task.tuned
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.with_timing(targets.make_record(run, name, task.case), run),
+        targets.add_timing(targets.make_record(run, name, task.case), run),
         git=read_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={
             "variant": task.variant.id,
-            "config": final.champion.config.named,
+            "config": final.champion.config.values_by_macro,
             "keep": final.keep,
             "because": final.because,
             "trials": sum(t.counts for t in result.study.list_trials()),
@@ -375,7 +375,7 @@ def _make_row(trial: Trial) -> JsonObject:
     row = {}
     for name in ("number", "source", "outcome", "value"):
         row[name] = getattr(trial, name)
-    row |= trial.config.named
+    row |= trial.config.values_by_macro
     row |= {name: _find_value(plain, path) for name, path in _COLUMNS.items()}
     return {**row, "seconds": trial.seconds, "ended": trial.ended}
 
@@ -407,7 +407,7 @@ def make_trials_frame(study: Study) -> DataFrame:
             table[name] = table[name].astype("string")
         elif name == "became_incumbent":
             table[name] = table[name].fillna(False).astype(bool)
-        elif name not in space.values or name in space.numeric:
+        elif name not in space.values or name in space.numeric_macros:
             table[name] = pd.to_numeric(table[name], errors="coerce")
     return table
 

@@ -70,10 +70,10 @@ def _choose_steps(
     space: Space, incumbent: Config, direction: Direction, free: Sequence[Config], least: float
 ) -> list[Config]:
     """Choose one step and one further: the nearest configurations with the quantity moved that way."""
-    here = space.list_numbers(incumbent)[direction.name]
+    here = space.evaluate_quantities(incumbent)[direction.name]
 
     def count_moved(config: Config) -> int:
-        return direction.way * (space.list_numbers(config)[direction.name] - here)
+        return direction.way * (space.evaluate_quantities(config)[direction.name] - here)
 
     def count_changes(config: Config) -> tuple[int, int, int]:
         """Return how many macros differ, how far the quantity moves, and over how many values in all."""

@@ -65,7 +65,7 @@ class Study:
         self._free: list[Config] = []
         self.based = threading.Event()  # set when the defaults have been measured
         self._codes: dict[str, int] = {}  # identity of a build -> the trial that measured it
-        self._ordered = space.ordered
+        self._ordered = space.ordered_values
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)

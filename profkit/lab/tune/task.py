@@ -123,7 +123,7 @@ class Task:
 
     def list_checks(self) -> tuple[tuple[str, int], ...]:
         """Return the pairs (case, seed) that every configuration must be right on."""
-        return self.problem.list_pairs((self.case,))
+        return self.problem.list_case_seeds((self.case,))
 
     def start_build(self, config: Config) -> Future[ReadyBuild]:
         with self._lock:
@@ -140,7 +140,7 @@ class Task:
 
 
 def _build_config(task: Task, config: Config) -> ReadyBuild:
-    variant = task.variant.with_tunables(**config.named)
+    variant = task.variant.with_tunables(**config.values_by_macro)
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
@@ -166,7 +166,7 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
     arch = device.describe_gpu().arch
     if variant.choose_target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
-    default = variant.with_tunables(**variant.space.default.named)
+    default = variant.with_tunables(**variant.space.default.values_by_macro)
     _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
     reference = next(iter(target.problem.references), None)
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
@@ -217,7 +217,7 @@ def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidCon
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
         taken["smem"] = launch.dynamic_smem + launch.static_smem
-        if refusal := tunables.refuse_block(taken, build.arch, build.variant.budget):
+        if refusal := tunables.find_block_refusal(taken, build.arch, build.variant.budget):
             return refusal
     return None
 

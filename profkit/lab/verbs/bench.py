@@ -60,7 +60,7 @@ def time_variants(
     history: TwinHistory = HISTORY,
 ) -> int:
     from profkit.cli.output import show_spinner
-    from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
+    from profkit.lab.flags import choose_gpus, choose_names, print_faults, print_gpus
     from profkit.lab.measure import pipeline, targets
 
     names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
@@ -70,12 +70,12 @@ def time_variants(
     if aa is not None:
         _time_twins(target, aa, rounds, history)
         return options.DONE
-    target = on_gpus(target, gpus)
+    target = choose_gpus(target, gpus)
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
-    say_gpus(run.measured)
+    print_gpus(run.measured)
     _print_times(run)
-    return say_faults(run, run.measured.describe_checks())
+    return print_faults(run, run.measured.describe_checks())
 
 
 def _print_times(run: TargetRun) -> None:

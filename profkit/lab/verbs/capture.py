@@ -100,16 +100,16 @@ def capture_kernels(
     if not untried_only:
         with show_spinner() as progress:
             kernels = capture.try_kernels(
-                kernels, build.build_dir(resolve_path(output), build_dir), progress
+                kernels, build.find_build_dir(resolve_path(output), build_dir), progress
             )
     rows = [kernel.to_json() for kernel in kernels]
     print_blocks(
         measured.show_captured_kernels(rows), capture.CaptureDocument(kernels=tuple(kernels))
     )
-    return _say_next(kernels, output)
+    return _print_next_steps(kernels, output)
 
 
-def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
+def _print_next_steps(kernels: Sequence[CapturedEntry], output: Path) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
     from profkit.cli.output import print_error, print_note
 

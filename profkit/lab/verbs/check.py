@@ -75,7 +75,7 @@ def check_variants(
     gpus: options.Gpus = None,
 ) -> int:
     from profkit.cli.output import refuse_flags
-    from profkit.lab.flags import choose_names, on_gpus
+    from profkit.lab.flags import choose_gpus, choose_names
     from profkit.lab.measure import targets
 
     at = targets.Places(kernels, build_dir, artifacts)
@@ -89,13 +89,13 @@ def check_variants(
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
-    return _check_target(on_gpus(target, gpus), sanitize)
+    return _check_target(choose_gpus(target, gpus), sanitize)
 
 
 def _check_target(target: Target, sanitize: bool) -> int:
     """Run each variant in each case, and say what is wrong; return the exit status."""
     from profkit.cli.output import print_blocks, show_spinner
-    from profkit.lab.flags import say_faults, say_gpus
+    from profkit.lab.flags import print_faults, print_gpus
     from profkit.lab.measure import pipeline
     from profkit.lab.measure.check import CheckDocument
     from profkit.lab.measure.sanitize import run_sanitizer
@@ -105,11 +105,11 @@ def _check_target(target: Target, sanitize: bool) -> int:
         run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
             run_sanitizer(run, progress)
-    say_gpus(run.measured)
+    print_gpus(run.measured)
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
     print_blocks(measured.show_checks(checks), document)
-    return say_faults(run, checks)
+    return print_faults(run, checks)
 
 
 def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:

@@ -21,7 +21,7 @@ SUMMARY = "Create a folder for a new problem, in CUDA or Triton."
 
 
 @options.verb(GROUP, SUMMARY)
-def new_folder(
+def create_problem_folder(
     problem: str = typer.Argument(..., metavar="PROBLEM", help="Name the problem: row-sum."),
     language: str = typer.Option(
         "cuda",

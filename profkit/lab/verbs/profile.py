@@ -124,7 +124,7 @@ def profile_variants(
     its reference and timed without ncu.
     """
     from profkit.collect import profiler
-    from profkit.lab.flags import choose_names, on_gpus
+    from profkit.lab.flags import choose_gpus, choose_names
     from profkit.lab.measure import targets
 
     filters = profiler.launch_filters(kernel, skip, count, nvtx)
@@ -141,13 +141,13 @@ def profile_variants(
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
-    return _profile_target(on_gpus(target, gpus), at, settings)
+    return _profile_target(choose_gpus(target, gpus), at, settings)
 
 
 def _profile_target(target: Target, at: Places, settings: profiler.CollectOptions) -> int:
     """Check, time and profile each variant in each case; return the exit status."""
     from profkit.cli import output as out
-    from profkit.lab.flags import say_gpus
+    from profkit.lab.flags import print_gpus
     from profkit.lab.measure import pipeline
 
     with out.show_spinner() as progress:
@@ -159,7 +159,7 @@ def _profile_target(target: Target, at: Places, settings: profiler.CollectOption
                 out.say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
 
         runs = pipeline.profile_target(target, at.artifacts_dir(), settings, progress, say_problem)
-    say_gpus(runs.measured)
+    print_gpus(runs.measured)
     return _show_results(runs.results)
 
 

@@ -96,13 +96,13 @@ def hash_host_code(object_file: Path) -> str | None:
         data = object_file.read_bytes()
         if not data.startswith(ELF):
             return None
-        parts = _list_host_parts(read_elf_sections(data))
+        parts = _list_hashed_parts(read_elf_sections(data))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
     except (OSError, struct.error, ValueError, IndexError, OverflowError, StopIteration):
         return None
 
 
-def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
+def _list_hashed_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """Return what counts, section by section; literals count where they are read."""
     symbols = _read_symbols(sections)
     relocations = {s.info: s.content for s in sections if s.kind == RELOCATIONS}
@@ -112,12 +112,12 @@ def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     for at in counting:
         parts.append(("section", sections[at].size, sections[at].content))
         for offset, info, addend in struct.iter_unpack("<QQq", relocations.get(at, b"")):
-            target = _describe_target(symbols[info >> 32], addend, sections, numbers)
+            target = _describe_relocation_target(symbols[info >> 32], addend, sections, numbers)
             parts.append((offset, info & 0xFFFFFFFF, *target))
     return parts
 
 
-def _describe_target(
+def _describe_relocation_target(
     symbol: ElfSymbol, addend: int, sections: list[ElfSection], numbers: dict[int, int]
 ) -> tuple[object, ...]:
     """Return what a place refers to, without names that a folder decides.

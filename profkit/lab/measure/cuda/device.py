@@ -270,7 +270,7 @@ def find_arch() -> str | None:
     return None
 
 
-def read_state(pci: str | None = None) -> GpuState:
+def read_gpu_state(pci: str | None = None) -> GpuState:
     """Return the GPU's state now; `pci` is the bus id as CUDA gives it, None takes NVML's first."""
     opened = _find_handle(pci)
     if opened is None:

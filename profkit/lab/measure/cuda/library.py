@@ -202,8 +202,8 @@ class Args(ctypes.Structure):
     ) -> Args:
         """Return arrays by device address and the numbers of `values`; ProfkitError if too many."""
         args = cls(stream=stream)
-        args._put_addresses(args.input, args.more_input, inputs)
-        args._put_addresses(args.out, args.more_out, outputs)
+        args._store_addresses(args.input, args.more_input, inputs)
+        args._store_addresses(args.out, args.more_out, outputs)
         numbers = Numbers.from_values(values)
         for i, n in enumerate(numbers.size):
             args.size[i] = n
@@ -212,7 +212,7 @@ class Args(ctypes.Structure):
         args.scale, args.causal = float(numbers.scale), int(numbers.causal)
         return args
 
-    def _put_addresses(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
+    def _store_addresses(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
         if len(addresses) > len(few) + len(more):
             raise ProfkitError(
                 f"a problem has more than {len(few) + len(more)} arrays of a kind",
@@ -272,7 +272,9 @@ class Support:
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _check_status(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
-    def copy_late(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
+    def copy_after_delay(
+        self, to: int, source: int, size: int, nanoseconds: int, stream: int
+    ) -> None:
         """Copy bytes late, having let the next kernel begin."""
         places = c_void_p(to), c_void_p(source), c_size_t(size)
         _check_status(

@@ -37,7 +37,7 @@ class CompileJob:
 Programs = Mapping[str, Tool]
 
 
-def _name_first_program(programs: Programs) -> str:
+def _name_compiler_version(programs: Programs) -> str:
     (name, program), *_ = programs.items()
     return f"{name} {program.version or '?'}"
 
@@ -74,7 +74,7 @@ class Language:
     # what this machine lacks to compile it, and how to get it, in one line; empty: nothing
     missing: Callable[[], str] = lambda: ""
     lacking: Callable[[], str] = lambda: ""  # the same, to compile it and run it
-    compiler: Callable[[Programs], str] = _name_first_program  # and its version, for the record
+    compiler: Callable[[Programs], str] = _name_compiler_version  # and its version, for the record
     # what else decides what comes out: versions, other files, the environment
     surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
 
@@ -101,7 +101,7 @@ def find_language(path: Path, text: str) -> Language | None:
     return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
 
 
-def is_kernel(path: Path) -> bool:
+def is_kernel_file(path: Path) -> bool:
     """Return whether a file is a kernel of any language, or would be if it could be read."""
     fitting = []
     for known in list_languages():
@@ -131,4 +131,4 @@ def list_kernel_files(place: Path) -> list[Path]:
     files, unread = walk_folder(place)
     for closed in unread:
         list_folder(closed)  # says why
-    return [file for file in files if is_kernel(file)]
+    return [file for file in files if is_kernel_file(file)]

@@ -40,7 +40,7 @@ _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 
 
-def _say_missing() -> str:
+def _explain_missing_compiler() -> str:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install triton (torch brings it too)"
     if _find_c_compiler() is None:
@@ -48,9 +48,11 @@ def _say_missing() -> str:
     return ""
 
 
-def _say_lacking() -> str:
+def _explain_missing_gpu() -> str:
     here = any(is_there(Path(place)) for place in _GPU_FILES)
-    return _say_missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
+    return _explain_missing_compiler() or (
+        "" if here else "no GPU here: it can be built, not checked or timed"
+    )
 
 
 def _find_c_compiler() -> str | None:
@@ -62,18 +64,18 @@ def _find_c_compiler() -> str | None:
     return None
 
 
-def _name_version(_: Programs | None = None) -> str:
+def _name_triton_version(_: Programs | None = None) -> str:
     return f"Triton {language.find_package_version('triton') or '?'}"
 
 
-def _list_surroundings(job: CompileJob) -> Sequence[str]:
+def _list_build_inputs(job: CompileJob) -> Sequence[str]:
     """Return the compiler, the cases that it compiles for, and how its kernels are started."""
     try:
         problem = hashlib.sha256(read_bytes(job.problem / "problem.py")).hexdigest()
     except OSError:
         problem = ""
     player = hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
-    return (_name_version(), problem, player, str(job.sms))
+    return (_name_triton_version(), problem, player, str(job.sms))
 
 
 def _compile_jobs(
@@ -90,7 +92,7 @@ def _compile_jobs(
 def _compile_job(job: CompileJob, stem: Path) -> float:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _say_missing() or _explain_failure(job, stem):
+    if error := _explain_missing_compiler() or _explain_failure(job, stem):
         stem.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
@@ -143,7 +145,7 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
         more = ""
         if mark:
             more = f"\n{excerpt.rstrip()[:2000]}"
-        return f"{shorten_traceback(done.output, job.path)} ({_name_version()}){more}"
+        return f"{shorten_traceback(done.output, job.path)} ({_name_triton_version()}){more}"
     failure = _compile_launcher(job.path.name, stem, folder)
     if failure:
         return failure
@@ -196,7 +198,7 @@ def _is_triton(path: Path, text: str) -> bool:
     return path.name not in _NOT_KERNELS and imports is not None
 
 
-def is_meant(path: Path, text: str) -> bool:
+def is_profkit_kernel(path: Path, text: str) -> bool:
     """Return whether it has a problem.py or the launch function: scripts import the language, too."""
     beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
     return beside or _has_launch(text)
@@ -245,7 +247,7 @@ def hash_code(path: Path, keys: Mapping[str, str]) -> str:
     for k, v in sorted(keys.items()):
         if k not in header.SPEAKS:
             decides[k] = v.split()
-    code = without_prose(language.read_source(path))
+    code = strip_prose(language.read_source(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
@@ -253,7 +255,7 @@ def hash_text(path: Path) -> str:
     return hashlib.sha256(language.read_source(path).encode()).hexdigest()
 
 
-def without_prose(text: str) -> str:
+def strip_prose(text: str) -> str:
     """Return Python source without comments, the module's docstring, empty lines and ends of lines.
 
     Not by the parser's own printer: two versions of Python print one tree in two ways.
@@ -306,15 +308,15 @@ LANGUAGE = Language(
     suffix=".py",
     needs_sms=True,
     owns=_is_triton,
-    is_meant=is_meant,
+    is_meant=is_profkit_kernel,
     header=_read_header,
     code_hash=hash_code,
     text_hash=hash_text,
     # the tunables as they are set in the module
     flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
-    missing=_say_missing,
-    lacking=_say_lacking,
-    compiler=_name_version,
-    surroundings=_list_surroundings,
+    missing=_explain_missing_compiler,
+    lacking=_explain_missing_gpu,
+    compiler=_name_triton_version,
+    surroundings=_list_build_inputs,
     compile=_compile_jobs,
 )

@@ -83,7 +83,7 @@ class Build:
         )
 
 
-def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
+def find_build_dir(kernels: Path, given: str | Path | None = None) -> Path:
     """Return --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
     if named:
@@ -199,25 +199,25 @@ def _count_sms(arch: str) -> int:
     return CARDS[number].sms
 
 
-def _choose_place(plan: Build, folder: Path) -> Path:
+def _choose_build_folder(plan: Build, folder: Path) -> Path:
     name = f"{plan.variant.id}-sm_{plan.arch}-{plan.key[:12]}"
     return folder / plan.variant.problem / name
 
 
 def _load_build(plan: Build, folder: Path) -> Build | None:
     """Return what an earlier build left, if it is whole."""
-    place = _choose_place(plan, folder)
+    place = _choose_build_folder(plan, folder)
     library = place / "variant.so"
     try:
         kept = read_json(place / "build.json")
         if kept["key"] != plan.key or get_size(library) != kept["bytes"]:
             return None
-        return _read_stored(plan, library, kept)
+        return _restore_build(plan, library, kept)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _read_stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
+def _restore_build(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
     return replace(
         plan,
         library=library,
@@ -247,7 +247,7 @@ def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> li
         times = language.compile(work, place, _find_programs(language, folder), jobs)
         built = []
         for i, p in enumerate(plans):
-            built.append(_take_output(p, place / str(i), folder))
+            built.append(_store_compiled(p, place / str(i), folder))
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 
@@ -261,7 +261,7 @@ def _move_compiled(stem: Path, place: Path) -> None:
     move_file(stem.with_suffix(".so"), place / "variant.so")
 
 
-def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
+def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
     output = "not started"
@@ -272,13 +272,13 @@ def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
     kernels = parse_ptxas(output)
-    place = _choose_place(plan, folder)
+    place = _choose_build_folder(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
         "bytes": get_size(compiled),
         "kernels": [asdict(k) for k in kernels],
-        "sass": _with_resources(hash_sass(compiled), kernels),
+        "sass": _hash_with_resources(hash_sass(compiled), kernels),
         "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
         "flags": plan.flags,
         "text": plan.text,
@@ -286,10 +286,10 @@ def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
     _move_compiled(stem, place)
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
-    return _read_stored(plan, place / "variant.so", kept)
+    return _restore_build(plan, place / "variant.so", kept)
 
 
-def _with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
+def _hash_with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
     """Return the hash of the machine code together with what each kernel takes of an SM."""
     if code is None:
         return None

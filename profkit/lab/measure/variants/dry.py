@@ -61,7 +61,9 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
     values = problem.module.arguments(problem.get_case(case))
     done = None
     if program:
-        done = run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
+        done = run_command(
+            [program, *_list_stub_answers(built, values, machine)], timeout=_RUN_SECONDS
+        )
     if done and done.status == 0:
         return _read_output(done.output, built)
     return None
@@ -89,10 +91,10 @@ def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] 
 
 def compile_stub(folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
-    return _make_with_nvcc(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
+    return _compile_with_nvcc(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
 
 
-def _make_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None:
+def _compile_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None:
     """Return what nvcc makes; None if it does not."""
     if not is_file(target):
         with make_temporary_folder(target.parent) as folder:
@@ -115,10 +117,10 @@ def _link_program(place: Path) -> Path | None:
     if is_file(program):
         return program
     stub = compile_stub(place.parents[1])
-    return stub and _make_with_nvcc(program, ["--cudart", "none", place / OBJECT, stub])
+    return stub and _compile_with_nvcc(program, ["--cudart", "none", place / OBJECT, stub])
 
 
-def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
+def _list_stub_answers(built: Build, values: JsonObject, machine: Card) -> list[str]:
     """Return what the stub answers its program: attributes of the device, numbers, kernels."""
     limits = LIMITS[machine.arch]
     numbers = Numbers.from_values(values)

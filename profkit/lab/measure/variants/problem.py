@@ -91,7 +91,7 @@ class Problem:
             )
         return known[name]
 
-    def list_pairs(
+    def list_case_seeds(
         self, cases: Iterable[str], checks: Iterable[str] | None = None
     ) -> tuple[tuple[str, int], ...]:
         """Return (case, seed) pairs: `checks` (None: all of CHECKS) at every seed, then `cases`."""
@@ -111,7 +111,9 @@ class Problem:
             return dict(self.module.begins(case))
         return {}
 
-    def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
+    def make_reference_call(
+        self, name: str, case: str, tensors: Sequence[Any]
+    ) -> Callable[[], Any]:
         made: Callable[[], Any] = self.module.reference_call(name, self.get_case(case), tensors)
         return made
 

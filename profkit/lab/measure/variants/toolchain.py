@@ -67,7 +67,7 @@ def _examine_gpu() -> Iterator[Inspection]:
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
         yield Inspection("GPU", "missing", error.message, advice)
         return
-    now = device.read_state(gpu.pci)
+    now = device.read_gpu_state(gpu.pci)
     yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
     yield Inspection("driver", "ok", f"{gpu.driver or 'version unknown'}, for CUDA {gpu.cuda}")
     if gpu.driver is None:

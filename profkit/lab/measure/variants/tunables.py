@@ -109,7 +109,7 @@ class Config:
     ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
 
     @property
-    def named(self) -> dict[str, str]:
+    def values_by_macro(self) -> dict[str, str]:
         return dict(self.values)
 
     @property
@@ -162,32 +162,32 @@ class Space:
 
     def make_config(self, named: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
-        ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
+        ranks = tuple(self.ordered_values[macro].index(named[macro]) for macro in self.values)
         return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
 
     def get_config_at(self, ranks: Sequence[int]) -> Config:
         pairs = zip(self.values, ranks, strict=True)
-        return self.make_config({macro: self.ordered[macro][rank] for macro, rank in pairs})
+        return self.make_config({macro: self.ordered_values[macro][rank] for macro, rank in pairs})
 
     def list_configs(self) -> list[Config]:
         """Return all choices, also those that cannot be; the default first."""
         return [self.make_config(choice) for choice in header.list_combinations(self.values)]
 
     @cached_property
-    def numeric(self) -> set[str]:
+    def numeric_macros(self) -> set[str]:
         return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
 
     @cached_property
-    def ordered(self) -> dict[str, tuple[str, ...]]:
+    def ordered_values(self) -> dict[str, tuple[str, ...]]:
         """Return macro -> its values from small to large; as declared where they are no numbers."""
-        numeric = self.numeric
+        numeric = self.numeric_macros
         return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
 
-    def list_numbers(self, config: Config) -> dict[str, int]:
+    def evaluate_quantities(self, config: Config) -> dict[str, int]:
         """Return the macros that are numbers, and the quantities."""
         known = {}
         for macro, v in config.values:
-            if macro in self.numeric:
+            if macro in self.numeric_macros:
                 known[macro] = int(v)
         for name, expression in self.quantities.items():
             known[name] = self._evaluate_node(expression, known)
@@ -205,14 +205,14 @@ class Space:
 
     def find_refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
         """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
-        numbers = self.list_numbers(config)
+        numbers = self.evaluate_quantities(config)
         for condition in self.conditions:
             if not self._evaluate_node(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)
-        return refuse_block(numbers, arch, budget)
+        return find_block_refusal(numbers, arch, budget)
 
 
-def refuse_block(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
+def find_block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
     """Return why no block may take so many `threads`, `regs` a thread and bytes of `smem`."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
@@ -250,7 +250,7 @@ def read_space(head: Header, path: Path) -> Space:
     file = path.name
     values = header.read_tunables(head.tune, file)
     _check_values(values, file)
-    known = set(Space(file, values).numeric)
+    known = set(Space(file, values).numeric_macros)
     quantities = _read_quantities(head.takes, file, known)
     known |= quantities.keys()
     conditions = []

@@ -156,7 +156,7 @@ def find_named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     for file in walk_folder(kernels)[0]:
         folders = file.relative_to(kernels).parts[:-1]
         is_one = file.stem.split("_", 1)[0] in ids and folders and folders[0] != "common"
-        if is_one and language.is_kernel(file):
+        if is_one and language.is_kernel_file(file):
             matching.append(read_variant(file))
     try:
         return [select_variant(matching, name) for name in names]
