@@ -56,7 +56,7 @@ def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str, tmp_pa
         healthy = {t.outcome for t in trials if t.config.values_by_macro["TILE"] != "4"}
         if healthy <= {"measured", "pruned"}:
             break
-    assert sum(t.counts for t in trials) == 5
+    assert sum(t.is_counted for t in trials) == 5
     bad = [t for t in trials if t.config.values_by_macro["TILE"] == "4"]
     assert {t.outcome for t in bad} == {outcome}
     assert all(words in (t.result.reason or "") for t in bad), bad

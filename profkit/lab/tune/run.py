@@ -65,7 +65,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
 def _read_conclusion(study: Study) -> Conclusion | None:
     """Return how an earlier run of this search ended; None if none did, or trials came after it."""
     noted = study.read_note("final")
-    if noted is None or noted["trials"] != sum(t.counts for t in study.list_trials()):
+    if noted is None or noted["trials"] != sum(t.is_counted for t in study.list_trials()):
         return None
     return decide_search(study, FinalMeasurement.from_json(noted))
 
@@ -128,7 +128,7 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,
-        trials=sum(t.counts for t in runner.study.list_trials()),
+        trials=sum(t.is_counted for t in runner.study.list_trials()),
         comparison=dict(compared.to_json()),
         times=times,
         checks=checks,
@@ -197,7 +197,7 @@ class SearchResult:
         task, study, final = self.task, self.study, self.final
         measured = final.measured
         every = study.list_trials()
-        distinct = sum(trial.counts for trial in every)
+        distinct = sum(trial.is_counted for trial in every)
         trials = [trial for trial in every if trial.outcome != "repeated"]
         outcomes = Counter(trial.outcome for trial in trials)
         basis = Basis.from_json(study.read_note("basis"))
@@ -208,8 +208,8 @@ class SearchResult:
             case=task.case,
             gpu=asdict(measured.gpu) if measured.gpu else {},
             space=task.space.describe_values(),
-            possible=len(task.possible),
-            refused_by_arithmetic=dict(task.refused),
+            possible=len(task.possible_configs),
+            refused_by_arithmetic=dict(task.refusal_counts),
             distinct=distinct,
             outcomes=dict(outcomes),
             refused=count_refusals(trials),
@@ -309,7 +309,7 @@ def tune_task(
 def write_champion(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
-    name = task.tuned
+    name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
         targets.add_timing(targets.make_record(run, name, task.case), run),
@@ -321,7 +321,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
             "config": final.champion.config.values_by_macro,
             "keep": final.keep,
             "because": final.because,
-            "trials": sum(t.counts for t in result.study.list_trials()),
+            "trials": sum(t.is_counted for t in result.study.list_trials()),
         },
     )
     verdict = final.champion.result.verdict
@@ -343,10 +343,10 @@ def _make_champion_run(result: SearchResult) -> targets.TargetRun:
     task, measured = result.task, result.final.measured
     config = result.final.champion.config
     champion = task.name_config(config)
-    at_case = (task.tuned, task.case)
+    at_case = (task.tuned_name, task.case)
     measurements = targets.Measurements(
         gpu=measured.gpu,
-        checks={task.tuned: replace(measured.checks[champion], variant=task.tuned)},
+        checks={task.tuned_name: replace(measured.checks[champion], variant=task.tuned_name)},
         times={at_case: measured.times[champion]},
         launches={at_case: measured.launches[champion]},
     )
@@ -376,11 +376,11 @@ def _make_row(trial: Trial) -> JsonObject:
     for name in ("number", "source", "outcome", "value"):
         row[name] = getattr(trial, name)
     row |= trial.config.values_by_macro
-    row |= {name: _find_value(plain, path) for name, path in _COLUMNS.items()}
+    row |= {name: _find_nested_value(plain, path) for name, path in _COLUMNS.items()}
     return {**row, "seconds": trial.seconds, "ended": trial.ended}
 
 
-def _find_value(value: Any, path: Sequence[str]) -> Any:
+def _find_nested_value(value: Any, path: Sequence[str]) -> Any:
     for key in path:
         if isinstance(value, Mapping):
             value = value.get(key)

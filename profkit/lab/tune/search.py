@@ -81,7 +81,7 @@ class Search:
         if self.task.options.time is not None:
             self._deadline = began + self.task.options.time
         self._resume_study()
-        if self._count_left() <= 0:
+        if self._count_trials_left() <= 0:
             return self.outcome
         for worker in self.workers:
             self._free.put(Runner(self.task, self.study, worker, self.progress))
@@ -125,21 +125,21 @@ class Search:
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
                 self.study.claim_code(code, trial.number)
-            if trial.config != default or not trial.counts:
+            if trial.config != default or not trial.is_counted:
                 continue
             if trial.outcome != "measured":
-                raise self._without_defaults(trial)
+                raise self._make_no_defaults_error(trial)
             self.study.based.set()
 
-    def _without_defaults(self, trial: Trial) -> ProfkitError:
+    def _make_no_defaults_error(self, trial: Trial) -> ProfkitError:
         """Return the error of a search that has nothing to compare with."""
         why = trial.result.reason or ""
         return ProfkitError(f"the defaults of {self.task.variant.id} are {trial.outcome}: {why}")
 
-    def _count_left(self) -> int:
+    def _count_trials_left(self) -> int:
         """Return how many distinct trials are still to be asked for."""
         known = self.study.list_trials()
-        return self.task.options.trials - sum(t.counts or t.outcome == "running" for t in known)
+        return self.task.options.trials - sum(t.is_counted or t.outcome == "running" for t in known)
 
     def _next_trial(self) -> Trial | None:
         """Return the next trial; None when the search is over.
@@ -151,7 +151,7 @@ class Search:
                 if time.monotonic() > self._deadline:
                     self.outcome.why = "time"
                     return None
-                left = self._count_left()
+                left = self._count_trials_left()
                 trial = None
                 if left > 0:
                     trial = self.study.ask_trial()
@@ -197,7 +197,7 @@ class Search:
             try:
                 self._measure_trial(runner, trial, build)
             except GpuInDoubt as doubt:
-                self._leave_gpu(runner.worker, doubt.error)
+                self._drop_gpu(runner.worker, doubt.error)
             else:
                 self._free.put(runner)
                 return
@@ -234,7 +234,7 @@ class Search:
     def _is_over(self) -> bool:
         return self._stop.is_set() or time.monotonic() > self._deadline
 
-    def _leave_gpu(self, worker: Worker, error: ProfkitError) -> None:
+    def _drop_gpu(self, worker: Worker, error: ProfkitError) -> None:
         """Go on without a GPU.
 
         Raises ``error`` if it was the last one.
@@ -262,7 +262,7 @@ class Search:
                     raise
         return None
 
-    def _start_or_doubt(self, worker: Worker) -> None:
+    def _start_worker_or_doubt_gpu(self, worker: Worker) -> None:
         try:
             self._start_worker(worker)
         except WorkerClosed:
@@ -273,24 +273,24 @@ class Search:
     def _measure_trial(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
         """Measure one trial on one GPU, and write down what came of it."""
         name = self.task.name_config(trial.config)
-        number = sum(t.counts for t in self.study.list_trials()) + 1
+        number = sum(t.is_counted for t in self.study.list_trials()) + 1
         self.progress(f"trial {number} of {self.task.options.trials}: {name}")
-        self._start_or_doubt(runner.worker)
+        self._start_worker_or_doubt_gpu(runner.worker)
         is_default = trial.config == self.task.space.default
         try:
             outcome = runner.run_trial(trial, build)
         except WorkerClosed:
             raise
         except WorkerLost as error:
-            self._find_fault(runner, trial, error)
+            self._blame_trial_or_gpu(runner, trial, error)
             return
         if is_default and outcome != "measured":
-            raise self._without_defaults(self.study.get_trial(trial.number))
+            raise self._make_no_defaults_error(self.study.get_trial(trial.number))
 
-    def _find_fault(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
+    def _blame_trial_or_gpu(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
         """Find out whose fault it is that a worker went away: the trial's, or the GPU's."""
         worker, default = runner.worker, self.task.space.default
-        self._start_or_doubt(worker)
+        self._start_worker_or_doubt_gpu(worker)
         if trial.config == default:
             if len(self.outcome.workers) > 1:
                 raise GpuInDoubt(error)
@@ -309,7 +309,7 @@ class Search:
 def open_study(task: Task, url: str, resume: bool) -> Study:
     """Open the search of a task in its storage; a ProfkitError where another one is there."""
     name = f"{task.problem.name}/{task.subject}"
-    study = Study(url, name, task.space, task.possible)
+    study = Study(url, name, task.space, task.possible_configs)
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
@@ -319,7 +319,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
     trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first
     if trials and not resume:
         raise ProfkitError(
-            f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",
+            f"there is a search of {name} with {sum(t.is_counted for t in trials)} trials already",
             "continue it: --resume; or begin another one: --storage sqlite:///another.db",
         )
     if trials and was != about:

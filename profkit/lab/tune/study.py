@@ -48,7 +48,7 @@ class Trial:
     ended: str | None = None  # when, as ISO text
 
     @property
-    def counts(self) -> bool:
+    def is_counted(self) -> bool:
         """Return whether it is one of the distinct trials: finished, and no other's double."""
         return self.outcome not in ("running", "same", *_ABANDONED)
 
@@ -82,7 +82,7 @@ class Study:
             known = self._study.get_trials(deepcopy=False)
         trials = []
         for t in known:
-            if t.state != TrialState.WAITING and self._is_whole(t):
+            if t.state != TrialState.WAITING and self._has_all_parameters(t):
                 trials.append(self._read_trial(t))
         return trials
 
@@ -183,11 +183,11 @@ class Study:
     def resume_trials(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
-            lost = [t for t in self._list_signed() if self._is_lost(t)]
+            lost = [t for t in self._list_earlier_trials() if self._is_abandoned(t)]
             for t in lost:
                 if t.state == TrialState.RUNNING:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
-            again = {self._read_config(t.params): t for t in lost if self._is_whole(t)}
+            again = {self._read_config(t.params): t for t in lost if self._has_all_parameters(t)}
             for config, t in again.items():
                 self.propose_config(config, _read_author(t)[0])
             return len(again)
@@ -221,7 +221,7 @@ class Study:
 
     # --- from Optuna's trials to ours ------------------------------------------------------------
 
-    def _is_whole(self, t: FrozenTrial) -> bool:
+    def _has_all_parameters(self, t: FrozenTrial) -> bool:
         return set(t.params) == set(self._ordered)
 
     def _read_config(self, ranks: Mapping[str, Any]) -> Config:
@@ -253,7 +253,7 @@ class Study:
             ended=ended,
         )
 
-    def _list_signed(self, before: float = math.inf) -> list[FrozenTrial]:
+    def _list_earlier_trials(self, before: float = math.inf) -> list[FrozenTrial]:
         """Return the trials before one, waiting for what another process is just asking for."""
         until = time.monotonic() + _SIGNS
         while True:
@@ -266,7 +266,7 @@ class Study:
                 return known
             time.sleep(0.1)
 
-    def _is_lost(self, t: FrozenTrial) -> bool:
+    def _is_abandoned(self, t: FrozenTrial) -> bool:
         if t.state != TrialState.RUNNING:
             return t.state == TrialState.FAIL and _name_outcome(t) == "interrupted"
         if t.number in self._live:
@@ -290,7 +290,7 @@ class Study:
 
     def _list_tried(self, before: int) -> set[Config | None]:
         """Return what earlier trials have claimed, also those of other processes."""
-        earlier = self._list_signed(before)
+        earlier = self._list_earlier_trials(before)
         return {self._find_claimed(t) for t in earlier if t.state != TrialState.WAITING}
 
     def _find_nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:

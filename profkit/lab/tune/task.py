@@ -79,11 +79,11 @@ class Task:
         return {c: self.space.find_refusal(c, arch, budget) for c in self.space.list_configs()}
 
     @property
-    def refused(self) -> Counter[str]:
+    def refusal_counts(self) -> Counter[str]:
         return Counter(r.kind for r in self._refusals.values() if r is not None)
 
     @cached_property
-    def possible(self) -> tuple[Config, ...]:
+    def possible_configs(self) -> tuple[Config, ...]:
         """Return the configurations that arithmetic allows; a ProfkitError without the defaults."""
         reason = self._refusals[self.space.default]
         if reason is not None:
@@ -94,7 +94,7 @@ class Task:
         return tuple(c for c, refusal in self._refusals.items() if refusal is None)
 
     @property
-    def tuned(self) -> str:
+    def tuned_name(self) -> str:
         """Return the name of a configuration's record: v3-tuned."""
         return f"{self.variant.id}-tuned"
 
@@ -105,7 +105,7 @@ class Task:
         if self.reference:
             calls.append(self.reference)
         target = Target(self.problem, (built.variant,), tuple(calls), (self.case,), self.folder)
-        return TargetRun(target, {self.tuned: built}, self.support, measured)
+        return TargetRun(target, {self.tuned_name: built}, self.support, measured)
 
     def name_config(self, config: Config) -> str:
         """Return the name of a configuration: v3-64-64-4-2."""
@@ -172,7 +172,7 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
-def begin_result(ready: ReadyBuild) -> TrialResult:
+def make_first_result(ready: ReadyBuild) -> TrialResult:
     """Begin a trial's result with what ptxas says of the kernels that the case launches."""
     kernels = []
     for k in ready.built.kernels:

@@ -78,7 +78,9 @@ class Profiler:
             self.without = error.message.splitlines()[0]
             return None
 
-    def has_moved(self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None) -> bool:
+    def has_improved_metrics(
+        self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None
+    ) -> bool:
         """Return whether the header's metrics moved as it wants: one did, and none went back."""
         watched = self.task.space.watch
         if not watched or candidate is None or incumbent is None:
@@ -94,7 +96,7 @@ class Profiler:
     def _collect_report(
         self, config: Config, launches: Sequence[GraphLaunch]
     ) -> profiler.Collected:
-        name = self.task.tuned
+        name = self.task.tuned_name
         seen = {(name, self.task.case): tuple(launches)}
         run = self.task.make_run(config, targets.Measurements(gpu=self.worker.gpu, launches=seen))
         # Reports of trials go beside the builds, not into the repository.
@@ -155,11 +157,11 @@ class Runner:
 
     def run_trial(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down its outcome, unless the worker is lost; return it."""
-        attempt = _Attempt(trial, build, gates.begin_result(build))
+        attempt = _Attempt(trial, build, gates.make_first_result(build))
         attempt.note_result(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
-            value = self._pass_stages(attempt)
+            value = self._run_stages(attempt)
             outcome = "measured"
         except TrialEnded as end:
             outcome, value = end.outcome, end.value
@@ -177,12 +179,12 @@ class Runner:
 
     # --- gates -----------------------------------------------------------------------------------
 
-    def _pass_stages(self, attempt: _Attempt) -> float:
+    def _run_stages(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _end_refused(gates.refuse_build(built, attempt.build.used))
+        _raise_refusal(gates.refuse_build(built, attempt.build.used))
         attempt.note_result(code=gates.identify_machine_code(built))
-        self._end_double(trial, attempt.result.code)
+        self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         if is_default:
             basis = None
@@ -192,14 +194,14 @@ class Runner:
         reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
-        _end_refused(gates.refuse_check(check, basis.supported if basis else None))
+        _raise_refusal(gates.refuse_check(check, basis.supported if basis else None))
         attempt.note_result(launches=launches, **gates.measure_footprint(built, launches))
-        _end_refused(gates.refuse_launches(built, launches))
+        _raise_refusal(gates.refuse_launches(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
         return self._measure_value(attempt, basis)
 
-    def _end_double(self, trial: Trial, code: str | None) -> None:
+    def _end_duplicate(self, trial: Trial, code: str | None) -> None:
         """End a trial whose machine code another trial has measured or is measuring."""
         if code is None:
             return
@@ -215,7 +217,7 @@ class Runner:
         """Return what is known of the defaults: supported cases, the reference and its time."""
         return Basis.from_json(self.study.read_note("basis"))
 
-    def _note_first_incumbent(self, number: int) -> None:
+    def _set_first_incumbent(self, number: int) -> None:
         """Make a trial the incumbent, unless a search that was killed has got further."""
         best = set()
         for trial in self.study.list_trials():
@@ -234,7 +236,7 @@ class Runner:
         if reference in reply.refused:
             self.study.write_note("no_anchor", reply.refused[reference])
             reference = None
-        times = self._check_timed([entry], reply)
+        times = self._require_times([entry], reply)
         time = float(median(times[entry.name].warm))
         basis = Basis(
             number=trial.number,
@@ -244,7 +246,7 @@ class Runner:
             gpu=self.worker.gpu,
         )
         self.study.write_note("basis", basis.to_json())
-        self._note_first_incumbent(trial.number)
+        self._set_first_incumbent(trial.number)
         attempt.note_result(time=time, reference_time=basis.reference_time)
         self.study.based.set()  # the other workers have what they compare with
         self._profile_trial(attempt)
@@ -259,11 +261,11 @@ class Runner:
         trial, unit = attempt.trial, basis.reference_time
         reference = self.choose_reference(basis)
         name = self.task.name_config(trial.config)
-        self._look_first(attempt, reference, unit)
+        self._time_shortly(attempt, reference, unit)
         while True:
             incumbent = self.get_incumbent()
             comparison, times = self.compare_trials(trial, incumbent, QUICK)
-            value = round_ratio(times, name, reference.name) * unit
+            value = compute_median_ratio(times, name, reference.name) * unit
             quick = _make_challenge(comparison, incumbent.number)
             attempt.note_result(**{key: getattr(quick, key) for key in _QUICK})
             attempt.note_result(
@@ -281,12 +283,12 @@ class Runner:
                 return value
             # Another worker was faster to find a faster one: now against that.
 
-    def _look_first(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
+    def _time_shortly(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
         """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
         trial = attempt.trial
         name = self.task.name_config(trial.config)
         times = self.time_entries([self.task.make_trial_entry(trial.config), reference], LOOK)
-        value = round_ratio(times, name, reference.name) * unit
+        value = compute_median_ratio(times, name, reference.name) * unit
         if self.study.report_value(trial.number, value, LOOK[0]):
             attempt.note_result(time=median(times[name].warm))
             raise TrialEnded(
@@ -312,9 +314,9 @@ class Runner:
         self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
     ) -> dict[str, Times]:
         """Time subjects in turns; ProfkitError if one of them cannot run."""
-        return self._check_timed(subjects, self._ask_worker(subjects, limits, cold))
+        return self._require_times(subjects, self._ask_worker(subjects, limits, cold))
 
-    def _check_timed(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
+    def _require_times(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
         names = [entry.name for entry in subjects]
         if refused := [reply.refused[name] for name in names if name in reply.refused]:
             raise ProfkitError(refused[0])
@@ -353,7 +355,7 @@ class Runner:
             promoted = "faster"
         elif quick.answer != "slower" and self.task.space.watch and not attempt.profiled:
             self._profile_trial(attempt)
-            if self.profiler.has_moved(attempt.result.verdict, incumbent.result.verdict):
+            if self.profiler.has_improved_metrics(attempt.result.verdict, incumbent.result.verdict):
                 promoted = "metrics"
         attempt.note_result(promoted=promoted)
         if promoted and not attempt.profiled:
@@ -381,7 +383,7 @@ class Runner:
             self.study.propose_config(proposal.config, f"steer:{proposal.rule}")
 
 
-def _end_refused(refusal: InvalidConfig | None) -> None:
+def _raise_refusal(refusal: InvalidConfig | None) -> None:
     """End a trial that a gate does not let through: refused, wrong or failed."""
     if refusal is not None:
         outcome = "refused"
@@ -398,7 +400,7 @@ def _make_challenge(
     return Challenge(against, comparison.answer, comparison.sentence, *figures)
 
 
-def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
+def compute_median_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
     """Return the median over rounds of a subject's time over the reference's: clocks cancel."""
     rounds = zip(times[name].warm, times[reference].warm, strict=True)
     return float(median(own / other for own, other in rounds))
