@@ -33,10 +33,10 @@ from profkit.cli.options import (
     Context,
     UsageError,
     Verb,
-    explain_option,
-    explain_usage,
+    explain_usage_error,
     find_settings,
-    name_option,
+    format_option_name,
+    write_option_help,
 )
 from profkit.cli.output import print_error, print_note
 from profkit.errors import ProfkitError, did_you_mean, explain_resource_limit
@@ -122,7 +122,7 @@ def _is_report_name(word: str) -> bool:
     return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
 
 
-def _is_about_variant(args: list[str]) -> bool:
+def _is_report_of_variant(args: list[str]) -> bool:
     page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
     return args[:1] == ["report"] and len(args) > 1 and not page and not _is_report_name(args[1])
 
@@ -142,7 +142,7 @@ def replace_old_flag(args: list[str]) -> list[str]:
                 continue
             rest = args[1:at] + args[at + 1 :]
             if verb in WITH_NAMES:
-                rest = _name_variants(rest)
+                rest = _convert_variant_options(rest)
             if flag_ not in WITH_VALUE:
                 return [verb, *rest]
             if not value and at + 1 < end:
@@ -151,7 +151,7 @@ def replace_old_flag(args: list[str]) -> list[str]:
     return args
 
 
-def _name_variants(words: list[str]) -> list[str]:
+def _convert_variant_options(words: list[str]) -> list[str]:
     """Return the words, with variants that were named by --variant as arguments."""
     named = []
     for word in words:
@@ -163,7 +163,7 @@ def _name_variants(words: list[str]) -> list[str]:
     return named
 
 
-def refuse_what_is_gone(args: list[str]) -> None:
+def refuse_removed_words(args: list[str]) -> None:
     """Raise a ProfkitError that names the new way, where a verb or a flag is no longer there."""
     if "--" in args:
         end = args.index("--")
@@ -213,7 +213,7 @@ def _read_constants(file: Path) -> dict[str, str]:
     return constants
 
 
-def _note_new_name(ctx: Any, old: str, new: str) -> None:
+def _print_new_name(ctx: Any, old: str, new: str) -> None:
     if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
         print_note(f"profkit {old} is now profkit {new}")
 
@@ -248,7 +248,7 @@ class Verbs(TyperGroup):
         except UsageError as error:
             if not has_words or ctx.resilient_parsing:
                 raise  # no words at all: the help is the answer
-            print_error(explain_usage(error))
+            print_error(explain_usage_error(error))
             raise typer.Exit(COULD_NOT) from error
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -272,17 +272,17 @@ class Verbs(TyperGroup):
             else:
                 args = ["--help"]
             first = args[0]
-        refuse_what_is_gone(args)
-        if _is_about_variant(args):
+        refuse_removed_words(args)
+        if _is_report_of_variant(args):
             old = "report VARIANT"
         else:
             old = first
         if now := OLD.get(old):
-            _note_new_name(ctx, old, " ".join(now[:2]))
+            _print_new_name(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
         elif (replaced := replace_old_flag(args)) != args:
             gone = sorted(set(args) - set(replaced))
-            _note_new_name(ctx, " ".join([first, *gone][:2]), replaced[0])
+            _print_new_name(ctx, " ".join([first, *gone][:2]), replaced[0])
             args = replaced
         elif first not in list_verbs() and _is_report_name(first):
             args = ["diagnose", *args]
@@ -298,7 +298,9 @@ class Verbs(TyperGroup):
         for group, verbs in groups.items():
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in verbs])
-        rows = [(name_option(param), explain_option(param)) for param in self.get_params(ctx)]
+        rows = [
+            (format_option_name(param), write_option_help(param)) for param in self.get_params(ctx)
+        ]
         with formatter.section("Options"):
             formatter.write_dl(rows)
 
@@ -317,7 +319,7 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
-            drop_streams()
+            redirect_streams_to_devnull()
             raise typer.Exit(PIPE_CLOSED) from error
         except FORESEEN as error:
             told = explain_error(error, ctx.invoked_subcommand)
@@ -338,7 +340,7 @@ def explain_error(error: BaseException, verb: str | None = None) -> ProfkitError
     if isinstance(error, ProfkitError):
         return error
     if isinstance(error, UsageError):
-        return explain_usage(error, verb)
+        return explain_usage_error(error, verb)
     if isinstance(error, LIMITS):
         return explain_resource_limit(error)
     if isinstance(error, SystemExit):  # click ends with an exception of its own
@@ -475,7 +477,7 @@ def import_verbs() -> dict[str, TyperCommand]:
 def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
     restore_default_signals()
-    open_streams()
+    ensure_output_streams()
     try:
         try:
             app(prog_name="profkit")
@@ -485,7 +487,7 @@ def run_verbs() -> None:
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(INTERRUPTED) from None
     except OSError as error:
-        raise SystemExit(say_lost(error)) from error
+        raise SystemExit(report_lost_output(error)) from error
 
 
 # Signals and streams.
@@ -519,7 +521,7 @@ def stop_on_term() -> None:
         _came.append(signal.SIGINT)
         raise KeyboardInterrupt
 
-    def again(lost: sys.UnraisableHookArgs) -> None:
+    def raise_lost_interrupt(lost: sys.UnraisableHookArgs) -> None:
         # Raised where an object is cleaned up, Python would print it and go on: raise it again, soon.
         nonlocal last
         if lost.exc_type is KeyboardInterrupt:
@@ -532,7 +534,7 @@ def stop_on_term() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
     signal.signal(signal.SIGALRM, stop)
-    sys.unraisablehook = again
+    sys.unraisablehook = raise_lost_interrupt
 
 
 # What a write to stdout or stderr fails with when the disk is full or the reader went away. Files
@@ -540,7 +542,7 @@ def stop_on_term() -> None:
 _LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EFBIG, errno.EBADF}
 
 
-def open_streams() -> None:
+def ensure_output_streams() -> None:
     """Let neither a name that the terminal cannot show nor `>&-` stop a report."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -549,7 +551,7 @@ def open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def say_lost(error: OSError) -> int:
+def report_lost_output(error: OSError) -> int:
     """Say why an answer did not get out, unless its reader went away; return the exit status.
 
     An error that is not of a stream that takes nothing more is raised again.
@@ -561,13 +563,13 @@ def say_lost(error: OSError) -> int:
         with contextlib.suppress(OSError):
             print(f"profkit: the answer could not be written: {error.strerror}", file=sys.stderr)
             sys.stderr.flush()
-    drop_streams()
+    redirect_streams_to_devnull()
     if gone:
         return PIPE_CLOSED
     return COULD_NOT
 
 
-def drop_streams() -> None:
+def redirect_streams_to_devnull() -> None:
     """Send what is left to print nowhere: Python would try again when it ends, and complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from profkit.evidence.compare import RunComparison
 
 
-def read_fail_on(given: Sequence[str]) -> set[str]:
+def parse_fail_on(given: Sequence[str]) -> set[str]:
     """Return what --fail-on names, each flag one word or several with commas."""
     words: set[str] = set()
     for value in given:

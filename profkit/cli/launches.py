@@ -58,7 +58,7 @@ class Chosen:
         return [self.everything[i] for i in self.kept]
 
     @property
-    def status(self) -> int:
+    def exit_status(self) -> int:
         good = self.complete and any(run.status == "ok" for run in self.launches)
         if good:
             return DONE
@@ -93,7 +93,7 @@ def read_launches(
             reports = reader.read_report(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
-    complete = _say_unread(reports) and complete
+    complete = _report_unread_files(reports) and complete
     launches = judge_reports(reports)
     left_out: dict[str, int] = {}
     if ignore:
@@ -135,7 +135,7 @@ def drop_rules(run: Judged, ignored: Sequence[str]) -> Judged:
     )
 
 
-def _say_unread(reports: Reports) -> bool:
+def _report_unread_files(reports: Reports) -> bool:
     """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
@@ -146,7 +146,7 @@ def _say_unread(reports: Reports) -> bool:
             why = f"{file.status}: {file.message}"
             if file.message == NOT_THERE:
                 why = "no such file"
-            print_error(ProfkitError(f"{name}: {why}", _name_repair(file)))
+            print_error(ProfkitError(f"{name}: {why}", _suggest_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
             print_error(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
@@ -184,7 +184,7 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     return list(paths), complete
 
 
-def _name_repair(file: ReportFile) -> str:
+def _suggest_repair(file: ReportFile) -> str:
     path = Path(file.path)
     if other := suggest_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
@@ -268,7 +268,7 @@ def select_rows(frame: DataFrame, expression: str) -> DataFrame:
     return matching
 
 
-def _refuse_node(
+def _refuse_forbidden_node(
     node: ast.AST, expression: str, columns: Collection[str], texts: Collection[str]
 ) -> None:
     """Raise a ProfkitError for a part of an expression that is not allowed in one."""
@@ -298,7 +298,7 @@ def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[s
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProfkitError(f"--where {expression}: not an expression", EXAMPLE) from error
     for node in ast.walk(tree):
-        _refuse_node(node, expression, columns, texts)
+        _refuse_forbidden_node(node, expression, columns, texts)
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ProfkitError(f"--where {expression}: not a comparison", EXAMPLE)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
+def show_ncu_output(log: Path, program: bool = True) -> Iterator[NcuWords]:
     """Show ncu's output while it runs, all of which goes to `log`.
 
     `program`: whether the program's own words are passed on.

@@ -57,7 +57,7 @@ def _set_colour(text: str, colour: str) -> str:
     return f"{colour}{text}{_PLAIN}" if is_coloured(sys.stdout) else text
 
 
-def explain_usage(error: Any, verb: str | None = None) -> ProfkitError:
+def explain_usage_error(error: Any, verb: str | None = None) -> ProfkitError:
     """Return what a user is told of a command line that cannot be parsed: what, and how to fix it.
 
     `verb` is the one that was called, for errors that do not know it.
@@ -74,7 +74,7 @@ def explain_usage(error: Any, verb: str | None = None) -> ProfkitError:
         return ProfkitError(
             f"{before}no such option {option}", _suggest_option(option, longs, path)
         )
-    said = _say_plainly(error.format_message().rstrip("."))
+    said = _reword_usage_message(error.format_message().rstrip("."))
     words, _, extra = said.partition(": ")
     takes_variant = context and any(
         p.name == "variant" for p in context.command.get_params(context)
@@ -94,7 +94,7 @@ _IN_WORDS = (
 )
 
 
-def _say_plainly(message: str) -> str:
+def _reword_usage_message(message: str) -> str:
     for pattern, plain in _IN_WORDS:
         message = re.sub(pattern, plain, message)
     return message
@@ -119,27 +119,27 @@ def list_known_variants(ctx: typer.Context) -> Described:
         titles = list_titles(find_kernels(ctx.params.get("kernels")))
     except ProfkitError:
         titles = {}
-    return [*(dict.fromkeys(list_known_recorded(ctx), "recorded") | titles).items()]
+    return [*(dict.fromkeys(list_recorded_variants(ctx), "recorded") | titles).items()]
 
 
-def list_known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
+def list_comparable_sides(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
     try:
         paths = [str(p) for p in list_folder(folder) if is_folder(p) or p.suffix in _SIDES]
     except ProfkitError:  # what may not be read is no way to go on
         paths = []
-    return [*list_known_recorded(ctx), *paths]
+    return [*list_recorded_variants(ctx), *paths]
 
 
-def list_known_recorded(ctx: typer.Context) -> list[str]:
-    return _list_recorded_part(ctx, 0)
+def list_recorded_variants(ctx: typer.Context) -> list[str]:
+    return _list_recorded_name_part(ctx, 0)
 
 
-def list_known_cases(ctx: typer.Context) -> list[str]:
-    return sorted(_list_recorded_part(ctx, 1))
+def list_recorded_cases(ctx: typer.Context) -> list[str]:
+    return sorted(_list_recorded_name_part(ctx, 1))
 
 
-def list_known_pages() -> Described:
+def list_explainable_names() -> Described:
     from profkit.diagnosis.rules import ALL
     from profkit.program.rules import RULES
     from profkit.reports.metrics import CATALOGUE
@@ -153,7 +153,7 @@ def make_completion(*words: str) -> Callable[[], list[str]]:
     return lambda: list(words)
 
 
-def _list_recorded_part(ctx: typer.Context, part: int) -> list[str]:
+def _list_recorded_name_part(ctx: typer.Context, part: int) -> list[str]:
     from profkit.records.paths import find_all_run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
@@ -202,7 +202,7 @@ Case = Annotated[
         "--case",
         metavar="CASE",
         help="Choose one case. Default: all.",
-        autocompletion=list_known_cases,
+        autocompletion=list_recorded_cases,
     ),
 ]
 Anyway = Annotated[
@@ -240,7 +240,7 @@ Cases = Annotated[
         "--case",
         metavar="CASE",
         help="Choose a case; repeatable. Default: all.",
-        autocompletion=list_known_cases,
+        autocompletion=list_recorded_cases,
     ),
 ]
 Kernels = Annotated[
@@ -410,7 +410,7 @@ class _Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
-        return ["[OPTIONS]", *map(_name_argument, arguments)]
+        return ["[OPTIONS]", *map(_format_argument, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options under the verb's own headings, then the output's."""
@@ -423,13 +423,13 @@ class _Command(TyperCommand):
         param: Any
         for param in self.get_params(ctx):
             if param.param_type_name == "argument":
-                sections["Arguments"].append((_name_argument(param), param.help or ""))
+                sections["Arguments"].append((_format_argument(param), param.help or ""))
                 continue
             heading = "Options"
             if param.name in _OUTPUT.split():
                 heading = "Output"
             heading = headings.get(param.name, heading)
-            sections[heading].append((name_option(param), explain_option(param)))
+            sections[heading].append((format_option_name(param), write_option_help(param)))
         for heading, rows in sections.items():
             if rows:
                 with formatter.section(heading):
@@ -443,7 +443,7 @@ class _Command(TyperCommand):
                 formatter.write(f"  {line}\n")
 
 
-def _name_argument(param: Any) -> str:
+def _format_argument(param: Any) -> str:
     """Return an argument as the usage line has it: REPORTS..., [FILES...]."""
     name = str(param.metavar or param.name.upper())
     if param.required or name.startswith("["):
@@ -451,7 +451,7 @@ def _name_argument(param: Any) -> str:
     return f"[{name}]"
 
 
-def name_option(param: Any) -> str:
+def format_option_name(param: Any) -> str:
     """Return an option's spellings, the short one first, and what it takes: -o, --output FILE."""
     spellings = ", ".join(sorted(param.opts, key=len))
     if param.is_flag:
@@ -459,7 +459,7 @@ def name_option(param: Any) -> str:
     return f"{spellings} {param.metavar}"
 
 
-def explain_option(param: Any) -> str:
+def write_option_help(param: Any) -> str:
     """Return an option's help and, at its end, the value that it has where nobody gives one."""
     text = param.help or ""
     default = param.default

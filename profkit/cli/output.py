@@ -44,13 +44,13 @@ def print_error(error: ProfkitError) -> None:
         print(f"  {escape_text(error.hint)}", file=sys.stderr)
 
 
-def say_each(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
+def print_errors(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
     """Print what could not be read, two lines each, unless silence is asked for: the rest goes on."""
     for problem in () if quiet else problems:
         print_error(problem)
 
 
-def say_all(message: str, text: str) -> None:
+def print_error_with_output(message: str, text: str) -> None:
     """Print an error on stderr with everything that a tool said about it, line by line."""
     print_error(ProfkitError(message))
     for line in text.splitlines():
@@ -153,29 +153,29 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     with replace_when_done(file) as part:
         with require_package("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8
-            _with_plain_text(frame).to_parquet(content, index=False)
+            _escape_invalid_utf8(frame).to_parquet(content, index=False)
         part.write_bytes(content.getvalue())
 
 
-def _with_plain_text(frame: DataFrame) -> DataFrame:
+def _escape_invalid_utf8(frame: DataFrame) -> DataFrame:
     """Return a frame whose texts are UTF-8: a byte of a file's name that is none is written out."""
 
-    def write_out(cell: object) -> object:
+    def escape_cell(cell: object) -> object:
         if isinstance(cell, str) and not cell.isascii():
             return cell.encode("utf-8", "backslashreplace").decode()
         return cell
 
     texts = [name for name in frame.columns if frame[name].dtype == object]
-    return frame.assign(**{str(name): frame[name].map(write_out) for name in texts})
+    return frame.assign(**{str(name): frame[name].map(escape_cell) for name in texts})
 
 
-def print_plain(text: str) -> None:
+def print_unwrapped(text: str) -> None:
     """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
     for line in text.splitlines():
         print(escape_text(line))
 
 
-def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
+def check_output_path(path: Path, reads: Sequence[str] = ()) -> Path:
     """Return a file that a verb may write (files.check_output), asked before anything is read.
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
@@ -183,11 +183,11 @@ def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
     from profkit.records.paths import expand_paths
 
     check_output(path, expand_paths(reads) if reads else ())
-    refuse_evidence(path)
+    refuse_overwriting_evidence(path)
     return path
 
 
-def open_page(path: Path) -> None:
+def open_in_browser(path: Path) -> None:
     """Open a page in the user's browser; where no screen is, say where the page is."""
     import webbrowser
 
@@ -198,7 +198,7 @@ def open_page(path: Path) -> None:
         )
 
 
-def refuse_evidence(path: Path) -> None:
+def refuse_overwriting_evidence(path: Path) -> None:
     """Raise a ProfkitError where a file is there that is evidence: nothing else is to stand there."""
     from profkit.records.paths import name_protected_kind
 

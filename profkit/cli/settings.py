@@ -47,7 +47,7 @@ def read_defaults(file: Path, current: Path) -> Defaults:
             why = f"{file}: [tool.profkit] {key}: unknown key"
             raise ProfkitError(why, did_you_mean(key, PLACES))
         parameter, verbs = PLACES[key]
-        checked = check_value(file, key, value)
+        checked = check_setting(file, key, value)
         if key == "artifacts":
             checked = os.path.relpath(file.parent / checked, current)
         for verb in verbs:
@@ -55,7 +55,7 @@ def read_defaults(file: Path, current: Path) -> Defaults:
     return defaults
 
 
-def check_value(file: Path, key: str, value: object) -> Any:
+def check_setting(file: Path, key: str, value: object) -> Any:
     """Return a value that has the type of its key, and names what there is."""
     where = f"{file}: [tool.profkit] {key}"
     if key == "artifacts":

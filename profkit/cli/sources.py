@@ -38,7 +38,7 @@ def open_evidence(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers)
 
 
-def refuse_other(path: str | Path, verb: str) -> None:
+def refuse_other_kind(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
     if other := suggest_verb(path, verb):
         raise ProfkitError(f"{path}: is {other[0]}", other[1])
@@ -83,7 +83,7 @@ def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitErro
     return problems
 
 
-def find_headers(artifacts: Path) -> Mapping[str, SourceFile]:
+def find_source_files(artifacts: Path) -> Mapping[str, SourceFile]:
     """Return problem/variant -> its file in the kernels folder beside artifacts; none without one."""
     from profkit.cli.lab import SourceFiles
 
@@ -93,7 +93,7 @@ def find_headers(artifacts: Path) -> Mapping[str, SourceFile]:
     return {}
 
 
-def read_steps(
+def read_history_steps(
     folder: str, variant: str = "", case: str = ""
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""

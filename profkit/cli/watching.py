@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from profkit.cli import options
-from profkit.cli.ncu_words import show_ncu_words
+from profkit.cli.ncu_words import show_ncu_output
 from profkit.cli.output import print_error, print_note, show_spinner
 from profkit.collect import timeline as recorder
 from profkit.errors import ProfkitError
@@ -54,7 +54,7 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
     if not names:
         return Counts(notes=("no kernel to profile",))
     try:
-        with show_ncu_words(report.with_suffix(".log"), program=False) as words:
+        with show_ncu_output(report.with_suffix(".log"), program=False) as words:
             done = recorder.collect_counters(command, names, report, budget, words, device)
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = counting.read_counts(report, groups)

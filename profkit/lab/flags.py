@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from profkit.cli.options import BAD, COULD_NOT, DONE
-from profkit.cli.output import print_error, print_note, say_all, say_each
+from profkit.cli.output import print_error, print_error_with_output, print_errors, print_note
 from profkit.errors import ProfkitError
 from profkit.lab.measure.targets import Measurements, Target, TargetRun
 from profkit.lab.measure.worker import list_visible_devices
@@ -51,13 +51,13 @@ def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
 def print_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
-        say_each(map(ProfkitError, views.list_faults(check)))
+        print_errors(map(ProfkitError, views.list_faults(check)))
     broken = []
     for b in run.builds.values():
         if b.failure:
             broken.append(b.failure)
     for failure in broken:
-        say_all(*failure.message.split("\n", 1))
+        print_error_with_output(*failure.message.split("\n", 1))
     judged = {c["variant"] for c in checks}
     lost = []
     for n in run.measured.failed:

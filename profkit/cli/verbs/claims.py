@@ -38,7 +38,7 @@ def try_claims(
 
 def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.cli import sources
-    from profkit.cli.output import print_blocks, say_each
+    from profkit.cli.output import print_blocks, print_errors
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
     from profkit.reports.isolated import ROOM
@@ -46,15 +46,17 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
 
     ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
     for file in files:
-        sources.refuse_other(file, "claims")
+        sources.refuse_other_kind(file, "claims")
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
     if not options.FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.needs for claim in tried))
-        say_each(sources.list_stale_runs(artifacts, needs))
+        print_errors(sources.list_stale_runs(artifacts, needs))
     lost = [file for file in results if not is_there(file.path)]
-    say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
+    print_errors(
+        ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost
+    )
     told = [file for file in results if file not in lost]
     print_blocks(show_claims(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
     return trying.find_exit_status(results)

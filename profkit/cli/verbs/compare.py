@@ -39,7 +39,7 @@ Before = Annotated[
     typer.Argument(
         metavar="BEFORE",
         help="Name a variant, run record, report, recording, or a folder of them.",
-        autocompletion=options.list_known_sides,
+        autocompletion=options.list_comparable_sides,
     ),
 ]
 After = Annotated[
@@ -47,7 +47,7 @@ After = Annotated[
     typer.Argument(
         metavar="AFTER",
         help="Name what to compare with it, of the same kind.",
-        autocompletion=options.list_known_sides,
+        autocompletion=options.list_comparable_sides,
     ),
 ]
 Every = Annotated[
@@ -77,19 +77,19 @@ def compare_two(
     Then it lists the metrics that moved and the resources that changed. Times come from timed
     runs, never from ncu.
     """
-    from profkit.cli.judging import read_fail_on, report_comparisons
-    from profkit.cli.output import say_each
+    from profkit.cli.judging import parse_fail_on, report_comparisons
+    from profkit.cli.output import print_errors
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
     from profkit.program.sides import compare_recordings
 
-    fail_if = read_fail_on(fail_on or ())
+    fail_if = parse_fail_on(fail_on or ())
     if (programs := compare_recordings(before, after)) is not None:
         return _report_programs(programs, fail_if)
     known: KnownSpreads = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
     problems, comparisons = _compare_runs((before, after), case, artifacts, policy, every)
-    say_each([*problems, *known.problems], quiet=options.FORM.quiet)
+    print_errors([*problems, *known.problems], quiet=options.FORM.quiet)
     if problems:
         worst = options.COULD_NOT
     else:
@@ -108,7 +108,7 @@ def _compare_runs(
 
     compared = compare_sides(*sides, case, sources.open_evidence(artifacts), policy)
     if options.FORM.brief and not options.FORM.json:
-        out.print_plain(views.write_brief_comparison(compared))
+        out.print_unwrapped(views.write_brief_comparison(compared))
     else:
         if every:
             shown = 10_000

@@ -39,7 +39,7 @@ Variant = Annotated[
     typer.Argument(
         metavar="VARIANT",
         help="Name a recorded variant: stage2 or stage2.B.",
-        autocompletion=options.list_known_recorded,
+        autocompletion=options.list_recorded_variants,
     ),
 ]
 Against = Annotated[
@@ -48,7 +48,7 @@ Against = Annotated[
         "--against",
         metavar="ID",
         help="Compare with this variant instead of its parent.",
-        autocompletion=options.list_known_recorded,
+        autocompletion=options.list_recorded_variants,
     ),
 ]
 Gates = Annotated[

@@ -133,24 +133,24 @@ def diagnose_reports(
 
     output.check_format(form)
     if history:
-        _refuse_answer(csv, parquet, kernel, where, form)
-        return _keep_history(reports, history, on)
-    files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
+        _refuse_output_with_history(csv, parquet, kernel, where, form)
+        return _append_to_history(reports, history, on)
+    files = [output.check_output_path(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
     ignored = check_ignored(ignore or ())
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
-    _say_left_out(chosen, ignored)
+    _print_ignored_findings(chosen, ignored)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         _print_csv(chosen)
     elif form or options.FORM.json or not files:
         _print_answer(chosen, form, _Detail(top, lines, every, each))
-    return chosen.status
+    return chosen.exit_status
 
 
-def _refuse_answer(*wanted: object) -> None:
+def _refuse_output_with_history(*wanted: object) -> None:
     """Raise a ProfkitError if anything of an answer is wanted beside --history."""
     if any(wanted) or options.FORM.markdown or options.FORM.brief:
         raise ProfkitError("--history prints no answer", "remove the other options")
@@ -161,7 +161,7 @@ def _print_answer(chosen: Chosen, form: str | None, detail: _Detail) -> None:
     if form:
         _print_annotations(chosen, form)
     elif options.FORM.json:
-        _say_unread(_print_document(chosen, detail.top, detail.lines))
+        _print_unread_lines(_print_document(chosen, detail.top, detail.lines))
     else:
         _show_launches(chosen, detail)
 
@@ -186,7 +186,7 @@ def check_ignored(rules: Sequence[str]) -> Sequence[str]:
     return rules
 
 
-def _say_left_out(chosen: Chosen, ignored: Sequence[str]) -> None:
+def _print_ignored_findings(chosen: Chosen, ignored: Sequence[str]) -> None:
     """Say on stderr which findings are left out, and which file or flag asked for it.
 
     --quiet silences this for the flag only: a file that came with a repository was not asked for by
@@ -221,19 +221,19 @@ def _open_client(address: str | None) -> Any:
     return connect_to_cluster(address)
 
 
-def show_reports(reports: Sequence[str]) -> int:
+def print_diagnosis(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
     from profkit.cli.launches import read_launches
 
     chosen = read_launches(reports, lines_follow=True)
     if options.FORM.json:
-        _say_unread(_print_document(chosen, None, None))
+        _print_unread_lines(_print_document(chosen, None, None))
     else:
         _show_launches(chosen, _Detail())
-    return chosen.status
+    return chosen.exit_status
 
 
-def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
+def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
@@ -249,7 +249,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
             lambda n: step(n, len(paths)) if step else None,
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
-    output.say_each(unread, quiet=options.FORM.quiet)
+    output.print_errors(unread, quiet=options.FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
     left = f"{done.known} already known, {len(done.not_ok)} incomplete"
     output.print_note(f"{history}: {added}, {left}")
@@ -285,7 +285,7 @@ class _Detail:
     each: bool = False
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether rows are shown in detail: a screen of the first one is the answer else."""
         is_limited = self.top is not None or self.lines is not None
         return self.every or is_limited or options.FORM.markdown
@@ -294,7 +294,7 @@ class _Detail:
         """Return the rows that are shown in detail."""
         if self.every:
             return table
-        if self.is_asked or options.FORM.brief:
+        if self.is_requested or options.FORM.brief:
             return table[: self.top or DETAILS]
         return table[:1]  # a screen shows no line of the others
 
@@ -305,7 +305,7 @@ def _show_launches(chosen: Chosen, detail: _Detail) -> None:
 
     table = judged_rows(chosen.launches, every=detail.each)
     if not table:
-        _say_unread(chosen.launches)
+        _print_unread_lines(chosen.launches)
         return
     detailed = detail.choose_rows(table)
     read: Sequence[Judged] = chosen.launches
@@ -314,14 +314,14 @@ def _show_launches(chosen: Chosen, detail: _Detail) -> None:
         pairs = zip(detailed, read, strict=True)
         detailed = [row.replace_launch(row.shown, run) for row, run in pairs]
     _print_rows(table, detailed, detail)
-    _say_unread(read)
+    _print_unread_lines(read)
 
 
 def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
     """Print the rows of the table, the detailed ones as briefly or fully as was asked for."""
     from profkit.cli import output
 
-    if not options.FORM.brief and not detail.is_asked:
+    if not options.FORM.brief and not detail.is_requested:
         from profkit.show.views.screen import show_screen
 
         output.print_blocks(show_screen(table, detailed[0]))
@@ -329,14 +329,14 @@ def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
     from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
 
     if options.FORM.brief:
-        output.print_plain(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        output.print_unwrapped(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     output.print_blocks(show_diagnosis(table, detailed, full=detail.every))
     if detail.lines and not any(has_source(row.shown) for row in detailed):
         output.print_note(NO_LINES)
 
 
-def _say_unread(runs: Sequence[Judged]) -> None:
+def _print_unread_lines(runs: Sequence[Judged]) -> None:
     """Say of which reports the source lines could not be read: the answer is whole without."""
     from profkit.cli import output
     from profkit.diagnosis.launches import list_unread
@@ -362,4 +362,4 @@ def _print_annotations(chosen: Chosen, form: str) -> None:
     pairs = zip(rows, lined, strict=True)
     rows = [row.replace_launch(row.shown, run) for row, run in pairs]
     print(WRITERS[form](annotate_launches(rows)), end="")
-    _say_unread(lined)
+    _print_unread_lines(lined)

@@ -27,7 +27,7 @@ def explain_name(
         None,
         metavar="NAME",
         help="Name a rule, metric, stall, label of ncu or term from a screen. Default: list all.",
-        autocompletion=options.list_known_pages,
+        autocompletion=options.list_explainable_names,
     ),
     markdown: bool = typer.Option(
         False, "--markdown", help="Print Markdown; without a name, the whole reference."

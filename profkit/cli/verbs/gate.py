@@ -103,19 +103,19 @@ def _judge_folders(
     for folder in (base, head):
         _require_folder(folder)
     known = KnownSpreads(history, ALPHA).read_history()
-    before = Evidence(base, headers=sources.find_headers(base))
-    after = Evidence(head, headers=sources.find_headers(head))
+    before = Evidence(base, headers=sources.find_source_files(base))
+    after = Evidence(head, headers=sources.find_source_files(head))
     return judge_gate(before, after, case, strict, known), known.problems
 
 
 def _print_gate(report: GateReport, status: int, problems: Iterable[ProfkitError] = ()) -> None:
     """Print the answer; on stderr what could not be read, and why the exit status is what it is."""
-    from profkit.cli.output import print_blocks, say_each
+    from profkit.cli.output import print_blocks, print_errors
     from profkit.show.views.history import show_gate_report
 
     print_blocks(show_gate_report(report), report)
     reasons = (ProfkitError(f"exit status {status}: {reason}") for reason in report.reasons)
-    say_each([*problems, *reasons], quiet=options.FORM.quiet)
+    print_errors([*problems, *reasons], quiet=options.FORM.quiet)
 
 
 def _judge_benchmarks(base: Path, head: Path, strict: bool) -> int:

@@ -55,31 +55,31 @@ def show_history(
 ) -> int:
     """Each run is compared with the one before it on the same GPU, at one false alarm in a thousand."""
     from profkit.cli import sources
-    from profkit.cli.output import print_blocks, say_each, write_to
+    from profkit.cli.output import check_output_path, print_blocks, print_errors
     from profkit.cli.pictures import import_plots
     from profkit.evidence.history import History
     from profkit.evidence.noise import HistoryDocument
     from profkit.show.views.history import show_history_steps
 
     kept = History(history)
-    problems = list(_from_log(kept, artifacts) if log else ())
+    problems = list(_add_committed_runs(kept, artifacts) if log else ())
     if add:
-        problems += _from_artifacts(kept, artifacts, commit)
+        problems += _add_recorded_runs(kept, artifacts, commit)
     name, _, at = (subject or "").partition(".")
-    steps, unreadable = sources.read_steps(history, name, at or case or "")
+    steps, unreadable = sources.read_history_steps(history, name, at or case or "")
     problems += unreadable
     if output:
         plots = import_plots()
 
-        plots.save(plots.history_steps(steps), write_to(output))
+        plots.save(plots.history_steps(steps), check_output_path(output))
     print_blocks(show_history_steps(steps), HistoryDocument(steps=tuple(steps)))
-    say_each(problems, quiet=options.FORM.quiet)
+    print_errors(problems, quiet=options.FORM.quiet)
     if problems or not steps:
         return options.COULD_NOT
     return options.DONE
 
 
-def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
+def _add_committed_runs(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.lab import read_hashes
     from profkit.cli.output import print_note
     from profkit.evidence.commits import list_committed_versions
@@ -91,7 +91,9 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     return problems
 
 
-def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
+def _add_recorded_runs(
+    kept: History, artifacts: Path, commit: str | None
+) -> Iterable[ProfkitError]:
     from profkit.cli import sources
     from profkit.cli.output import print_note
     from profkit.evidence.commits import find_ci_commit, resolve_commit

@@ -40,16 +40,16 @@ def compare_ladder(
     output: options.Picture = None,
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.judging import read_fail_on, report_comparisons
+    from profkit.cli.judging import parse_fail_on, report_comparisons
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
 
-    fail_if = read_fail_on(fail_on or ())
+    fail_if = parse_fail_on(fail_on or ())
     known = KnownSpreads(history)
     ladders = _build_ladders(artifacts, case, Policy(spread_of=known, anyway=anyway), output)
     _print_ladders(ladders)
     problems = list(chain.from_iterable(ladder.problems for ladder in ladders))
-    out.say_each([*problems, *known.problems], quiet=options.FORM.quiet)
+    out.print_errors([*problems, *known.problems], quiet=options.FORM.quiet)
     steps = chain.from_iterable(ladder.steps for ladder in ladders)
     comparisons = [step.change for step in steps if step.change]
     if problems:
@@ -66,7 +66,7 @@ def _build_ladders(
 ) -> list[Ladder]:
     """Return the ladder of each recorded case, the only one drawn where that is asked for."""
     from profkit.cli import sources
-    from profkit.cli.output import write_to
+    from profkit.cli.output import check_output_path
     from profkit.cli.pictures import import_plots
     from profkit.evidence.ladder import build_ladder
     from profkit.reports.isolated import ROOM
@@ -86,7 +86,7 @@ def _build_ladders(
     ladders = [build_ladder(evidence, name, policy) for name in cases]
     if output:
         plots = import_plots()
-        plots.save(plots.ladder(ladders[0]), write_to(output))
+        plots.save(plots.ladder(ladders[0]), check_output_path(output))
     return ladders
 
 

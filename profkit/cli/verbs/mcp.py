@@ -134,8 +134,8 @@ def serve_agents(
         )
     server = make_server(root)
     ROOM.stop_reading_here()  # it lives for days, and the library gives nothing back
-    _keep_stdout()
-    sys.stdin = check_questions(0, sys.stdout)
+    _reserve_stdout_for_protocol()
+    sys.stdin = filter_requests(0, sys.stdout)
     try:
         with limit_reading_to(root):
             server.run("stdio")
@@ -144,7 +144,7 @@ def serve_agents(
     return options.DONE
 
 
-def _keep_stdout() -> None:
+def _reserve_stdout_for_protocol() -> None:
     """Keep stdout for the protocol: what a library or a child prints there goes to stderr."""
     protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -154,7 +154,7 @@ def _keep_stdout() -> None:
 LINE_MOST = 1 << 20  # bytes of a question: the longest that means something is a list of paths
 
 
-def check_questions(handle: int, answers: TextIO) -> TextIO:
+def filter_requests(handle: int, answers: TextIO) -> TextIO:
     """Return a stream of the lines of a descriptor that the library can read.
 
     Of a line that is not JSON, that has what is no character, or that is longer than any question, it
@@ -163,10 +163,10 @@ def check_questions(handle: int, answers: TextIO) -> TextIO:
     """
     reading, writing = os.pipe()
 
-    def pass_on() -> None:
+    def forward_lines() -> None:
         with os.fdopen(writing, "wb") as checked, contextlib.suppress(OSError):
             for line in _split_lines(handle):
-                refusal = _refuse_line(line)
+                refusal = _answer_invalid_line(line)
                 if refusal is None:
                     checked.write(line + b"\n")
                     checked.flush()
@@ -174,7 +174,7 @@ def check_questions(handle: int, answers: TextIO) -> TextIO:
                     answers.write(dumps(refusal) + "\n")
                     answers.flush()
 
-    threading.Thread(target=pass_on, daemon=True).start()
+    threading.Thread(target=forward_lines, daemon=True).start()
     return io.TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8")
 
 
@@ -191,7 +191,7 @@ def _split_lines(handle: int) -> Iterator[bytes]:
     yield kept
 
 
-def _refuse_line(line: bytes) -> dict[str, Any] | None:
+def _answer_invalid_line(line: bytes) -> dict[str, Any] | None:
     """Return the answer to a line that the library would not answer; None for any other."""
     number: object = None
     why = f"a line of more than {LINE_MOST >> 20} MB: name a folder or a pattern, not every file"
@@ -303,12 +303,14 @@ def _make_tool(ask: Callable[..., Told]) -> Callable[..., Any]:
     parameters = []
     for name, parameter in signature.parameters.items():
         field = Field(description=described[name])
-        parameters.append(parameter.replace(annotation=_annotate(parameter.annotation, field)))
+        parameters.append(
+            parameter.replace(annotation=_describe_argument(parameter.annotation, field))
+        )
     vars(answer)["__signature__"] = signature.replace(parameters=parameters)
     return answer
 
 
-def _annotate(annotation: Any, field: Any) -> Any:
+def _describe_argument(annotation: Any, field: Any) -> Any:
     """Return a type with the description that a schema of arguments shows beside it."""
     return Annotated[annotation, field]
 
@@ -362,7 +364,7 @@ class Answers:
         read = read_any_report(paths)
         bad = self._list_unread(read.files)
         launches = judge_reports(read)
-        kept = choose_launches(read, launches, kernel, where)
+        kept = find_launches(read, launches, kernel, where)
         table = judged_rows([launches[n] for n in kept])
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
@@ -395,7 +397,9 @@ class Answers:
             return self._make_answer(text, select_programs(programs))
         evidence = sources.open_evidence(self._resolve_inside("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
-        text = _IN_BRACKETS.sub(rf"({ASK}\1", name_tools(write_brief_comparison(compared)))
+        text = _IN_BRACKETS.sub(
+            rf"({ASK}\1", replace_commands_by_calls(write_brief_comparison(compared))
+        )
         return self._make_answer(text, select_comparison(compared))
 
     @_confine_reads
@@ -418,7 +422,7 @@ class Answers:
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
         screen = show_triage(content, "profkit triage --json", by)
-        blocks = [ask_user(block) for block in screen if not is_for_eyes(block)]
+        blocks = [mark_shell_command(block) for block in screen if not is_only_visual(block)]
         chosen = select_triage(write_second(content))
         if by != "kernel":
             del chosen["kernels"]
@@ -491,7 +495,7 @@ class Answers:
             self._refuse_other(paths[0], "roofline")
         read = read_any_report(paths)
         launches = judge_reports(read)
-        kept = choose_launches(read, launches, kernel, where)
+        kept = find_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
         rows = make_row_views(frame)
         if why := numbers.explain_empty_roofline(rows):
@@ -584,9 +588,7 @@ class Answers:
         return path
 
 
-def choose_launches(
-    read: Reports, launches: Sequence[Judged], kernel: str, where: str
-) -> list[int]:
+def find_launches(read: Reports, launches: Sequence[Judged], kernel: str, where: str) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
     kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
     if where and kept:
@@ -609,28 +611,28 @@ def say_roof(row: Mapping[Any, Any]) -> str:
 def describe_error(error: ProfkitError) -> str:
     """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
     lines = [_OPTION.sub(r"\1=", error.message)]
-    for hint in _OTHERWISE.split(name_tools(error.hint)):
+    for hint in _OTHERWISE.split(replace_commands_by_calls(error.hint)):
         lines.append(ASK + hint if _SHELL.search(hint) else _OPTION.sub(r"\1=", hint))
     return _shorten_text("\n".join(filter(None, lines)))
 
 
-def name_tools(text: str) -> str:
+def replace_commands_by_calls(text: str) -> str:
     """Return a text in which commands that a tool answers are calls of the tool."""
     text = _COMPARE.sub(r"call compare(before='\1', after=...)", text)
-    return _COMMAND.sub(lambda found: f"call {name_call(*found.groups())}", text)
+    return _COMMAND.sub(lambda found: f"call {format_call(*found.groups())}", text)
 
 
-def name_call(tool: str, argument: str) -> str:
+def format_call(tool: str, argument: str) -> str:
     """Return the call of a tool with one argument: triage(recording='t.json')."""
     return f"{tool}({ARGUMENTS[tool]}={argument!r})"
 
 
-def is_for_eyes(block: Block) -> bool:
+def is_only_visual(block: Block) -> bool:
     """Return whether a block of a screen says nothing to an agent: a bar, or how to get lines."""
     return isinstance(block, Strip) or (isinstance(block, TextLine) and block.mark == "lines")
 
 
-def ask_user(block: Block) -> Block:
+def mark_shell_command(block: Block) -> Block:
     """Return a line of a screen; one that has a command of a shell is for the user."""
     if isinstance(block, TextLine) and isinstance(block.text, str) and _SHELL.search(block.text):
         return replace(block, text=ASK + block.text)
@@ -656,18 +658,20 @@ def _shorten_line(line: str) -> str:
 def _shorten_content(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same data, no longer than a text: lists are cut to as many items as there is room for."""
     for most in (None, 20, 10, 5, 3, 1):
-        cut: dict[str, Any] = _cut_lists(content, most)
+        cut: dict[str, Any] = _shorten_lists(content, most)
         if len(dumps(cut)) <= MOST:
             return cut
     return {}
 
 
-def _cut_lists(value: Any, most: int | None) -> Any:
+def _shorten_lists(value: Any, most: int | None) -> Any:
     """Plain values, with lists of at most so many items and strings as a line of text shows them."""
     if isinstance(value, str):
         return _shorten_line(value)
     if isinstance(value, Mapping):
-        return {key: _cut_lists(of, most) for key, of in value.items()}
+        return {key: _shorten_lists(of, most) for key, of in value.items()}
     return (
-        [_cut_lists(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
+        [_shorten_lists(of, most) for of in value[:most]]
+        if isinstance(value, list | tuple)
+        else value
     )

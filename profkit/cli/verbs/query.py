@@ -47,18 +47,18 @@ Question = Annotated[
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def answer_question(question: Question = None, history: options.HistoryDir = HISTORY) -> int:
-    from profkit.cli.output import say_each
+    from profkit.cli.output import print_errors
     from profkit.evidence.history import History
 
     if question is None:
-        _print_tables()
+        _print_schema()
         return options.DONE
     if measure_memory_left() is not None:
         status = _wait_for_fork()
         if status is not None:
             return status
     problems = _print_answer(History(history), question)
-    say_each(problems, quiet=options.FORM.quiet)
+    print_errors(problems, quiet=options.FORM.quiet)
     if problems:
         return options.COULD_NOT
     return options.DONE
@@ -103,7 +103,7 @@ def _end_fork(fork: int) -> None:
         os.waitpid(fork, 0)
 
 
-def _print_tables() -> None:
+def _print_schema() -> None:
     from profkit.cli.output import print_blocks
     from profkit.evidence.tables import SCHEMA, ColumnsDocument, list_schema_rows
     from profkit.show.views.history import show_schema

@@ -65,18 +65,18 @@ def write_report(
     """It needs no network; a whole program and a history can be on it too."""
     from profkit.cli import sources
     from profkit.cli.launches import read_launches
-    from profkit.cli.output import open_page, write_to
+    from profkit.cli.output import check_output_path, open_in_browser
 
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
     from profkit.show import page as pages
 
-    folders = find_kept_folders(what)
+    folders = select_saved_folders(what)
     patterns = [word for word in what if word not in folders]
-    write_to(output, patterns)
+    check_output_path(output, patterns)
     for pattern in patterns:
-        sources.refuse_other(pattern, "report")
-    kept = _read_folders(folders)
+        sources.refuse_other_kind(pattern, "report")
+    kept = _read_saved_folders(folders)
     chosen = read_launches(patterns, kernel, where, lines_follow=True)
     if not chosen.launches and not kept.programs and not kept.histories:
         return options.COULD_NOT  # what could not be read was said; an empty page says nothing
@@ -91,15 +91,15 @@ def write_report(
     write_text(output, page.html)
     _say_what_is_written(output, page)
     if opens:
-        open_page(output)
+        open_in_browser(output)
     if not folders:
-        return chosen.status
+        return chosen.exit_status
     if chosen.complete and kept.complete:
         return options.DONE
     return options.COULD_NOT
 
 
-def find_kept_folders(what: Sequence[str]) -> list[str]:
+def select_saved_folders(what: Sequence[str]) -> list[str]:
     """Return the words that name a program that triage kept, or a history."""
     from profkit.cli import sources
 
@@ -115,7 +115,7 @@ class _FromFolders:
     complete: bool  # whether everything of the folders can be shown
 
 
-def _read_folders(folders: Sequence[str]) -> _FromFolders:
+def _read_saved_folders(folders: Sequence[str]) -> _FromFolders:
     """Read the programs and histories; what is wrong with a history is said."""
     from profkit.cli import sources
 
@@ -134,10 +134,10 @@ def _read_folders(folders: Sequence[str]) -> _FromFolders:
 
 def _say_what_is_written(output: Path, page: Page) -> None:
     """Say on stderr how large the page is, which rows it lacks, and what it could not show."""
-    from profkit.cli.output import print_note, say_each
+    from profkit.cli.output import print_errors, print_note
     from profkit.reports.figures import counted
 
-    say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
+    print_errors((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
     rows = counted(page.launches, "row", "rows")
     size = len(page.html.encode()) / 1e6
     text = f"{output}: {rows}, {size:.1f} MB"
@@ -149,12 +149,12 @@ def _say_what_is_written(output: Path, page: Page) -> None:
 def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool]:
     """Return the steps of a history, and whether there are some and all could be read."""
     from profkit.cli import sources
-    from profkit.cli.output import say_each
+    from profkit.cli.output import print_errors
 
-    steps, problems = sources.read_steps(folder)
+    steps, problems = sources.read_history_steps(folder)
     if not steps and not problems:
         problems = [ProfkitError(f"{folder}: this history has no run", "profkit history --add")]
-    say_each(problems)
+    print_errors(problems)
     return steps, not problems
 
 

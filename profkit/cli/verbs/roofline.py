@@ -59,13 +59,15 @@ def draw_roofline(
 ) -> int:
     """Times by shape can be drawn next to launches, or alone as a map of the fastest at each shape."""
     from profkit.cli.launches import read_launches
-    from profkit.cli.output import print_note, write_to
+    from profkit.cli.output import check_output_path, print_note
     from profkit.cli.pictures import import_plots
 
     plots = import_plots()
-    shapes = _read_shapes(reports)
+    shapes = _read_time_grid(reports)
     patterns = [word for word in reports if detect_kind(word) != "grid"]
-    output = write_to(output or Path("roofline.png" if patterns else "heatmap.png"), reports)
+    output = check_output_path(
+        output or Path("roofline.png" if patterns else "heatmap.png"), reports
+    )
     if shapes and not patterns:
         plots.save(plots.heatmap(shapes), output)
         print_note(f"{output}: {len(shapes.cells)} shapes")
@@ -83,7 +85,7 @@ def draw_roofline(
     return options.COULD_NOT
 
 
-def _read_shapes(words: Sequence[str]) -> TimeGrid | None:
+def _read_time_grid(words: Sequence[str]) -> TimeGrid | None:
     """Return the times by shape that one of the words names; None where none does."""
     from profkit.records.grid import read_grid
 

@@ -40,12 +40,12 @@ import typer
 from profkit.cli import options
 from profkit.cli.output import (
     check_format,
-    open_page,
+    open_in_browser,
     print_blocks,
     print_note,
-    refuse_evidence,
+    refuse_overwriting_evidence,
 )
-from profkit.cli.sources import is_timeline, is_triage, refuse_other
+from profkit.cli.sources import is_timeline, is_triage, refuse_other_kind
 from profkit.errors import ProfkitError
 from profkit.files import (
     check_output,
@@ -221,11 +221,11 @@ def triage_program(
     """
     check_format(form)
     asked = _Asked(ranks, range_, step_ms, budget, by, version)
-    asked.check_choices()
+    asked.check_options()
     if opens and page is None:
         raise ProfkitError("--open: no page is written", "add --page FILE.html")
     kept = _Kept(output, page, trace, speedscope)
-    kept.check_places(what)
+    kept.check_outputs(what)
     if recordings := _list_recordings(what):
         content = _judge_recordings(recordings, asked, kept)
         if form:
@@ -242,7 +242,7 @@ def triage_program(
         window = Window(after, seconds, timeout, not no_lines, not no_operators)
         _record_and_judge(what, window, asked, kept)
     if opens and page:
-        open_page(page)
+        open_in_browser(page)
     return options.DONE
 
 
@@ -257,7 +257,7 @@ class _Asked:
     by: str  # the table has a row of each
     version: int  # of the document
 
-    def check_choices(self) -> None:
+    def check_options(self) -> None:
         """Raise a ProfkitError for an unknown version or table."""
         if self.version != 1 and not options.FORM.json:
             raise ProfkitError("--schema chooses the version of a document", "add --json")
@@ -277,7 +277,7 @@ class _Asked:
 def _judge_recordings(paths: Sequence[Path], asked: _Asked, kept: _Kept) -> TriageDocument:
     """Judge recordings of one program, a file per rank, and keep what was asked for."""
     answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
-    content = triage_document(answer, kept.place_report(counts or Counts()))
+    content = triage_document(answer, kept.set_final_report_path(counts or Counts()))
     kept.name = paths[0].name
     kept.keep_recording(answer.timeline, content, counts)
     kept.write_files(answer, content)
@@ -310,7 +310,7 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
     if one_document:
-        with _print_if_interrupted(content, asked):
+        with _print_answer_if_interrupted(content, asked):
             counts = _count_kernels(command, answer, asked, kept)
     else:
         asked.print_answer(content)
@@ -330,7 +330,7 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
 
 
 @contextmanager
-def _print_if_interrupted(content: TriageDocument, asked: _Asked) -> Iterator[None]:
+def _print_answer_if_interrupted(content: TriageDocument, asked: _Asked) -> Iterator[None]:
     """Print the answer that is known if the block does not end well, whatever ends it."""
     is_done = False
     try:
@@ -363,7 +363,7 @@ class _Kept:
     speedscope: Path | None
     name: str = ""  # of the recording that was read; empty for a command
 
-    def check_places(self, what: Sequence[str]) -> None:
+    def check_outputs(self, what: Sequence[str]) -> None:
         """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
         _check_outputs(self.output, self.page, what)
         for file in (self.trace, self.speedscope):
@@ -394,7 +394,7 @@ class _Kept:
                 copy_file(counts.report, folder / Path(counts.report).name)
             _write_documents(folder, content)
 
-    def place_report(self, counts: Counts) -> Counts:
+    def set_final_report_path(self, counts: Counts) -> Counts:
         """Return the counters with the place where their report will be found."""
         if not counts.report or self.output is None:
             return counts
@@ -453,7 +453,7 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
-        refuse_evidence(page)
+        refuse_overwriting_evidence(page)
     if output and page and resolve_path(page).is_relative_to(resolve_path(output)):
         why = f"--page {page}: is in the folder that -o {output} replaces"
         raise ProfkitError(why, "name a file outside of it")
@@ -466,10 +466,10 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
     if output and is_there(output) and not (is_triage(output) or is_timeline(output)):
         raise ProfkitError(f"-o {output}: already exists", "name a folder that is not there")
     if output:
-        _refuse_strangers(output)
+        _refuse_foreign_files(output)
 
 
-def _refuse_strangers(output: Path) -> None:
+def _refuse_foreign_files(output: Path) -> None:
     """Raise a ProfkitError where a folder that is replaced holds what profkit did not put there."""
     own = {NAME, SECOND_NAME, store.HEAD, *REPORTS, *(f"{table}.parquet" for table in store.TABLES)}
     others = [entry.name for entry in list_folder(output) if entry.name not in own]
@@ -480,7 +480,7 @@ def _refuse_strangers(output: Path) -> None:
         )
 
 
-def _is_meant_as_recording(path: Path) -> bool:
+def _is_recording_name(path: Path) -> bool:
     """Return whether this names a recording: by its ending, or because nobody could run it."""
     if path == STANDARD_INPUT or path.suffix in RECORDINGS or is_folder(path):
         return True
@@ -489,12 +489,12 @@ def _is_meant_as_recording(path: Path) -> bool:
 
 def _list_recordings(what: Sequence[str]) -> list[Path]:
     paths = [expand_home(word) for word in what]
-    recorded = all(_is_meant_as_recording(path) for path in paths)
+    recorded = all(_is_recording_name(path) for path in paths)
     for path in paths if recorded else paths[:1]:
         if path == STANDARD_INPUT:
             continue
         if recorded or not is_executable(path):  # what may be run is a command
-            refuse_other(path, "triage")
+            refuse_other_kind(path, "triage")
     if recorded:
         return paths
     return []

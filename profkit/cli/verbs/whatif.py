@@ -37,7 +37,7 @@ Subject = Annotated[
     typer.Argument(
         metavar="SUBJECT",
         help="Name a recorded variant, or a report.",
-        autocompletion=options.list_known_sides,
+        autocompletion=options.list_comparable_sides,
     ),
 ]
 Changes = Annotated[
@@ -108,7 +108,7 @@ def _estimate_variant(
 
     evidence = sources.open_evidence(artifacts)
     if changes == HEADER:
-        variant, counts = _read_header_moves(evidence, variant)
+        variant, counts = _read_declared_changes(evidence, variant)
     else:
         counts = parse_changes(changes)
     runs = [evidence.load(*name) for name in evidence.find_named(variant, case)]
@@ -116,7 +116,9 @@ def _estimate_variant(
     return variant, counts, expected
 
 
-def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:
+def _read_declared_changes(
+    evidence: Evidence, variant: str
+) -> tuple[str, tuple[CounterChange, ...]]:
     """Return the parent of a variant, and what its header says will move as changes of the parent."""
     from profkit.evidence.moves import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange

@@ -114,7 +114,13 @@ def _check_target(target: Target, sanitize: bool) -> int:
 
 def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
-    from profkit.cli.output import print_blocks, print_note, say_all, say_each, show_spinner
+    from profkit.cli.output import (
+        print_blocks,
+        print_error_with_output,
+        print_errors,
+        print_note,
+        show_spinner,
+    )
     from profkit.lab.measure import ladder
     from profkit.show.views import measured
 
@@ -137,9 +143,9 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
     rows = list(chain.from_iterable(b.list_kernel_rows() for b in builds))
     print_blocks(measured.show_builds(rows), document)
     for compiled in builds:
-        say_each(map(ProfkitError, compiled.over_budget))
+        print_errors(map(ProfkitError, compiled.over_budget))
         if failure := compiled.build.failure:
-            say_all(*failure.message.split("\n", 1))
+            print_error_with_output(*failure.message.split("\n", 1))
     if any(compiled.build.error for compiled in builds):
         return options.COULD_NOT
     if any(b.over_budget for b in builds):

@@ -28,14 +28,14 @@ def list_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    from profkit.cli.output import print_blocks, say_each
+    from profkit.cli.output import print_blocks, print_errors
     from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured
 
     listed, problems = ladder.list_variants(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     print_blocks(measured.show_variants(rows), ladder.ListDocument(variants=tuple(listed)))
-    say_each(problems)
+    print_errors(problems)
     if problems:
         return options.COULD_NOT
     return options.DONE

@@ -156,7 +156,9 @@ def _profile_target(target: Target, at: Places, settings: profiler.CollectOption
             progress("")
             if result.problem:
                 first, _, rest = result.problem.message.partition("\n")
-                out.say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+                out.print_error_with_output(
+                    f"{result.name} {result.case}: {first}", rest or result.problem.hint
+                )
 
         runs = pipeline.profile_target(target, at.artifacts_dir(), settings, progress, say_problem)
     print_gpus(runs.measured)
@@ -182,7 +184,7 @@ def _profile_on(
 
     def say_problem(result: HostResult) -> None:
         where = f"case {result.case} on {result.host or 'no host'}"
-        out.say_all(f"{where}: exit status {result.status}", result.errors)
+        out.print_error_with_output(f"{where}: exit status {result.status}", result.errors)
 
     client = connect_to_cluster(address)
     results = profile_on_hosts(
@@ -196,7 +198,7 @@ def _show_results(results: Sequence[Profiled]) -> int:
     from msgspec import structs
 
     from profkit.cli import output as out
-    from profkit.cli.verbs.diagnose import show_reports
+    from profkit.cli.verbs.diagnose import print_diagnosis
     from profkit.records.record import ProfileDocument, ProfiledRun
     from profkit.show.views import measured
 
@@ -213,7 +215,7 @@ def _show_results(results: Sequence[Profiled]) -> int:
         out.print_json(ProfileDocument(runs=tuple(runs)))
     else:
         if reports:
-            unread = show_reports(reports)
+            unread = print_diagnosis(reports)
         for result in results:
             if not result.report and result.record.timing:
                 name = f"{result.name} {result.case}"
@@ -230,8 +232,8 @@ def _profile_command(
     command: Sequence[str], output: Path | None, settings: profiler.CollectOptions
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.ncu_words import show_ncu_words
-    from profkit.cli.verbs.diagnose import show_reports
+    from profkit.cli.ncu_words import show_ncu_output
+    from profkit.cli.verbs.diagnose import print_diagnosis
     from profkit.collect import profiler, tools
     from profkit.collect.ncu_output import LOG
 
@@ -243,11 +245,11 @@ def _profile_command(
             f"{report} already exists", "use -o NAME.ncu-rep, which also replaces it"
         )
     ncu = tools.need_tool("ncu")
-    with show_ncu_words(out.write_to(report.with_suffix(LOG))) as words:
+    with show_ncu_output(out.check_output_path(report.with_suffix(LOG))) as words:
         done = profiler.wrap(command, report, ncu, settings, words)
     if done.note:
         out.print_error(
             ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}")
         )
     out.print_note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
-    return show_reports([str(report)])
+    return print_diagnosis([str(report)])

@@ -39,7 +39,7 @@ Case = Annotated[
         "--case",
         metavar="CASE",
         help="Name the case to tune for.",
-        autocompletion=options.list_known_cases,
+        autocompletion=options.list_recorded_cases,
     ),
 ]
 Variant = Annotated[
@@ -160,13 +160,13 @@ def _end_search(task: Task) -> Iterator[None]:
 
 def _print_result(written: TuneDocument) -> None:
     """Print how the search ended, which GPUs it lost, and where the result is."""
-    from profkit.cli.output import print_blocks, say_each
+    from profkit.cli.output import print_blocks, print_errors
     from profkit.show.views import measured as views
 
     print_blocks(views.show_ended_search(written.to_json()), written)
     if not options.FORM.json:
         lost = (ProfkitError(line, "the others continued") for line in written.lost)
-        say_each(lost, quiet=options.FORM.quiet)
+        print_errors(lost, quiet=options.FORM.quiet)
         print(f"written to {written.output}")
 
 
