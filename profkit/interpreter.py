@@ -27,7 +27,7 @@ def make_command(module: str, *arguments: str) -> list[str]:
 
 
 def make_command_from_file(packages: str, module: str, *arguments: str) -> list[str]:
-    """Return the same command where what describe_packages() says is in a file, `packages`."""
+    """Return the same command where what encode_import_folders() says is in a file, `packages`."""
     return [*_start_isolated(), packages, module, *arguments]
 
 

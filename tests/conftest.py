@@ -123,7 +123,7 @@ def read_once() -> None:
     @wraps(hotlines.read_lines)
     def read_lines(item):
         if not is_committed(item[0]):
-            if needs_text.__wrapped__(item[1]):  # see _read_inside in hotlines.py
+            if needs_text.__wrapped__(item[1]):  # see _read_in_process in hotlines.py
                 return read_in_child("profkit.reports.hotlines:read_lines", item)
             return read_lines.__wrapped__(item)
         key = json.dumps(item)

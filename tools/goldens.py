@@ -388,11 +388,11 @@ def _recorded() -> list[Task]:
 
 
 def _explain() -> list[Task]:
-    from profkit.cli.options import list_known_pages
+    from profkit.cli.options import list_explainable_names
 
     return [("command", ("explain",))] + [
         ("command", ("explain", name, *flags))
-        for name, _ in list_known_pages()
+        for name, _ in list_explainable_names()
         for flags in ([], ["--markdown"])
     ]
 

@@ -109,7 +109,7 @@ def _rung(name: str) -> Any:
     """A rung's library, built if it is not yet."""
     variant = variants.select_variant(variants.find_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
-    (made,) = build.compile_variants([variant], [arch], build.build_dir(KERNELS))
+    (made,) = build.compile_variants([variant], [arch], build.find_build_dir(KERNELS))
     return library.load_library(build.require_library(made))
 
 

@@ -327,7 +327,7 @@ def read_recording(folder: Path, name: str) -> dict[str, Any]:
 
 def judge_again(record: Any) -> Any:
     """A record with the verdict of today's rules, of the H100 that all of them are of."""
-    found = AblationRecord.of_record(record)
+    found = AblationRecord.from_record(record)
     if found is None:
         return record
     return judge_record(found, _SMS, _DRAM).to_json()

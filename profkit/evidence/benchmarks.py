@@ -57,33 +57,47 @@ class BenchmarkFile:
 
 
 class PytestStats(msgspec.Struct):
+    """The times of one test's rounds, in seconds."""
+
     data: list[float] = []
 
 
 class PytestBenchmark(msgspec.Struct):
+    """One test of a file of pytest-benchmark."""
+
     fullname: str
     stats: PytestStats
 
 
 class PytestCpu(msgspec.Struct):
+    """The processor's name."""
+
     brand_raw: str = ""
 
 
 class PytestMachine(msgspec.Struct):
+    """The machine that the tests ran on."""
+
     cpu: PytestCpu = msgspec.field(default_factory=PytestCpu)
     machine: str = ""
 
 
 class PytestFile(msgspec.Struct):
+    """A file that `pytest --benchmark-json` writes."""
+
     machine_info: PytestMachine
     benchmarks: list[PytestBenchmark]
 
 
 class GoogleContext(msgspec.Struct):
+    """The machine that the benchmarks ran on."""
+
     num_cpus: int = 0
 
 
 class GoogleBenchmark(msgspec.Struct):
+    """One repetition, or one statistic of several, in `time_unit`."""
+
     name: str
     run_name: str = ""
     run_type: str = "iteration"
@@ -93,21 +107,29 @@ class GoogleBenchmark(msgspec.Struct):
 
 
 class GoogleFile(msgspec.Struct):
+    """A file that `--benchmark_format=json` of Google Benchmark writes."""
+
     context: GoogleContext
     benchmarks: list[GoogleBenchmark]
 
 
 class NvbenchValue(msgspec.Struct):
+    """A value of a summary; nvbench writes all of them as text."""
+
     name: str
     value: str | None = None
 
 
 class NvbenchSummary(msgspec.Struct):
+    """One measured quantity of a state, by its tag."""
+
     tag: str
     data: list[NvbenchValue] = []
 
 
 class NvbenchState(msgspec.Struct):
+    """A benchmark at one point of its axes, on one device."""
+
     name: str
     device: int | None = None
     summaries: list[NvbenchSummary] | None = None
@@ -115,16 +137,22 @@ class NvbenchState(msgspec.Struct):
 
 
 class NvbenchBenchmark(msgspec.Struct):
+    """A benchmark with its states."""
+
     name: str
     states: list[NvbenchState]
 
 
 class NvbenchDevice(msgspec.Struct):
+    """A GPU of the machine, by its CUDA number."""
+
     id: int
     name: str
 
 
 class NvbenchFile(msgspec.Struct):
+    """A file that `--json` of nvbench writes."""
+
     devices: list[NvbenchDevice]
     benchmarks: list[NvbenchBenchmark]
 

@@ -35,6 +35,7 @@ class GainEstimate(Document, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Literal["inside", "above", "below"]:
+        """Return where the measured gain lies: in the expected range, above or below it."""
         if self.is_inside:
             return "inside"
         if self.measured > self.high:

@@ -39,6 +39,8 @@ Number = float | int | str | None
 
 @dataclass(frozen=True)
 class Answer:
+    """The answer of a claim, with the numbers that it rests on."""
+
     verdict: ClaimVerdict
     because: str  # one sentence with the figures that decide
     # name -> value: a catalogue metric under its short name (SI), or any other under a name
@@ -95,6 +97,8 @@ def undecided(because: str, *commands: str, **numbers: Number) -> Answer:
 
 @dataclass(frozen=True)
 class Claim:
+    """A function that checks one sentence against the evidence."""
+
     name: str
     sentence: str  # the first paragraph of its docstring: the sentence as it was meant
     who: str
@@ -109,6 +113,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Gate:
+    """Claims that must hold together; one that is not binding closes nothing."""
+
     name: str  # what is let through
     claims: tuple[Claim, ...]  # all have to hold; undecided is not through
     # false for a gate that is only reported (one that nothing could ever meet)
@@ -133,6 +139,7 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
 
 
 def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
+    """Return a gate; a ProfkitError without claims, since it would always be open."""
     if not claims:
         raise ProfkitError(
             f"the gate {name!r} has no claims", "a gate without claims is always open"
@@ -266,6 +273,7 @@ def _make_tuple(several: object) -> tuple[object, ...]:
 
 
 def load_claims(path: Path) -> ModuleType:
+    """Import a file of claims under a name of its own; whatever its code raises passes through."""
     spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
@@ -291,6 +299,7 @@ def make_importable(folder: Path) -> Iterator[None]:
 
 
 def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
+    """Check a claim; it is undecided without what it needs, and errored if it raises."""
     error = ""
     answer: Answer | None = None
     try:
@@ -323,6 +332,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
 
 
 def answer_metric_not_collected(metric: str) -> Answer:
+    """Return that a metric decides nothing, with the command that collects it."""
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")

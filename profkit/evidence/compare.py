@@ -73,6 +73,7 @@ class BetweenProcesses(Document, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
+        """Return the spread as a sentence, and whether it was measured."""
         differ = f"processes differ by {self.sigma * 100:.2g} %"
         if self.measured:
             return f"{differ}, measured"
@@ -118,6 +119,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
 
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
+    """Compare the times, launches and resources of two runs; with refusals, only those."""
     refusals = tuple(list_refusals(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
@@ -236,6 +238,7 @@ def is_same_timing(before: Record | None, after: Record | None) -> bool:
 
 
 def find_untimed_sides(before: Run, after: Run) -> Untimed:
+    """Return which sides have no times; empty where both have them."""
     timed = [bool(run.record and run.record.warm) for run in (before, after)]
     if any(timed):
         if all(timed):

@@ -57,6 +57,7 @@ def _list_run_refusals(run: Run) -> Iterator[Incomparable]:
 
 
 def list_refusals(before: Run, after: Run) -> list[Incomparable]:
+    """Return why two runs cannot be compared; nothing where they can."""
     reasons: list[Incomparable] = []
     for run in (before, after):
         reasons += _list_run_refusals(run)
@@ -94,23 +95,27 @@ def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple
 
 
 def are_clocks_alike(one: Any, other: Any) -> bool:
+    """Return whether two clocks in Hz are near enough for one set clock."""
     numbers = isinstance(one, float) and isinstance(other, float)
     return numbers and max(one, other) <= CLOCKS * min(one, other)
 
 
 def format_condition(value: Any) -> str:
+    """Return a clock in MHz, any other condition as it is."""
     if isinstance(value, float):
         return f"{value / 1e6:.0f} MHz"
     return str(value)
 
 
 def get_device(run: Run) -> Any:
+    """Return the GPU's name, of the record or else of the report."""
     if run.record and run.record.gpu and run.record.gpu.name:
         return run.record.gpu.name
     return run.get_column("device")
 
 
 def get_clock_control(run: Run) -> str | None:
+    """Return what ncu did to the clocks; None without a record."""
     if run.record:
         return run.record.clock_control
     return None
@@ -138,6 +143,7 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
 
 
 def get_timing_method(record: Record) -> str | None:
+    """Return how the times were taken; None where the record has none."""
     timing = record.timing or Timing()
     return timing.method or None
 
@@ -172,11 +178,13 @@ def get_gpu_uuid(record: Record | None) -> str | None:
 
 
 def get_driver(record: Record) -> str | None:
+    """Return the version of NVIDIA's driver; None where the record has none."""
     gpu = record.gpu or RecordedGpu()
     return gpu.driver or None
 
 
 def get_power_limit(record: Record) -> float | None:
+    """Return the power limit after timing, in watts; None where it was not read."""
     timing = record.timing or Timing()
     after = timing.after or GpuState()
     return after.power_limit

@@ -78,6 +78,7 @@ FindingState = Literal["gone", "new", "worse", "better", "still there", "explain
 
 
 def make_moved_metric(metric: str, unit: str, before: float, after: float) -> Moved:
+    """Return a metric's move: percentage points of a share, and the factor, infinite from 0."""
     points = None
     if unit == "share":
         points = 100 * (after - before)
@@ -205,6 +206,7 @@ class LaunchChange(Document, frozen=True, kw_only=True):
 def compare_launches(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
+    """Compare the metrics and findings of a launch before and after a change."""
     only_before = []
     only_after = []
     for name in CATALOGUE:
@@ -297,6 +299,7 @@ def compare_finding(
 
 
 def make_finding_side(finding: LaunchFinding) -> FindingSide:
+    """Return one side of a finding's change."""
     return FindingSide(
         status=finding.status,
         cause=finding.cause,
@@ -405,6 +408,7 @@ def compare_amounts(measured: MeasuredCause) -> Literal["worse", "better", "stil
 def judge_finding_change(
     before: FindingSide, after: FindingSide, measured: MeasuredCause | None = None
 ) -> Became:
+    """Return what became of a finding; a cause that is still there keeps it from being gone."""
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":

@@ -166,6 +166,7 @@ def get_record(run: Run | None) -> Record | None:
 
 
 def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
+    """Return the error for a side that has no run, at a case if one is given."""
     at = ""
     if case:
         at = f" at case {case}"
@@ -260,6 +261,7 @@ def compare_references(
 
 
 def are_timings_of_one_reference(before: Record, after: Record) -> bool:
+    """Return whether two sessions timed one library call, of the same version and backend."""
     timed = all(r.reference and r.warm and not r.faults for r in (before, after))
     called = []
     for r in (before, after):
@@ -445,6 +447,7 @@ def is_explained_by_references(time: TimeComparison, control: TimeComparison) ->
 
 
 def say_moved_metrics(change: RunComparison) -> str:
+    """Return the metrics that moved farthest as the end of a sentence; empty without any."""
     if change.launches:
         moved = change.launches[0].moved[:_SHOWN]
     else:

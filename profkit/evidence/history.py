@@ -71,6 +71,8 @@ class Added:
 
 @dataclass(frozen=True)
 class History:
+    """What was measured over time: Parquet files in a folder, or below a URL."""
+
     root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property

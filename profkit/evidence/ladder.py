@@ -111,6 +111,7 @@ def build_ladder_of_runs(
 
 
 def list_timed_references(runs: Iterable[Run]) -> list[Run]:
+    """Return the library calls that have times."""
     timed = []
     for r in runs:
         if r.record and r.record.reference and r.record.warm:
@@ -130,6 +131,7 @@ def explain_bad_samples(run: Run) -> ProfkitError | None:
 
 
 def drop_timing(run: Run) -> Run:
+    """Return the run without its times."""
     if run.record:
         return replace(run, record=structs.replace(run.record, timing=None))
     return run
@@ -157,6 +159,7 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
 def build_step(
     runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], policy: Policy
 ) -> Rung:
+    """Return a variant's step: its time, and the comparison with the one that it changes."""
     variant, depth = place
     run = runs[variant]
     record = run.record
@@ -274,6 +277,7 @@ def summarize_variant(
 
 
 def summarize_gate(gate: GateResult) -> SummaryGate:
+    """Return a gate as the summary has it."""
     return SummaryGate(name=gate.name, met=gate.met, failing=gate.failing, binding=gate.binding)
 
 
@@ -314,6 +318,7 @@ def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
 
 
 def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
+    """Compare a run's time with a reference's; None where one of them has no times."""
     try:
         return compare.compare_times(reference.timed, run.timed)
     except ProfkitError:
@@ -329,6 +334,7 @@ def find_median(run: Run) -> Interval | None:
 
 
 def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
+    """Return a variant's column; only its time without a launch that ncu finished."""
     name, time = run.variant, find_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)

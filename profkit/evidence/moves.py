@@ -19,6 +19,8 @@ _MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
 
 @dataclass(frozen=True)
 class Move:
+    """How a metric is to change: below, above or about a factor of its value before."""
+
     metric: str  # short name in the catalogue
     # < at most, > at least, ~ within a tenth of `factor` times the parent's value
     way: Literal["<", ">", "~"]
@@ -28,6 +30,7 @@ class Move:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
     def is_fulfilled(self, before: float, after: float) -> bool:
+        """Return whether two values changed as the move says."""
         came = compute_factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor

@@ -172,6 +172,7 @@ class NoiseDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 
 def measure_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
+    """Return how far repeated runs of one code differ, for each GPU."""
     by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
     for twin in twins:
         if twin.samples and len(twin.samples) == len(twin.again):
@@ -252,6 +253,7 @@ def make_history_step(
     smallest_change: float | None = None,
     note: str = "",
 ) -> HistoryStep:
+    """Return a run's step in a history, with the answer on the change before it."""
     return HistoryStep(
         subject=run.subject,
         commit=run.commit,

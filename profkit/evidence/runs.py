@@ -143,6 +143,7 @@ class Run:
         return self.row.get(name)
 
     def diagnosis(self) -> Diagnosis:
+        """Return the verdict on the run's one launch."""
         return self.judge_row(self.row)
 
     def judge_row(self, row: Row) -> Diagnosis:
@@ -158,6 +159,7 @@ class Run:
         return {}
 
     def suggest_command(self, verb: str = "profile") -> str:
+        """Return the command that records the run again, or why none can."""
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
             return "a report has no timing: time both without a profiler"  # its name is a file's
@@ -293,6 +295,7 @@ class Evidence:
         return self._files
 
     def find_run(self, variant: str, case: str) -> Run:
+        """Return a run whose report is not read yet; a ProfkitError where there is none."""
         if not (paths.is_plain_word(variant) and paths.is_plain_word(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
@@ -331,6 +334,7 @@ def read_reports_together(runs: Iterable[Run]) -> None:
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:
+    """Return the launches of reports as a frame; a ProfkitError where one is not whole."""
     from profkit.reports.reader import read_report
 
     found = read_report(reports)

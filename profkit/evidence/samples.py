@@ -211,6 +211,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Sample:
+    """An estimate with its interval, and what is wrong with the samples behind it."""
+
     interval: Interval  # of the median; NaN ends when `unusable`
     faults: tuple[SampleFault, ...] = ()  # what widened the interval
     unusable: SampleFault | None = None  # why there is no interval, or None

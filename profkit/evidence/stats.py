@@ -290,6 +290,7 @@ def write_answer_sentence(
     within: float,
     groups: tuple[list[Array], list[Array]],
 ) -> str:
+    """Return the answer as a sentence; where it is open, with the reason."""
     if answer == "slower":
         return format_ratio(invert_interval(speedup), " slower")
     ratio = format_ratio(speedup)

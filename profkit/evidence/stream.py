@@ -26,6 +26,8 @@ BATCH = 500  # reports of one file of the history
 
 @dataclass(frozen=True)
 class Streamed:
+    """How many reports went into a history, and which of them are not whole."""
+
     reports: int
     launches: int  # how many diagnosed launches they hold
     known: int  # how many were in the history already
@@ -44,6 +46,7 @@ class StreamedDocument(
 
 
 def make_stream_document(done: Streamed) -> StreamedDocument:
+    """Return the document of what was streamed."""
     return StreamedDocument(
         reports=done.reports,
         known=done.known,
@@ -112,6 +115,7 @@ def recover_file_rows(path: str, why: str) -> Found:
 
 
 def make_history_rows(part: Part) -> Found:
+    """Return a report's row and those of its launches."""
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)

@@ -83,6 +83,7 @@ class HistoryRun:
 
     @property
     def machine_code(self) -> MachineCode:
+        """Return the hashes of what ran."""
         sources = frozenset(filter(None, (self.source, self.made_from)))
         return MachineCode(sources, self.flags, self.sass, self.host, self.launches)
 
@@ -96,6 +97,7 @@ class HistoryRun:
 
     @property
     def subject(self) -> str:
+        """Return variant and case as one name: stage2.B."""
         return f"{self.variant}.{self.case}"
 
 

@@ -117,6 +117,7 @@ class Launch(Mapping[str, float]):
             self[metric]
 
     def known(self, *metrics: str) -> bool:
+        """Return whether all these metrics were collected."""
         return all(m in self for m in metrics)
 
     def list_present(self, prefix: str) -> list[str]:
@@ -176,6 +177,7 @@ class Idleness:
 
 
 def measure_idleness(launch: Launch) -> Idleness:
+    """Return the shares of the time in which the average and the busiest SM had work."""
     if "sm_active_max" in launch:
         busiest = min(1.0, launch["sm_active_max"])
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)

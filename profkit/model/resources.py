@@ -129,6 +129,7 @@ class Resource:
 
     @property
     def group(self) -> Group:
+        """Return whether the unit computes or moves data."""
         return self.peak.group
 
 

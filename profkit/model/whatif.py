@@ -96,6 +96,7 @@ class CounterChange:
     value: float
 
     def apply_to(self, before: float) -> float:
+        """Return the count after the change."""
         if self.op == "=":
             return self.value
         if self.op == "*":

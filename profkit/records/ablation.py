@@ -135,6 +135,7 @@ class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     def to_json(self) -> Any:
+        """Return it as plain values for JSON."""
         return msgspec.to_builtins(self)
 
 

@@ -58,6 +58,7 @@ def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
 
 
 def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+    """Return the row of the newest compute capability that is not above this one; None without."""
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 

@@ -30,6 +30,8 @@ _AXES = 2
 
 @dataclass(frozen=True)
 class GridCell:
+    """Samples in seconds of several programs at one place of a grid of shapes."""
+
     at: Mapping[str, float | str]  # axis -> its value there, rows and columns first
     # name -> seconds per call, in the order taken; only of what was timed in full
     warm: Mapping[str, tuple[float, ...]]
@@ -41,10 +43,12 @@ class GridCell:
 
     @property
     def row(self) -> float | str:
+        """Return the value of the first axis."""
         return next(iter(self.at.values()))
 
     @property
     def column(self) -> float | str:
+        """Return the value of the second axis."""
         return list(self.at.values())[1]
 
     def find_fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
@@ -57,6 +61,8 @@ class GridCell:
 
 @dataclass(frozen=True)
 class TimeGrid:
+    """Times by shape, with the names of those to compare with."""
+
     gpu: str | None  # the GPU's name; None if the file does not say
     against: frozenset[str]  # names that the others are compared with
     cells: tuple[GridCell, ...]  # one per shape
@@ -105,6 +111,7 @@ def get_object(document: JsonObject, key: str) -> JsonObject:
 
 
 def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
+    """Return the cell of a line; a ProfkitError that names the line where it is none."""
     at, warm = get_object(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'

@@ -81,15 +81,19 @@ def split_ids(value: str) -> tuple[str, ...]:
 
 
 def find_first_word(value: str) -> str | None:
+    """Return the first of several words; None without one."""
     return next(iter(split_ids(value)), None)
 
 
 def read_text_value(value: str) -> str | None:
+    """Return the text; None where it is empty."""
     return value or None
 
 
 @dataclass(frozen=True)
 class Header:
+    """The comment that begins a variant's file: a title, prose and keys."""
+
     title: str = ""
     text: str = ""
     # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
@@ -199,6 +203,7 @@ LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,
 
 
 def parse_header(source: str, name: str) -> Header:
+    """Return the header of a source file's text; a ProfkitError where no comment begins it."""
     comment = _LEADING.match(source[:LONGEST])
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
@@ -228,6 +233,7 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
 
 
 def split_comment(match: re.Match[str]) -> list[str]:
+    """Return the lines of a comment without its marks."""
     if match["block"] is not None:
         return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]
     return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]

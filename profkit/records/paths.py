@@ -81,6 +81,7 @@ def expand_paths(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]
 
 
 def expand_pattern(pattern: str) -> list[str]:
+    """Return the reports that a file, folder or pattern stands for; a name without any as it is."""
     path = expand_home(pattern)
     try:
         state = look_at(path)
@@ -191,6 +192,7 @@ def detect_kind(path: str | Path) -> str | None:
 
 
 def unpack_head(head: bytes) -> bytes:
+    """Return the first unpacked bytes of a gzip file; nothing where it is damaged."""
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
     except zlib.error:
@@ -214,6 +216,7 @@ class RunFiles:
 
 
 def is_plain_word(name: str) -> bool:
+    """Return whether a name can be a variant's or a case's."""
     return _WORD.fullmatch(name) is not None
 
 

@@ -103,6 +103,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def sass(self) -> str | None:
+        """Return the hash of the machine code; None where it is not known."""
         source = self.source or parts.RecordedSource()
         return source.sass
 
@@ -121,6 +122,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def cold(self) -> tuple[float, ...]:
+        """Seconds per call with a cold L2, in the order taken."""
         timing = self.timing or parts.Timing()
         cold = timing.l2.cold or parts.TimedSide()
         return cold.samples
@@ -191,12 +193,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def max_abs(self) -> float | None:
+        """Return the largest absolute error over all cases; None without a check."""
         if self.check:
             return find_largest(c.max_abs for c in self.check.cases)
         return None
 
     @property
     def max_rel(self) -> float | None:
+        """Return the largest relative error over all cases; None without a check."""
         if self.check:
             return find_largest(c.max_rel for c in self.check.cases)
         return None
@@ -220,9 +224,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         )
 
     def is_stale(self, source_hash: str) -> bool:
+        """Return whether the source has changed since it was measured."""
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
         return write_struct(self)
 
 
@@ -351,4 +357,5 @@ def update_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Reco
 
 
 def suggest_run_command(variant: str, case: str | None = None, verb: str = "profile") -> str:
+    """Return the command that records a variant again."""
     return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")

@@ -169,7 +169,7 @@ class _FieldReader:
         if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
             return self.read_fields(kind.cls, value, path)
         if isinstance(kind, inspect.DataclassType) and isinstance(value, Mapping):
-            return kind.cls.of_record(value)  # type: ignore[attr-defined]  # a kernel's header
+            return kind.cls.from_record(value)  # type: ignore[attr-defined]  # a kernel's header
         if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
             return self.read_items(kind.value_type, value, path)
         # A record made in this process has tuples.
@@ -305,5 +305,6 @@ def describe_schema(schema: object) -> str:
 
 
 def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content, as hexadecimal digits."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

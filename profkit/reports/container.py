@@ -70,6 +70,8 @@ _Key = tuple[str, int, int, int, int]  # see _identity
 
 @dataclass(frozen=True)
 class Frames:
+    """The verdict on a report's container: how it is damaged, and its launches."""
+
     status: Status  # empty: nothing in it; damaged: a part is lost; unreadable: not a report
     message: str  # why it is not ok; what ncu left out of one that is, mostly nothing
     launches: int = 0  # that it holds, damaged ones too
@@ -478,5 +480,6 @@ NEWEST_KNOWN = ".".join(map(str, wire.NEWEST))
 
 
 def is_newer(version: str | None) -> bool:
+    """Return whether ncu is newer than the newest version whose files are known."""
     numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
     return tuple(numbers) > wire.NEWEST

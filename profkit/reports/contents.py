@@ -50,6 +50,8 @@ from profkit.reports.wire import (
 
 @dataclass(frozen=True)
 class BlockHeader:
+    """The header of a block of frames: how many there are of each kind, and their size in bytes."""
+
     counts: dict[int, int]  # field number -> how many frames of that kind follow
     size: int  # bytes of these frames
     names: list[bytes] | None  # of metrics, which it adds to the string table; None: damaged
@@ -60,6 +62,7 @@ class BlockHeader:
 
 
 def read_header(data: bytes, odd: Oddities) -> BlockHeader:
+    """Return a block's header; Malformed where its bytes are no protobuf."""
     counts, size = dict.fromkeys(COUNTERS, 0), 0
     names: list[bytes] | None = []
     session: list[int] = []
@@ -113,6 +116,7 @@ def make_single_frame_header(counter: int, frame: bytes, process: bytes = b"") -
 
 
 def write_varint(number: int) -> bytes:
+    """Return a number as a protobuf varint."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)
@@ -591,6 +595,7 @@ class Copies:
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
     def append_start(self, frame: bytes) -> None:
+        """Keep the frame that begins a file."""
         self._head += MAGIC + _add_size(frame)
 
     def append_block_header(self, frame: bytes) -> None:

@@ -43,6 +43,8 @@ _FEW_LINES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ElfSection:
+    """A section of an ELF file."""
+
     name: str  # of it: `.text`
     kind: int
     flags: int
@@ -54,6 +56,7 @@ class ElfSection:
 
     @property
     def content(self) -> bytes:
+        """Return the section's bytes; none of one that takes no room in the file."""
         if self.kind == NOBITS:
             return b""
         return self.image[self.start : self.start + self.size]
@@ -79,10 +82,13 @@ def read_elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[El
 
 
 def read_elf_text(data: bytes, start: int) -> str:
+    """Return the zero-terminated text at an offset."""
     return data[start : data.index(b"\0", start)].decode("latin-1")
 
 
 class Cubin:
+    """An ELF file of machine code, with its line tables."""
+
     def __init__(self, image: bytes, budget: ReadBudget | None = None) -> None:
         self._budget = budget or ReadBudget(len(image))
         self.sections = read_elf_sections(image, self._budget)
@@ -340,6 +346,8 @@ _IMAGE, _PLACES, _NAME, _ADDRESS = 4, 9, 1, 2
 
 @dataclass(frozen=True)
 class Function:
+    """A kernel or a function that it calls, with its code and start address."""
+
     name: str  # mangled
     # Address of its first instruction; None where the report does not say it (before 2023.2): then it
     # is known by its name alone.

@@ -206,6 +206,8 @@ RuleRow = tuple[str, int, str, str, str, float, str]
 
 @dataclass(frozen=True)
 class ReportFile:
+    """A report that was asked for, and how much of it could be read."""
+
     path: str  # as the caller named it
     sha256: str | None  # of the file, None when it cannot be read, or much of it is behind damage
     # empty (0 bytes, or whole without a launch); damaged (something is lost, the rest is in the frame);
@@ -244,13 +246,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Part(Rows):
+    """One report's launches, as rows of the frame."""
+
     file: ReportFile = field(kw_only=True)
 
     def iterate_launches(self) -> Iterator[dict[str, Any]]:
+        """Yield each launch as one row, column -> value, metrics in SI units."""
         for identity, metrics in zip(self.identity, self.iterate_metrics(), strict=True):
             yield dict(zip(COLUMNS, identity, strict=True)) | metrics.to_dict()
 
     def iterate_metrics(self) -> Iterator[MetricRow]:
+        """Yield each launch's metrics, which share one array."""
         values = memoryview(self.values).cast("d")
         names = list(CATALOGUE)
         offsets = {names[place]: n for n, place in enumerate(self.columns)}
@@ -335,6 +341,7 @@ class Reports:
 
     @property
     def files(self) -> tuple[ReportFile, ...]:
+        """Return the reports with their status, in the order that they were asked for."""
         return tuple(part.file for part in self.parts)
 
     @cached_property

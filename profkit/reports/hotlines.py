@@ -55,6 +55,8 @@ _OTHERS = "the process that read it answered other requests"
 
 @dataclass(frozen=True)
 class LinesRequest:
+    """A launch, and which of its lines are asked for."""
+
     report: str  # its path
     launch: int  # index in it
     # Key (a rule) -> names of counters, the best first; the first that was collected and is not zero
@@ -100,6 +102,8 @@ COLUMNS = tuple(c.name for c in fields(CounterLine) if c.name not in ("called_at
 
 @dataclass(frozen=True)
 class HotLines:
+    """The lines of a launch by counter, with what its machine code shows."""
+
     counters: Mapping[str, tuple[CounterLine, ...]]
     sampled: tuple[CounterLine, ...]
     # Key -> share of its counter at loads whose index was loaded just for them; where it is of sectors

@@ -35,6 +35,8 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
+    """A decoded SASS instruction at its address, and the scoreboard that it waits for or sets."""
+
     pc: int  # its address in bytes
     opcode: str  # LDG; without modifiers
     guard: str | None = None  # the predicate it runs under (P0, !P1)
@@ -59,6 +61,7 @@ def decode_control(high: int) -> Control:
 
 
 def split_opcodes(text: str) -> frozenset[str]:
+    """Return the opcodes of a text."""
     return frozenset(text.split())
 
 
@@ -257,6 +260,8 @@ RAW_SAMPLES = {state: raw for raw, state in SAMPLES.items()}
 
 @dataclass(frozen=True)
 class Counter:
+    """A counter with a value for each instruction, under the names that ncu has given it."""
+
     meaning: str  # what is counted, in the plural
     alternatives: tuple[Terms, ...] = ()  # of raw metrics with one instance per instruction address
     opcodes: frozenset[str] = frozenset()  # only at these; at all when empty

@@ -94,6 +94,7 @@ def run_isolated(
 
 
 def import_function(function: str) -> Callable[..., Any]:
+    """Return the function that `module:name` stands for."""
     module, name = function.split(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found

@@ -204,6 +204,7 @@ class PrintedTable:
 
     @property
     def is_long(self) -> bool:
+        """Return whether it has a row for each metric rather than for each launch."""
         return set(_LONG) <= set(self.head)
 
     @property

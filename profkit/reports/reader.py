@@ -342,6 +342,7 @@ def _join_pieces(
 
 
 def remove_copy(item: Sequence[Any]) -> None:
+    """Remove the copy that an item was read from."""
     os.unlink(item[0])
 
 

@@ -64,6 +64,7 @@ class MessageShape:
     repeated: set[int] = field(default_factory=set)
 
     def add_field(self, number: int, kind: str) -> None:
+        """Add a field by its number and kind of value."""
         self.wires[number] = WIRES[kind]
         if kind in _BITS:
             self.bits[number] = _BITS[kind]
@@ -73,6 +74,7 @@ class MessageShape:
             self.plain[number] = WIRES[kind]
 
     def add_part(self, number: int, part: MessageShape) -> None:
+        """Add a field that is a message itself."""
         self.wires[number] = BYTES
         self.parts[number] = part
 
@@ -84,6 +86,7 @@ class Oddities:
         self.first = ""
 
     def note_oddity(self, what: str) -> None:
+        """Keep the first oddity that is found."""
         self.first = self.first or what
 
 
@@ -355,6 +358,7 @@ class Kind:
 
     @property
     def message(self) -> MessageShape:
+        """Return the shape of the kind's message."""
         return find_message_shape(self.name)
 
 

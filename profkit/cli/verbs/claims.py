@@ -44,7 +44,8 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.reports.isolated import ROOM
     from profkit.show.views.comparison import show_claims
 
-    ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
+    # Of many reports: the library keeps six times the bytes of each that it opens.
+    ROOM.stop_reading_here()
     for file in files:
         sources.refuse_other_kind(file, "claims")
     evidence = Evidence(artifacts)

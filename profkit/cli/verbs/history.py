@@ -100,7 +100,8 @@ def _add_recorded_runs(
     from profkit.evidence.history import add_artifacts
     from profkit.reports.isolated import ROOM
 
-    ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
+    # Of many reports: the library keeps six times the bytes of each that it opens.
+    ROOM.stop_reading_here()
     named: str | None
     if commit:
         named = resolve_commit(artifacts, commit)

@@ -71,7 +71,8 @@ def _build_ladders(
     from profkit.evidence.ladder import build_ladder
     from profkit.reports.isolated import ROOM
 
-    ROOM.stop_reading_here()  # of many reports; the library keeps six times the bytes of each that it opens
+    # Of many reports: the library keeps six times the bytes of each that it opens.
+    ROOM.stop_reading_here()
     evidence = sources.open_evidence(artifacts)
     if case:
         cases = [case]

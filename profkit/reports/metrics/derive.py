@@ -46,6 +46,8 @@ _CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major",
 
 @dataclass(frozen=True)
 class Source:
+    """A formula of ncu's counters, and the counters that it needs."""
+
     names: tuple[str, ...]  # raw names it reads; all must be there, or the next source is tried
     value: Value  # from the raw values to SI
     text: str  # how `profkit explain` shows it
@@ -59,6 +61,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Metric:
+    """A metric of the catalogue: the first collected source gives its value, in SI units."""
+
     name: str  # the frame's column
     unit: Unit  # in SI, or "share" for a fraction (1.0 is 100 %)
     meaning: str  # in Nsight Compute's words
