@@ -59,9 +59,9 @@ def test_bank_conflicts_are_where_they_are_counted() -> None:
 FORKS = """
 import os, sys
 from dataclasses import asdict
-from profkit.reports.hotlines import LinesRequest, lines_of, read_lines
+from profkit.reports.hotlines import LinesRequest, answer_line_requests, read_lines
 request = LinesRequest(sys.argv[1], 0, {"asked": ("excess-wavefronts",)})
-here = lines_of([request])[0].layouts["asked"]
+here = answer_line_requests([request])[0].layouts["asked"]
 child = os.fork()
 if child == 0:
     (there,) = read_lines([request.report, [asdict(request)]])
