@@ -392,7 +392,7 @@ def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     `headers`: what the files of variants say today, which counts here as for a variant's name.
     """
     if path.suffix == ".json":
-        record, stale = with_todays_header(read_record(path), headers)
+        record, stale = update_header(read_record(path), headers)
         report = paths.find_run_files(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report, stale).read_report()]
     beside = path.with_suffix(".json")
