@@ -16,6 +16,7 @@ import pytest
 
 from profkit.collect import timeline
 from profkit.program.readers import read_timeline
+from profkit.program.steps.cut import find_steps
 from profkit.program.timeline import Timeline
 from tests.conftest import ROOT
 from tests.gpu.lines import mistakes
@@ -137,6 +138,19 @@ def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path
     (line,) = [at for at, words in enumerate(text, 1) if words.endswith(f"# {name}")]
     own = [place_of(process, a).line for a in process.activities if a.kind == "kernel"]
     assert sum(found.endswith(f"callers.py:{line}") for found in own) >= 10, set(own)
+
+
+@pytest.mark.parametrize(
+    ("name", "replays"), [("accumulate", 4), ("layers", 8), ("decode", 48), ("only", 1)]
+)
+def test_a_step_may_replay_graphs_several_times(name: str, replays: int, tmp_path: Path) -> None:
+    of = record(tmp_path / "t", sys.executable, str(PROGRAMS / "replays.py"), name)
+    found = find_steps(of.processes[0])
+    assert len(found.steps) >= 25, found.how
+    assert sum(call.launches_graph for call in found.typical.calls) == replays
+    assert any("each replay of the graph is taken" in note for note in found.notes) == (
+        name == "only"
+    )
 
 
 def test_a_program_that_profiles_itself_is_whole(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from profkit.program import readers as recordings
 from profkit.program.steps.cut import WHOLE, find_steps
 from profkit.program.steps.idle import CAUSES, clean_operator, split_period
 from profkit.program.steps.kinds import classify_kernel, find_precision, is_librarys
-from profkit.program.steps.period import _shorten_turns, find_repeats
+from profkit.program.steps.period import _count_alike, _shorten_turns, find_repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -137,6 +138,74 @@ def test_replayed_graphs_are_steps_behind_a_long_start(tmp_path: Path) -> None:
         assert names == ["forward_a", "forward_b"]
         assert step.works[0].kind == "copy"  # behind the host's pause
     assert len(found.typical.works) == 10
+
+
+def accumulate_gradients(p: Program) -> None:
+    """One graph, four times a step, and an update that takes a tenth as long as all of them."""
+    if p.step_number == 1:
+        p.copy(2_000_000_000, 8.0)  # all data, for longer than the steps take
+        for number in range(300):
+            p.launch(f"fill_{number * number % 97}", 2.0)
+    for _ in range(4):
+        p.copy(4096, 10.0, pageable=False)
+        p.replay([("forward", 300.0), ("backward", 500.0)])
+    for name in ("norm", "adam_a", "adam_b"):
+        p.launch(name, 100.0)
+
+
+def log_each_tenth_step(p: Program) -> None:
+    """One graph a step; a value is copied to the host at each tenth."""
+    p.copy(4096, 10.0, pageable=False)
+    p.replay([("forward", 300.0), ("backward", 500.0)])
+    if p.step_number % 10 == 0:
+        p.copy(4, 1.0, direction="DtoH")
+
+
+def replay_equal_layers(p: Program) -> None:
+    """Eight graphs alike a step, behind a start in which two kernels take turns."""
+    if p.step_number == 1:
+        for _ in range(100):
+            p.launch("normal", 2.0)
+            p.launch("scale", 2.0)
+    p.copy(4096, 10.0, pageable=False)
+    for _ in range(8):
+        p.replay([("product", 100.0), ("gelu", 30.0)])
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "replays"),
+    [(accumulate_gradients, 24, 4), (log_each_tenth_step, 60, 1), (replay_equal_layers, 24, 8)],
+)
+def test_steps_that_replay_a_graph_several_times(
+    step: Callable[[Program], None], count: int, replays: int, tmp_path: Path
+) -> None:
+    program = _unmarked(ran(step, count))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert len(found.steps) >= count - 2
+    launched = [call for call in found.typical.calls if call.launches_graph]
+    assert len(launched) == replays
+
+
+@pytest.mark.parametrize(("every", "is_said"), [(5, True), (1, False)])
+def test_waits_behind_some_replays_are_said(every: int, is_said: bool, tmp_path: Path) -> None:
+    def step(p: Program) -> None:
+        p.replay([("forward", 300.0)])
+        if p.step_number % every == 0:
+            p.wait()
+            p.work(1000.0)
+
+    program = _unmarked(ran(step, 60))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert found.how == "one launch that repeats 60 times"
+    assert any("each replay of the graph is taken" in note for note in found.notes) == is_said
+
+
+def test_a_turn_is_no_part_that_is_less_alike() -> None:
+    """A copy and 29 replays: half of it is nearly the other half."""
+    turn = ["copy", *["graph"] * 29]
+    assert _count_alike(turn * 4, 0, 30, 4) == 1.0
+    assert _shorten_turns(turn * 4, 0, 30, 4, 1.0) == (0, 30, 4)
+    assert _shorten_turns(turn * 4, 0, 60, 2, 1.0) == (0, 30, 4)
 
 
 def test_two_turns_at_once_are_no_turn() -> None:

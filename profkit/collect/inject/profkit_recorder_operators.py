@@ -1,7 +1,7 @@
 """Steps that repeat  ->  the operators of some of them, with the sizes of what they are called with.
 
 A thread looks at what was launched; where the same stacks came again and again, the main thread is
-asked to start torch's profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON
+asked to start torch's profiler of the CPU alone, for three repeats. <pid>.operators has a line of JSON
 for each operator, behind one that tells the clocks apart: pairs of Python's clock and CUPTI's. From
 when to when this slows the program, by CUPTI's clock, is written for the reader.
 
@@ -31,8 +31,11 @@ LOOKED_AT = 65536  # launches, the last ones: a step may have a sixth of them
 # Launches that must be as those a repeat before: loops inside of a step are shorter. A replay of a
 # graph stands for as many itself.
 SURE = 512
+LONG = 128  # launches of a repeat that is no loop inside of a step
 BEFORE = 6  # repeats that must have been seen: the steps before are not slowed
-REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
+# That are recorded: what is open where it begins or ends is seen in part. The program pauses when
+# torch's profiler ends, and the longer, the more was recorded.
+REPEATS = 3
 PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
 LONGEST_PAUSE = 0.15
 SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
@@ -40,9 +43,9 @@ PATIENCE = 120.0  # seconds until it is given up
 LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that
 LONGEST = 20.0  # seconds that the profiler runs at most
 AT_ONCE = 100  # operators that are written before other threads go on
-# Of what was recorded, from where to where it is written: of four steps one is whole there, or more.
-# Writing takes longer than recording, and slows the program as well.
-FROM, TO = 1 / 4, 3 / 4
+# Of what was recorded, from where to where it is written: two of three repeats, in which each operator
+# is whole at least once. Writing takes longer than recording, and slows the program as well.
+FROM, TO = 1 / 6, 5 / 6
 # That take memory or look at it another way, and launch nothing: where the clocks differ by a
 # microsecond a call seems to be in one of them.
 WORKLESS = frozenset(
@@ -103,7 +106,11 @@ class Launches:
 
     def is_sure(self, lag: int) -> bool:
         """Whether so many launches are no loop inside of a step."""
-        return REPEATS * lag >= SURE or is_replaying(self.last, lag, self.replays)
+        return lag >= LONG or is_replaying(self.last, lag, self.replays)
+
+    def is_all_replays(self, lag: int) -> bool:
+        """Whether so many last launches launch CUDA graphs, and nothing else."""
+        return all(stack in self.replays for stack in self.last[-lag:])
 
     def read_on(self) -> int:
         """Read what was written since; how many launches there are now."""
@@ -182,6 +189,9 @@ class OperatorRecorder:
             launches, lag = self.wait_for_repeat()
             if launches is None:
                 return
+            if launches.is_all_replays(lag):
+                self.is_over = True  # no operator is called: those of graphs are of their captures
+                return
             until = time.monotonic() + LONGEST
             while self.profile is None and not self.is_over and time.monotonic() < until:
                 ctypes.pythonapi.Py_AddPendingCall(self._start, None)
@@ -190,7 +200,7 @@ class OperatorRecorder:
                 self.is_over = True  # what waits to be started is not, either
                 return
             has_all = self.wait_for_launches(launches, lag, until)
-            self.is_complete = has_all and REPEATS * lag >= SURE
+            self.is_complete = has_all and lag >= LONG
             while not self.is_stopped.wait(SHORT_PAUSE):
                 ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
             self.write_operators()
@@ -334,8 +344,11 @@ class OperatorRecorder:
 
     def write_events(self, events: Any) -> None:
         """Write a line for each event into a file that is there when it is whole."""
+        from profkit_recorder_hook import append_hook_line
+
         if not events:
-            raise RuntimeError("torch's profiler saw no operator")
+            append_hook_line("operators", "torch's profiler saw none in the steps that it watched")
+            return
         if self.is_complete:
             events = keep_middle(events)
         target = f"{FOLDER}/{os.getpid()}.operators"

@@ -37,6 +37,8 @@ SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels 
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
 
 
+BETWEEN = "between steps"
+
 SLOW_LAUNCHES = Words(
     rule="host-launch",
     says=(
@@ -81,6 +83,8 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         return
     mean = 1e3 * case.sum_time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
+    if where == BETWEEN:
+        where = _name_next_step(case)
     share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
     advice = ""
@@ -93,6 +97,16 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     yield case.finding(
         SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
     )
+
+
+def _name_next_step(case: Case) -> str:
+    """Name the end of a step by what begins the next one, which begins as this one does."""
+    before = ""
+    if not case.alone:
+        before = describe_maker(case.step, min(work.call for work in case.works))
+    if before:
+        return f"{BETWEEN}, {say_before(before)}"
+    return BETWEEN
 
 
 def _sum_idle_in_host_pauses(case: Case) -> int:
@@ -150,10 +164,11 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
     inside = _name_pause(case, longest)
-    before = ""
-    if longest < len(calls):
-        before = describe_maker(case.step, longest)
-    where = inside or (say_before(before) if before else "between steps")
+    where = inside or BETWEEN
+    if not inside and longest == len(calls):
+        where = _name_next_step(case)
+    elif not inside and describe_maker(case.step, longest):
+        where = say_before(describe_maker(case.step, longest))
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
     after = ""
     if wait:
@@ -240,7 +255,7 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
     said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
-    where = describe_maker(case.step, min(chosen)) or "between steps"
+    where = describe_maker(case.step, min(chosen)) or BETWEEN
     change = Change(host=dict.fromkeys(chosen, share))
     yield case.finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 

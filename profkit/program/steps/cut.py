@@ -326,7 +326,7 @@ def _find_step_boundaries(
     if passes:
         return _mark_passes(passes)
     if found:
-        notes = []
+        notes = [*found.notes]
         if found.warm_up:
             notes.append(f"the first {found.warm_up:,} calls were treated as warm-up")
         return Marks(found.how, _make_turns(begins), notes)
@@ -570,9 +570,10 @@ def _drop_disturbed(
             "torch's operators were recorded in every step: the host was slowed, and idle time is "
             "longer than without (--no-operators records none)"
         ]
+    took = sum(end - begin for begin, end in disturbed)
     said = (
         f"{len(steps) - len(kept)} of {len(steps)} steps are left out: torch's operators were "
-        "recorded in them, which slows the host"
+        f"recorded in them, which slowed the host for {figures(took / 1e6)} ms"
     )
     return kept, [said]
 

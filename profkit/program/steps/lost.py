@@ -20,11 +20,11 @@ class Captures:
     spans: Sequence[tuple[int, int, int]]  # thread, begin and end
 
     def is_captured(self, call: Call) -> bool:
-        """Whether a call was captured in place of being run."""
-        for thread, begin, end in self.spans:
-            if thread == call.thread and begin <= call.start <= end:
-                return True
-        return False
+        """Whether a call was captured in place of being run, if nothing that it ran is recorded.
+
+        A backward pass launches from a thread of its own into the capture that another began.
+        """
+        return any(begin <= call.start <= end for _, begin, end in self.spans)
 
     @property
     def time(self) -> int:

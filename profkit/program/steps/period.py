@@ -5,8 +5,9 @@ A launch of a graph is one launch, whatever repeats inside of it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -25,6 +26,9 @@ _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / s
 # Of the GPU's work: what repeats and takes less is no step, but a part of one that came once.
 LEAST_REPEATED = 0.1
 STEADY = 4  # turns behind a long start, from which on they are steps
+# Of the GPU's work: what is not in every turn and takes less comes and goes (a value that is logged).
+# What takes more is a step's end, and the turn is a part of it.
+COMES_AND_GOES = 0.02
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Period:
     how: str  # as a sentence's end
     begins: Sequence[int]  # when each turn begins, and the last one ends
     warm_up: int  # calls before the first
+    notes: Sequence[str] = ()
 
 
 class CallLaunches(NamedTuple):
@@ -78,31 +83,108 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
     warm_up = 0
     if turns.heads[0]:
         warm_up = callers[heads[0]]
+    notes: list[str] = []
+    if turns.length == 1 and calls[callers[heads[0]]].launches_graph:
+        notes += _say_waits_between(calls, begins)
+    return Period(_name_turns(turns), begins, warm_up, notes)
+
+
+def _name_turns(turns: Turns) -> str:
+    """Name turns by their length and count, as a sentence's end."""
     if turns.length == 1:
-        how = f"one launch that repeats {len(turns.heads)} times"
-    else:
-        how = f"{turns.length:,} launches that repeat {len(turns.heads)} times"
-    return Period(how, begins, warm_up)
+        return f"one launch that repeats {len(turns.heads)} times"
+    return f"{turns.length:,} launches that repeat {len(turns.heads)} times"
+
+
+def _say_waits_between(calls: Sequence[Call], begins: Sequence[int]) -> Iterator[str]:
+    """Say that the host waits between some replays of a graph, and not between others.
+
+    Behind every fifth one, say: nobody knows whether these are one step or five.
+    """
+    waited = set()
+    for call in calls:
+        turn = bisect_right(begins, call.start)
+        if call.waits and 0 < turn < len(begins):
+            waited.add(turn)
+    if waited and 2 * len(waited) < len(begins):
+        yield (
+            f"each replay of the graph is taken as a step, and the host waits after {len(waited):,} of "
+            f"{len(begins) - 1:,}: if a step of the program replays it several times, name the step "
+            "(torch.cuda.nvtx.range) and say its name with --range"
+        )
 
 
 def _find_turns_of_launches(
     calls: Sequence[Call], by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
 ) -> Turns | None:
-    """Find the turns in which all launches repeat, or else those that hold most of the GPU's work."""
-    repeats = find_repeats(tokens) or _find_repeats_after_start(tokens)
-    candidates = []
-    if repeats is not None:
-        candidates.append(_make_even_turns(*repeats))
-    turns = _find_turns_of_graphs(calls, by_call)
+    """Find the turns in which all launches repeat, or else those in which graphs are replayed."""
+    of_all = _keep_step_pattern(by_call, _find_turns_of_all(tokens))
+    of_graphs = _keep_step_pattern(by_call, _find_turns_of_graphs(calls, by_call))
+    if of_graphs is None:
+        return of_all
+    if of_all is None:  # the start may be longer than all steps
+        of_all = _keep_step_pattern(by_call, _find_turns_from(tokens, of_graphs.heads[0]))
+    if of_all is None:
+        return of_graphs
+    return _choose_turns(by_call, tokens, of_all, of_graphs)
+
+
+def _find_turns_of_all(tokens: Sequence[Hashable]) -> Turns | None:
+    """Find the turns in which all launches repeat, to the end or behind a long start."""
+    turns = _find_turns_from(tokens, 0)
     if turns is not None:
-        candidates.append(turns)
-    best = None
-    most = 0
-    for turns in candidates:
-        work = _sum_repeated_work(by_call, turns)
-        if work > most and _is_step_pattern(by_call, turns):
-            best, most = turns, work
-    return best
+        return turns
+    repeats = _find_repeats_after_start(tokens)
+    if repeats is None:
+        return None
+    return _make_even_turns(*repeats)
+
+
+def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
+    """Find the turns in which all launches repeat from one on."""
+    repeats = find_repeats(tokens[begin:])
+    if repeats is None:
+        return None
+    first, length, count = repeats
+    alike = _count_alike(tokens, begin + first, length, count)
+    return _make_even_turns(*_shorten_turns(tokens, begin + first, length, count, alike))
+
+
+def _choose_turns(
+    by_call: Sequence[CallLaunches], tokens: Sequence[Hashable], of_all: Turns, of_graphs: Turns
+) -> Turns:
+    """Choose between turns of all launches and turns in which graphs are replayed.
+
+    Where a graph is replayed several times in a step, its replays alone do not tell where that ends:
+    an update comes behind each fourth, say. A value that is logged at each tenth step is no such end.
+    """
+    own = _sum_repeated_work(by_call, of_all)
+    work = _sum_repeated_work(by_call, of_graphs)
+    irregular = _list_irregular(tokens, of_graphs)
+    taken = sum(_sum_work(by_call[number].launched) for number in irregular)
+    count = of_graphs.end - of_graphs.heads[0]
+    if taken > COMES_AND_GOES * work or len(irregular) > (1 - ALIKE) * count:
+        is_of_graphs = 2 * own < work
+    elif of_graphs.length < of_all.length:
+        is_of_graphs = work >= ALIKE * own
+    else:
+        is_of_graphs = work > own
+    if is_of_graphs:
+        return of_graphs
+    return of_all
+
+
+def _list_irregular(tokens: Sequence[Hashable], turns: Turns) -> list[int]:
+    """List what is launched in some turns, and in others not."""
+    seen: Counter[Hashable] = Counter()
+    for head, end in pairwise([*turns.heads, turns.end]):
+        seen.update(set(tokens[head:end]))
+    least = ALIKE * len(turns.heads)
+    irregular = []
+    for number in range(turns.heads[0], min(turns.end, len(tokens))):
+        if seen[tokens[number]] < least:
+            irregular.append(number)
+    return irregular
 
 
 def _make_even_turns(first: int, length: int, count: int) -> Turns:
@@ -161,26 +243,35 @@ def _find_repeats_after_start(tokens: Sequence[Hashable]) -> tuple[int, int, int
 
 
 def _shorten_turns(
-    tokens: Sequence[Hashable], first: int, length: int, count: int
+    tokens: Sequence[Hashable], first: int, length: int, count: int, alike: float = ALIKE
 ) -> tuple[int, int, int]:
-    """Return turns of a part of the length, where those are alike too.
+    """Return turns of a part of the length, where so much of those is alike too.
 
     Where much of what is looked at is no turn, two turns at once may seem to repeat as well as one.
     """
     end = first + length * count
     for part in range(1, length // 2 + 1):
-        if length % part == 0 and _is_repeating(tokens[first:end], part):
+        if length % part == 0 and _is_repeating(tokens[first:end], part, alike):
             return first, part, length * count // part
     return first, length, count
 
 
-def _is_repeating(tokens: Sequence[Hashable], length: int) -> bool:
-    """Whether each turn of so many launches is like the one before it."""
+def _is_repeating(tokens: Sequence[Hashable], length: int, alike: float) -> bool:
+    """Whether so much of each turn of so many launches is like the one before it."""
     for first in range(length, len(tokens), length):
         pairs = zip(tokens[first - length : first], tokens[first : first + length], strict=True)
-        if sum(before == here for before, here in pairs) < ALIKE * length:
+        if sum(before == here for before, here in pairs) < alike * length:
             return False
     return True
+
+
+def _count_alike(tokens: Sequence[Hashable], first: int, length: int, count: int) -> float:
+    """Count which share of a turn is as in the turn before it, at least."""
+    least = 1.0
+    for begin in range(first + length, first + length * count, length):
+        pairs = zip(tokens[begin - length : begin], tokens[begin : begin + length], strict=True)
+        least = min(least, sum(before == here for before, here in pairs) / length)
+    return least
 
 
 def _extend_back(
@@ -196,26 +287,31 @@ def _extend_back(
     return first, length, count
 
 
-def _is_step_pattern(by_call: Sequence[CallLaunches], turns: Turns) -> bool:
-    """Whether launches that repeat do more than next to nothing, and than any single launch beside them.
+def _keep_step_pattern(by_call: Sequence[CallLaunches], turns: Turns | None) -> Turns | None:
+    """Keep turns of launches that do more than next to nothing, and than any single launch beside them.
 
-    One launch of a graph may be the whole step: what repeats before and after it is none. Copies that
-    follow each other are no steps of a program that runs kernels before or after them.
+    One launch of a graph may be the whole step: what repeats before and after it is none. A copy is no
+    step, however long it takes, and copies that follow each other are none of a program that runs
+    kernels before or after them: data are moved to the GPU before the first step.
     """
+    if turns is None:
+        return None
     repeated = _sum_repeated_work(by_call, turns)
     beside = largest = 0
     computes = computes_beside = False
     for number, (_, launched) in enumerate(by_call):
         if turns.heads[0] <= number < turns.end:
             computes = computes or _runs_kernels(launched)
-            continue
-        work = _sum_work(launched)
-        beside += work
-        largest = max(largest, work)
-        computes_beside = computes_beside or _runs_kernels(launched)
+        elif _runs_kernels(launched):
+            computes_beside = True
+            work = _sum_work(launched)
+            beside += work
+            largest = max(largest, work)
     if computes_beside and not computes:
-        return False
-    return repeated >= max(largest, LEAST_REPEATED * (repeated + beside))
+        return None
+    if repeated < max(largest, LEAST_REPEATED * (repeated + beside)):
+        return None
+    return turns
 
 
 def _sum_repeated_work(by_call: Sequence[CallLaunches], turns: Turns) -> int:
