@@ -35,6 +35,7 @@ from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import (
     Judged,
+    Row,
     judge_reports,
     judged_rows,
     launch_lines,
@@ -366,16 +367,19 @@ class Answers:
         launches = judge_reports(read)
         kept = find_launches(read, launches, kernel, where)
         table = judged_rows([launches[n] for n in kept])
-        lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
-        first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
-        text = write_brief_diagnosis(
-            [*first, *table[len(lined) :]], [*self._iterate_next_calls(lined[:1])]
-        )
+        lined, text = self._write_diagnosis(table, max(1, min(top, TOP)))
         names = [self._make_relative(run.report) for run in lined]
         content = select_launches(lined, names, len(table), bad)
         return self._make_answer("\n".join(filter(None, [text, *bad[:5]])), content)
+
+    def _write_diagnosis(self, table: list[Row], count: int) -> tuple[list[Judged], str]:
+        """Return the first launches with their source lines, and the text on all of them."""
+        lined = with_lines([row.shown for row in table[:count]])
+        first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        calls = [*self._iterate_next_calls(lined[:1])]
+        return lined, write_brief_diagnosis([*first, *table[len(lined) :]], calls)
 
     @_confine_reads
     def compare(self, before: str, after: str, case: str = "") -> Told:
