@@ -12,6 +12,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # A worker a processor, eight at most, and one for 3.5 GB of memory that is there: see tests/conftest.py.
 TESTS  := $(BIN)/python -m pytest -n logical --dist worksteal
+# What is pinned, unpacked by two processors: pip alone takes one, and a third of its time to find out
+# what depends on what. It looks at that afterwards, and installs what this machine takes besides.
+PINNED := grep '==' constraints.txt | xargs -P 2 -n 20 \
+          $(BIN)/python -m pip install --quiet --no-compile --no-deps
 # Recorded by profile and by plain ncu; not the probes, nor what a search kept.
 REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What can be read at a glance: four steps of the ladder beside two of SDPA's backends, a launch each.
@@ -37,6 +41,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "profkit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	-$(PINNED)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -61,11 +61,38 @@ def workers_share(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def worker_stays_small():
-    """What a worker took at most, when it has ended."""
+def worker_stays_small(request: pytest.FixtureRequest):
+    """What a worker took at most, when it has ended; of several the end of a run tells."""
     yield
-    most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    from profkit.reports.isolated import end_servers
+
+    end_servers()  # then their time is counted
+    own, children = (
+        resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    most = 1024 * own.ru_maxrss
+    told = getattr(request.config, "workeroutput", None)  # of pytest-xdist
+    if told is not None:
+        told["bytes"] = most
+        told["seconds"] = sum(used.ru_utime + used.ru_stime for used in (own, children))
     assert most < WORKER_FAILS, f"a worker took {most / 1e9:.1f} GB: read reports in children"
+
+
+WORKERS: list[str] = []  # what each took
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_testnodedown(node) -> None:
+    """Keep what a worker took; nothing is known of one that was killed."""
+    told = getattr(node, "workeroutput", {})
+    if "bytes" in told:
+        WORKERS.append(f"{told['seconds']:.0f} s of a processor, {told['bytes'] / 1e9:.1f} GB")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what tests cost, in what no other program on the machine changes much."""
+    if WORKERS:
+        terminalreporter.write_line(f"workers took: {'; '.join(WORKERS)}")
 
 
 def pytest_collection_finish() -> None:

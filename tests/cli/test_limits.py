@@ -127,7 +127,7 @@ def limit_to(kind: int, most: int) -> Callable[[], None]:
 
 
 MEMORY = take_part([*range(26, 98, 8), *range(104, 304, 8), 400, 800], one_of=6)
-FILES = take_part([*range(5, 30), 64, 128], one_of=8)
+FILES = take_part([*range(5, 30), 64, 128], one_of=12, first=3)
 WRITTEN = take_part([1, 100, 4096, 65536, 1 << 20, 3 << 20, 12 << 20, 30 << 20], one_of=2)
 
 

@@ -122,7 +122,7 @@ def test_a_triage_of_any_shape(kept: Path, other: Path) -> None:
     document = json.loads((kept / NAME).read_bytes())
     whole = read_document(kept)
     tried = refused = 0
-    for text in _shapes(document):
+    for text in take_part(_shapes(document), one_of=3):  # six of the 19 at each place
         (other / NAME).write_text(text, "utf-8")
         tried += 1
         found, refusal = _try(read_document, other)
@@ -135,7 +135,7 @@ def test_a_triage_of_any_shape(kept: Path, other: Path) -> None:
             list(show_compared_triages(compare_triages(first, second)))
         list(show_triage(found))
         json.dumps(found, allow_nan=False)
-    assert tried > 2000
+    assert tried > 700
     assert tried / 2 < refused < tried
 
 
@@ -163,11 +163,11 @@ def _is_answered(done: Any, name: Path, text: str) -> None:
 def test_the_head_of_a_timeline_of_any_shape(kept: Path, other: Path) -> None:
     head = json.loads((kept / store.HEAD).read_bytes())
     tried = 0
-    for text in _shapes(head):
+    for text in take_part(_shapes(head), one_of=3):
         (other / store.HEAD).write_text(text, "utf-8")
         tried += 1
         _try_timeline(other)
-    assert tried > 200
+    assert tried > 70
 
 
 def _try(call: Callable[..., Any], given: Any) -> tuple[Any, ProfkitError | None]:
@@ -223,11 +223,11 @@ def test_a_table_of_a_timeline_of_any_columns(kept: Path, other: Path, name: str
     path = other / f"{name}.parquet"
     table = parquet.read_table(kept / path.name)
     tried = refused = 0
-    for changed in take_part(_columns(table), one_of=3):
+    for changed in take_part(_columns(table), one_of=5):
         parquet.write_table(changed, path)
         tried += 1
         refused += _try_timeline(other)
-    assert tried > 25
+    assert tried > 15
     assert refused > (tried / 3 if len(table) else 1)
 
 

@@ -131,14 +131,12 @@ def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_page_that_asks_for_more_than_its_bytes_can_need_is_named(tmp_path: Path) -> None:
-    """2 kB of Parquet may say that they have a million rows, all equal."""
+    """2 kB of Parquet may say that they have as many rows as they like, all equal."""
     history = History(tmp_path)
     history.append_rows([row(1e-5, 1, 1)])
     (whole,) = (tmp_path / "runs").glob("*.parquet")
     table = pq.read_table(whole)
-    pq.write_table(
-        pa.concat_tables([table] * 100_000).combine_chunks(), tmp_path / "runs/0.parquet"
-    )
+    pq.write_table(table.take(pa.array([0] * 20_000)), tmp_path / "runs/0.parquet")
     rows, (problem,) = history.list_runs()
     assert len(rows) == 1
     assert "0.parquet: not readable (it asks for more memory than its bytes can need)" in str(

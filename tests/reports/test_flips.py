@@ -32,7 +32,7 @@ __all__ = ["prepare_child"]  # a child calls it first
 
 OPCODES = "sass__inst_executed_per_opcode"
 NAMES = [*made.METRICS, OPCODES]
-DRAWN = 150 if "PROFKIT_SWEEP_ALL" in os.environ else 40  # of each real report
+DRAWN = 150 if "PROFKIT_SWEEP_ALL" in os.environ else 24  # of each real report
 WITH_LIBRARY = 200
 # One of every kind that is committed, small ones first; and other people's, of every version.
 REPORTS = [*sorted(kinds(), key=lambda path: path.stat().st_size)[:6], *others()]
