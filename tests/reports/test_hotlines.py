@@ -161,7 +161,8 @@ def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
 def test_every_counter_adds_up() -> None:
     asked = {name: (name,) for name in COUNTERS}
     every, first = (
-        lines_of([LinesRequest(STAGE2, 0, asked, count)])[0].counters for count in (1_000_000, 2)
+        answer_line_requests([LinesRequest(STAGE2, 0, asked, count)])[0].counters
+        for count in (1_000_000, 2)
     )
     collected = _stage2().iloc[0]
     for name, counter in COUNTERS.items():
