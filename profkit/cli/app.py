@@ -66,9 +66,9 @@ GROUPS = (
 )
 # What the help of the program ends with.
 START = (
-    "# Diagnose the kernels of a report by Nsight Compute.",
+    "# Diagnose the kernels in an Nsight Compute report.",
     "profkit diagnose my.ncu-rep",
-    "# Find out where the step of a training script goes.",
+    "# Find out where a training step spends its time.",
     "profkit triage -- python train.py",
     "# Check whether a change helped.",
     "profkit compare old.ncu-rep new.ncu-rep",
@@ -423,8 +423,8 @@ def _profkit(
 ) -> None:
     """Find what a CUDA kernel or a whole GPU program waits for, and whether a change fixed it.
 
-    It reads reports by Nsight Compute and traces by torch.profiler or Nsight Systems, which needs no
-    GPU; with one, it also runs the profilers for you.
+    Reading Nsight Compute reports and torch.profiler or Nsight Systems traces needs no GPU; with one,
+    profkit also runs the profilers for you.
     """
     if file := find_settings():
         from profkit.cli.settings import read_defaults

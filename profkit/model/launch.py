@@ -147,7 +147,7 @@ class Threshold(float):
 
 
 _ENDS = (
-    "Seconds in which no SM has work, counted on 430 launches by 1 - busiest: 1.4 to 2.7 us on H200, "
+    "Seconds in which no SM has work, measured on 430 launches as 1 - busiest: 1.4 to 2.7 us on H200, "
     "1.0 to 3.5 on 8.6, 8.9 and 12.0, 4.0 to 4.4 on B200. Where the busiest SM was not counted, idle "
     "time up to the most is assumed to be this, and the answer names the assumption."
 )

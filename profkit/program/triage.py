@@ -382,7 +382,7 @@ def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    said = f"; launching them adds up to {figures(_round_up(more))} ms to the step"
+    said = f"; launching these kernels adds up to {figures(_round_up(more))} ms to the step"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 
@@ -545,11 +545,10 @@ def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
         return ["host times are scaled to the step time given with --step-ms"]
     if not timeline.disturbs or not case.hosts.holds:
         return []
-    low, expect, high = case.hosts.plain
+    low, _, high = case.hosts.plain
     if high - low < 0.05 * high:
         return []
     return [
-        f"the profiler slows the host: without it, this step takes about {figures(expect)} ms "
-        f"({figures(low)} to {figures(high)}); pass the step time of a run without profiler with "
-        "--step-ms"
+        "the profiler slows the host, so the step's time without it is an estimate: measure it, and "
+        "pass it with --step-ms"
     ]

@@ -316,7 +316,7 @@ def test_a_fuller_unit_is_not_called_the_next() -> None:
 
 def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:
     cause = finding(judge_launch({**BUSY, "waves": 1.00392, "sm_active": 0.6}), "tail-effect").cause
-    assert cause.startswith("1.004 waves: the last one fills 0.392 %")
+    assert cause.startswith("1.004 waves, the last of which fills 0.392 %")
 
 
 def test_the_dispatcher_is_told_in_a_sentence() -> None:

@@ -544,7 +544,7 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         container._walked.clear()
         said[ratio, small] = check_report(path).message
     assert said == {
-        (few[0], many[0]): f"it needs at least {len(whole):,} bytes, and there can be "
+        (few[0], many[0]): f"it needs at least {len(whole):,} bytes, and has at most "
         f"{len(whole) - 1:,}",
         (few[1], 1): "",
         (1, many[1]): "",

@@ -98,7 +98,7 @@ def test_index_and_reference_hold_everything() -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("shared-bank-conflicts", "which a fix could reach: conflict-free"),
+        ("shared-bank-conflicts", "removes it (conflict-free) and times what is left"),
         ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
         ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),

@@ -9,7 +9,7 @@ profkit compare a.json.gz b.json.gz
 profkit compare before.triage after.triage --json
 # Fail a CI job if anything in a folder became slower.
 profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet
-# Judge by the noise that was measured on this GPU.
+# Use the noise that was measured on this GPU.
 profkit compare base/artifacts artifacts --history runs/history
 # Compare two GPUs, which says nothing about a code change.
 profkit compare h100/ h200/ --anyway --brief

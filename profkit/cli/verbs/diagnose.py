@@ -125,8 +125,8 @@ def diagnose_reports(
 ) -> int:
     """It takes Nsight Compute reports, and needs no GPU.
 
-    It prints the verdict on the launch whose fix would save most: the limit, the source line, the
-    expected gain and what to try. Then come a row per kernel and what could not be checked.
+    It begins with the launch whose fix would save most: its limit, source line, expected gain and
+    what to try. A row per kernel follows, then what could not be checked.
     """
     from profkit.cli import output
     from profkit.cli.launches import read_launches

@@ -6,7 +6,7 @@ profkit gate base/artifacts artifacts --case B
 profkit gate base/artifacts --markdown
 # Fail also if nothing could be decided, and print JSON.
 profkit gate old/artifacts --strict --quiet --json
-# Judge by the noise that was measured on this GPU.
+# Use the noise that was measured on this GPU.
 profkit gate base/artifacts --history runs/history
 # Find the commit that made it slower, under git bisect run.
 profkit gate ../good/artifacts --bisect

@@ -6,7 +6,7 @@ profkit ladder --case B -o ladder.png
 profkit ladder --case B --brief
 # Fail if a step became slower than its parent.
 profkit ladder --artifacts runs --json --fail-on slower
-# Judge by the noise that was measured on this GPU.
+# Use the noise that was measured on this GPU.
 profkit ladder --history runs/history --markdown --quiet
 # Look at records of several GPUs, although that says nothing about a change.
 profkit ladder --artifacts h100 --anyway

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from profkit.evidence.history import History
 
 GROUP = "Judge a change"
-SUMMARY = "Query a history in SQL."
+SUMMARY = "Query a history with SQL."
 
 SECONDS_MOST = 150.0  # of a question whose memory is limited: its own two minutes, and the rest
 _PAUSE = 0.02  # seconds between two looks

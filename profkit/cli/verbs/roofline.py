@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profkit.records.grid import TimeGrid
 
 GROUP = "Understand a kernel"
-SUMMARY = "Draw launches under the ceilings of their GPU."
+SUMMARY = "Plot launches on the roofline of their GPU."
 
 
 Reports = Annotated[

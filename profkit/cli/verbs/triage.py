@@ -9,7 +9,7 @@ profkit triage -o step.triage -- python train.py
 profkit triage step.triage --by line
 # Record ten seconds of a server that has warmed up, then end it.
 profkit triage --after 30 --seconds 10 -- python serve.py
-# Record neither operators nor Python lines, and count for a minute at most.
+# Record no operators or Python lines, and spend at most a minute on counters.
 profkit triage --no-operators --no-lines --budget 60 --timeout 900 -- ./run.sh
 # Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
@@ -216,8 +216,8 @@ def triage_program(
 ) -> int:
     """It takes a recording of a program, or a command that it runs and records.
 
-    It prints how long a step takes and how much of it the GPU computes, what to change, sorted by
-    expected saving, and the kernels that take most time.
+    It prints how long a step takes, how much of that the GPU spends computing, what to change
+    (largest expected saving first), and the kernels that take most time.
     """
     check_format(form)
     asked = _Asked(ranks, range_, step_ms, budget, by, version)

@@ -76,7 +76,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         is_timed = change.time is not None or len(change.launches) > 1
         yield from show_launch(launch, shown, is_timed)
     if change.promises:
-        yield Heading("Predictions in the header", 3)
+        yield Heading("Predictions in AFTER's header", 3)
         rows = tuple(map(list_prediction_cells, change.promises))
         yield Grid(("", "prediction", "outcome"), rows, wraps=2)
     if change.resources:
@@ -321,7 +321,7 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
     apart = [*notes, *said_twice]
     differ = [f for f in launch.findings if f.what != "stays" and f not in apart]
     if differ:
-        yield Heading("Findings, and what fixing each could gain at most", 3)
+        yield Heading("Findings, and the most that fixing each could gain", 3)
         head = ("", "finding", ">before", ">after", "why")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay := [f.rule for f in launch.findings if f.what == "stays" and f not in apart]:

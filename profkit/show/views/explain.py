@@ -286,7 +286,7 @@ def explain_rule(rule: LaunchRule) -> Parts:
 
 # How each group of causes.toml is told of.
 _MEASURES = {
-    "measured": "`profkit ablate` removes it and times the rest, which a fix could reach: {}",
+    "measured": "`profkit ablate` removes it ({}) and times what is left, which a fix could reach",
     "bound": "`profkit ablate` removes more than a fix can, which bounds the gain: {}",
     "launch": "`profkit ablate` detects it from how the launch runs: {}",
     "counted": "`profkit ablate` counts instructions: {}",
@@ -328,7 +328,7 @@ def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
         pairs.append(
             (
                 TextSpan(f"{speedup(pair.gain)} faster", "strong"),
-                f", probe {pair.probe} ({pair.title}) against {pair.relieves}",
+                f", probe {pair.probe} ({pair.title}); fixed: {pair.relieves}",
             )
         )
     more = len(pairs) - SHOWN
