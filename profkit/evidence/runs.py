@@ -389,12 +389,13 @@ def find_named_runs(
 def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     """Return the runs in one record (with the report beside it) or in one report.
 
-    `headers`: what the files of variants say today, which counts here as for a variant's name.
+    `headers`: what the files of variants say today, which counts while their code is the same. What
+    is named by its file is never stale: it is that file which is asked for.
     """
     if path.suffix == ".json":
-        record, stale = update_header(read_record(path), headers)
+        record, _ = update_header(read_record(path), headers)
         report = paths.find_run_files(path.with_suffix("")).report
-        return [Run(record.variant, record.case, record, None, report, stale).read_report()]
+        return [Run(record.variant, record.case, record, None, report).read_report()]
     beside = path.with_suffix(".json")
     if is_file(beside):
         return _read_runs_in(beside, headers)

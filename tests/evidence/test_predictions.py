@@ -8,8 +8,10 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
 from profkit.evidence.moves import parse_moves
-from profkit.records.record import SourceFile, update_header
+from profkit.evidence.runs import Evidence, find_named_runs
+from profkit.records.record import SourceFile, read_record, update_header
 from profkit.reports.metrics import CATALOGUE
+from tests.conftest import ROOT
 from tests.copies import replace
 from tests.evidence.made import header, record, row, run
 
@@ -116,6 +118,18 @@ def test_what_the_file_says_today_counts_while_its_code_is_the_same():
     assert update_header(made, {}) == (made, False)
     library = record("sdpa", problem="p", source=None)
     assert update_header(library, {"p/sdpa": file}) == (library, False)
+
+
+def test_a_file_is_held_to_todays_header_and_is_never_stale():
+    path = ROOT / "artifacts" / "stage2.B.json"
+    made = read_record(path)
+    today = header("Mended", after="stage1", fixes_not=("short-scoreboard",))
+    file = SourceFile(today, made.source_hash)
+    for known, said in ((file, today), (replace(file, sha256="other"), made.header)):
+        headers = {f"{made.problem}/{made.variant}": known}
+        (found,) = find_named_runs(path, Evidence(ROOT / "artifacts", headers=headers))
+        assert found.record is not None
+        assert (found.record.header, found.stale) == (said, False)
 
 
 def test_a_stale_run_is_refused_until_waived():

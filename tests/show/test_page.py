@@ -243,6 +243,33 @@ def test_every_chart_is_of_the_page_s_own_colours() -> None:
     assert set(re.findall(r"var\((--[a-z]+)\)", style)) <= set(re.findall(r"(--[a-z]+):", style))
 
 
+def _contrast(one: str, other: str) -> float:
+    """How much lighter one colour is than another, as WCAG 2 counts it."""
+    light = []
+    for colour in (one, other):
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+            for part in (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+        )
+        light.append(0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+    return max(light) / min(light)
+
+
+def test_every_text_stands_out_from_its_ground_in_both_schemes() -> None:
+    from typing import get_args
+
+    from profkit.diagnosis.rule import Bound
+
+    style = (pages.WEB / "page.css").read_text("utf-8")
+    pairs = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    colours = {name: schemes for name, *schemes in pairs}
+    for scheme in (0, 1):
+        for text in ("ink", "faint", "link", *get_args(Bound)):
+            for ground in ("paper", "raised"):
+                found = _contrast(colours[text][scheme], colours[ground][scheme])
+                assert found >= 4.5, f"{text} on {ground}: {found:.2f}"
+
+
 def test_bounds_of_the_charts_are_the_verdict_s() -> None:
     from typing import get_args
 
