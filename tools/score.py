@@ -6,6 +6,7 @@
     python tools/score.py gains [--misses]    # fixes: causes, bounds, expectations, intervals
     python tools/score.py gains --beside   # NVIDIA's ranking beside ours, by repository
     python tools/score.py gains --left-out # causes first, numbers chosen without their repository
+    python tools/score.py gains --unseen   # findings for changes that nobody had seen
     python tools/score.py gains FOLDER...     # first keeps the pairs of these folders
     python tools/score.py estimates [--verbose]  # probes: what is expected, and what ablation measured
     python tools/score.py programs            # recorded programs; writes docs/howto/triage.md
@@ -33,6 +34,10 @@ def main(words: list[str]) -> int:
         import where
 
         return where.main(rest)
+    if table == ["gains"] and rest == ["--unseen"]:
+        import unseen
+
+        return unseen.main()
     if table == ["gains"]:
         import gains
 
