@@ -260,3 +260,18 @@ def test_a_kept_answer_of_the_second_version_is_read_as_one_of_the_first(
     assert refused.exit_code == 2
     assert "is profkit.triage/3, not profkit.triage/1" in refused.stderr
     assert run("triage", COPY, "-o", str(second), "--quiet").exit_code == 0, "it is profkit's own"
+
+
+def test_what_a_line_outside_of_modules_launches_has_no_module() -> None:
+    from profkit.show.views.triage import sum_by_origin
+
+    def origin(line: str, module: str) -> dict[str, object]:
+        row: dict[str, object] = {"line": line, "module": module, "op": "", "function": ""}
+        return row | {"part": "", "ms": 1.0, "share": 0.25, "calls": 1, "kernels": ["k1"]}
+
+    kernels = [{"id": "k1", "limiter": None}]
+    origins = [origin("a.py:1", "layers.0"), origin("a.py:2", ""), origin("", "")]
+    rows = sum_by_origin({"kernels": kernels, "origins": origins}, "module")
+    assert sorted(row["name"] for row in rows) == ["layers.*", "no module", "unknown"]
+    rows = sum_by_origin({"kernels": kernels, "origins": origins[1:]}, "module")
+    assert [row["name"] for row in rows] == ["unknown"]  # no module is known at all

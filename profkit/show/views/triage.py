@@ -383,6 +383,7 @@ ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "operator": lambda row: row["op"] or "",
 }
 UNKNOWN = "unknown"
+NO_MODULE = "no module"  # of what a line outside of all modules launches: an optimizer, a loss
 
 
 def name_line(line: str) -> str:
@@ -418,8 +419,12 @@ def sum_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
     """Return rows by line, module or operator with what comes from each."""
     limits = {row["id"]: row["limiter"] for row in document["kernels"]}
     rows: dict[str, dict[str, Any]] = {}
+    has_modules = any(origin["module"] for origin in document["origins"])
     for origin in document["origins"]:
-        name = ORIGINS[by](origin) or UNKNOWN
+        name = ORIGINS[by](origin)
+        if not name and by == "module" and has_modules and origin["line"]:
+            name = NO_MODULE
+        name = name or UNKNOWN
         row = rows.setdefault(name, {"name": name, "ms": 0.0, "share": 0.0, "calls": 0})
         row.setdefault("function", origin["function"] or "")
         row.setdefault("part", Counter())[origin["part"] or ""] += origin["ms"]
