@@ -9,6 +9,7 @@ its flags, what its launcher is asked and the version of nvcc are those of the r
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import os
@@ -48,6 +49,7 @@ def made_of(variant: Variant, arch: str) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+@functools.cache
 def kept() -> dict[str, dict[str, Any]]:
     """`problem/variant arch` -> the most that any of its kernels takes, for those still of today."""
     rows = json.loads(KEPT.read_text("utf-8"))
