@@ -8,6 +8,12 @@ from typing import Any, Literal, TypedDict
 SAME = 0.02  # of the step: a difference that two runs of one program show
 UNLIKE = 0.25  # of the GPU's time: where both sides have no more of it in common, it is said
 FEW = 3  # steps: so few have no usual one
+MORE_CALLS = 2.0  # times the launches of a step: no change of kernels alone makes so many of them
+MOVES = {"copy", "set", "convert"}  # work that any program has
+TWO_PROGRAMS = (
+    "the two recordings are of different programs: they have hardly a kernel in common, nor operators "
+    "or launches that would show one program with other kernels"
+)
 
 
 class Promise(TypedDict):
@@ -52,11 +58,19 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     first, second = _read_step_time(before), _read_step_time(after)
     saved, slack = first["expect"] - second["expect"], SAME * first["expect"]
     left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}
+    new = sorted(left.keys() - {row["category"] for row in before["findings"]})
     promises = [_make_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
     notes = _list_setup_differences(before["program"], after["program"])
-    notes += _list_unlike_kernels(before["kernels"], after["kernels"])
+    kernels = [_list_kernels(of["kernels"]) for of in (before, after)]
+    two_programs = _are_two_programs(*kernels)
+    if not two_programs:
+        notes += _list_unlike_kernels(*kernels)
     answer = "same" if abs(saved) <= slack else "faster" if saved > 0 else "slower"
-    if unsure := _say_unsure(before, after, answer):
+    if two_programs:
+        answer = "cannot tell"
+        notes.append(TWO_PROGRAMS)
+        promises, new = [], []
+    elif unsure := _say_unsure(before, after, answer):
         answer = "cannot tell"
         notes.append(unsure)
     gone = [promise["said"] for promise in promises if promise["state"] == "gone"]
@@ -74,7 +88,7 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
         "promises": promises,
         "kept": outcome == "inside" if outcome else None,
         "outcome": outcome,
-        "new": sorted(left.keys() - {row["category"] for row in before["findings"]}),
+        "new": new,
         "notes": notes,
     }
 
@@ -158,6 +172,42 @@ def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any])
     return [f"{key}: {a} before, {b} after" for key, (a, b) in pairs.items() if a != b]
 
 
+def _list_kernels(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of kernels, without copies and the like, which say nothing of a program."""
+    return [row for row in rows if row.get("category") not in MOVES]
+
+
+def _compute_common_shares(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str
+) -> tuple[int, int, list[float]]:
+    """Return how many names are in both and in any of two lists, and their share of each one's time."""
+    names = [{row.get(key) for row in side} - {None, ""} for side in (before, after)]
+    both = names[0] & names[1]
+    shares = []
+    for side in (before, after):
+        common = sum(row["ms"] for row in side if row.get(key) in both)
+        shares.append(common / max(1e-9, sum(row["ms"] for row in side)))
+    return len(both), len(names[0] | names[1]), shares
+
+
+def _are_two_programs(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return whether nothing that two recordings hold is of one program.
+
+    Hardly a kernel is common, and hardly an operator where operators were recorded. Where none were, a
+    change may have replaced each kernel, but not made so many more launches of them.
+    """
+    if not before or not after:
+        return False
+    if max(_compute_common_shares(before, after, "name")[2]) > UNLIKE:
+        return False
+    if all(any(row.get("op") for row in side) for side in (before, after)):
+        return max(_compute_common_shares(before, after, "op")[2]) <= UNLIKE
+    counts = [sum(row["calls"] for row in side) for side in (before, after)]
+    return bool(max(counts) > MORE_CALLS * min(counts))
+
+
 def _list_unlike_kernels(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> list[str]:
@@ -165,16 +215,11 @@ def _list_unlike_kernels(
 
     A fix may replace all of them (another precision does), so that proves no other program.
     """
-    names = [{row["name"] for row in side} for side in (before, after)]
-    both = names[0] & names[1]
-    shares = []
-    for side in (before, after):
-        common = sum(row["ms"] for row in side if row["name"] in both)
-        shares.append(common / max(1e-9, sum(row["ms"] for row in side)))
-    if not names[0] or not names[1] or max(shares) > UNLIKE:
+    both, any_of, shares = _compute_common_shares(before, after, "name")
+    if not before or not after or max(shares) > UNLIKE:
         return []
     one, other = (f"{100 * share:.0f} %" for share in shares)
     return [
-        f"only {len(both)} of {len(names[0] | names[1])} kernels ran both before ({one} of the GPU's "
+        f"only {both} of {any_of} kernels ran both before ({one} of the GPU's "
         f"time) and after ({other}): unless the change replaced the others, these are two programs"
     ]

@@ -117,7 +117,7 @@ def _find_reports(folder: Path) -> list[str]:
 # What a file is.
 
 MARK = b'"profkit.run/'  # in the first bytes of a run record
-_HEAD = 4096  # bytes that are looked at
+_HEAD = 1 << 16  # bytes that are looked at: a header may come before the first event
 _SYSTEMS = (".nsys-rep", ".qdrep")
 # Kind | what it is | the verbs that read it | the command that does.
 _TABLE = """\

@@ -323,7 +323,8 @@ class _Walk:
             self.problems.append("the names of metrics are damaged")
         self._names += block.names or ()
         self._check_session(block.session, odd)
-        self._version = self._version or block.version  # "" when only others were said
+        if block.version is not None and not self._version:
+            self._version = block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
             self._out.append_block_header(block.about)

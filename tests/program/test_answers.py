@@ -245,6 +245,37 @@ def test_two_steps_that_differ_by_more_than_the_change_do_not_tell() -> None:
     assert compare_triages(before, after)["answer"] == "cannot tell"
 
 
+def _kernels(prefix: str, op: str = "", calls: int = 1) -> dict[str, Any]:
+    rows = []
+    for number in range(3):
+        rows.append(
+            {"name": f"{prefix}{number}", "op": op and f"aten::{op}{number}", "ms": 1.0}
+            | {"calls": calls, "category": "unknown"}
+        )
+    copy = {"name": "Memcpy HtoD (Pageable -> Device)", "op": op and "aten::copy_", "ms": 9.0}
+    return {"kernels": [*rows, copy | {"calls": 5, "category": "copy"}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "two"),
+    [
+        (_kernels("a", "mm"), _kernels("b", "conv"), True),
+        (_kernels("a"), _kernels("b", calls=3), True),
+        (_kernels("a", "mm"), _kernels("b", "mm"), False),
+        (_kernels("a"), _kernels("b", calls=2), False),
+        (_kernels("a"), _kernels("a", calls=3), False),
+    ],
+    ids=["operators", "launches", "other precision", "rewritten", "more of the same"],
+)
+def test_two_programs_have_no_ratio(before: Any, after: Any, two: bool) -> None:
+    """A copy that both make shows nothing: any program makes copies."""
+    found = compare_triages(_step(10, 10, 10) | before, _step(5, 5, 5) | {"findings": []} | after)
+    assert (found["answer"] == "cannot tell") == two
+    assert any("different programs" in note for note in found["notes"]) == two
+    assert (found["promises"] == []) == two
+    assert ("saved" in to_markdown(show_compared_triages(found))) == (not two)
+
+
 def test_two_of_one_program_are_the_same() -> None:
     of = said("copy_pageable.planted.json.gz")
     found = compare_triages(of, of)

@@ -361,3 +361,34 @@ def test_a_gpu_that_is_listed_under_another_number_is_known_if_all_are_alike(
     else:
         assert device is not None
         assert (device.name, device.multiprocessors) == ("A", 100)
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        (
+            [{"ph": "X", "cat": "Browser", "name": "Paint", "ts": 1, "dur": 5}],
+            "something else (browser)",
+        ),
+        ([{"ph": "X", "name": "work", "ts": 1, "dur": 5}], "something else: none of its 1 events"),
+        ([{"id": "08", "duration": 7}], "something else: none of its 1 events"),
+        ([{"ph": "M", "name": "process_name", "args": {"name": "Renderer"}}], "(Renderer)"),
+        (
+            [
+                {
+                    "ph": "M",
+                    "name": "process_name",
+                    "args": {"name": "/job:localhost/task:0/device:CPU:0"},
+                }
+            ],
+            "JAX or TensorFlow",
+        ),
+        ([], "no events"),
+    ],
+)
+def test_a_trace_of_another_program_is_named(
+    events: list[dict[str, Any]], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert said in error(path).message

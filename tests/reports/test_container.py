@@ -165,6 +165,11 @@ def test_who_wrote_it(at) -> None:
     assert at(made.report(version="2031.2.0.0 (build 9)")).ncu_version == "2031.2.0.0"
     other = at(whole.replace(b"Nsight Compute Target", b"Something quite other"))
     assert (other.status, other.ncu_version) == ("ok", None)
+    # Some versions write a block for each thing they say, and the machine's last.
+    apart = made.block(session=made.field(8, made.field(1, "CUDA Version") + made.field(2, "11.2")))
+    last = made.block(session=made.field(4, made.field(1, "Linux")))
+    separate = at(whole[: -len(made.block(session=made.details()))] + apart + last)
+    assert (separate.status, separate.ncu_version) == ("ok", None)
     ended = at(whole[: -len(made.block(session=made.details()))])
     assert (ended.status, ended.launches, ended.ncu_version) == ("ok", 1, None)
     assert ended.message == container.NO_SESSION

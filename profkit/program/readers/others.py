@@ -59,7 +59,7 @@ OTHERS = (
     OtherRecording(
         what="a trace of JAX or TensorFlow (XLA's trace viewer)",
         instead="profkit triage -- python train.py, or nsys profile and its SQLite export",
-        processes=("/device:", "/host:"),
+        processes=("/device:", "/host:", "/job:"),
     ),
     OtherRecording(
         what="an XPlane of JAX or TensorFlow",

@@ -36,6 +36,7 @@ Shapes = tuple[tuple[int, ...], ...]
 TWICE = 0.01  # of launches and kernels that stand there twice: then spans do too
 Row = TypeVar("Row", Activity, Call, HostSpan)
 CATEGORIES_MOST = 1000  # of those that are not read, and of names of processes
+NAMES_MOST, NAME_MOST = 3, 60  # names of what is not read that are said, and characters of each
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 # Bytes of the budget: of a record that is kept, of a size of a tensor, of a word that others have too.
 _RECORD, _NUMBER, _REFERENCE = 200, 40, 8
@@ -271,6 +272,19 @@ class _Taken:
         for span in end_ranges(begun, find_end(self.activities, calls, self.spans)):
             self._seen += 1
             self._keep_span(span, self._seen)
+
+    def say_what_else(self) -> str:
+        """Say what the file holds where none of its events is of a GPU or of PyTorch."""
+        if not self._seen:
+            return "holds no events"
+        named = sorted(self.processes) or sorted(self.categories)
+        of = ""
+        if named:
+            of = f" ({', '.join(name[:NAME_MOST] for name in named[:NAMES_MOST])})"
+        return (
+            f"is a recording of something else{of}: none of its {self._seen:,} events is of a GPU "
+            "or of PyTorch"
+        )
 
     def order_spans(self) -> list[HostSpan]:
         """Spans by start, outer before inner: of two that last equally long, the one begun first."""
@@ -527,6 +541,9 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
         why = "nothing in it ran on a GPU"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
-        why = "contains no event of torch.profiler"
-        hint = "give a file written by its export_chrome_trace"
+        why = taken.say_what_else()
+        hint = (
+            "profkit triage -- COMMAND records a program that uses the GPU; torch.profiler writes one "
+            "with export_chrome_trace"
+        )
     return ProfkitError(f"{path}: {why}", hint)

@@ -472,8 +472,8 @@ def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
 
 
 def take_first_sentence(advice: str) -> str:
-    """Return advice up to its first full stop or semicolon, without that."""
-    sentence = re.match(r".*?[.;](?=\s|$)", advice)
+    """Return advice up to its first full stop or semicolon that is not in brackets, without that."""
+    sentence = re.match(r"(?:\([^()]*\)|.)*?[.;](?=\s|$)", advice)
     if sentence is None:
         return advice
     return sentence.group().rstrip(".;")
