@@ -11,6 +11,7 @@ from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
+from profkit.evidence.ablated import list_ablation_notes
 from profkit.records.parts import GpuState, NcuRun, RecordedGpu, Timing
 from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document
@@ -259,6 +260,7 @@ def list_notes(before: Run, after: Run) -> list[str]:
         )
     if before.record and after.record:
         notes += _list_gpu_notes(before.record, after.record)
+    notes += list_ablation_notes(before.record, after.record)
     notes += _list_clock_notes(get_clock(before), get_clock(after))
     return notes
 

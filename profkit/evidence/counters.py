@@ -16,6 +16,7 @@ from msgspec import structs
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
+from profkit.evidence.ablated import check_fix
 from profkit.evidence.moves import compute_factor, parse_moves
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
@@ -530,24 +531,20 @@ def _list_declared_predictions(header: Header) -> list[tuple[str, PredictionKind
     return declared
 
 
-def _say_why_unchecked(header: Header, before: Run, after: Run) -> str:
-    """Return why the predictions of a header cannot be checked; empty if they can."""
-    if header.case not in (None, after.case):
-        return f"applies to case {header.case}"
-    if before.usable.empty or after.usable.empty:
-        return "no report on both sides"
-    return ""
-
-
 def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
     declared = _list_declared_predictions(record.header)
-    why = _say_why_unchecked(record.header, before, after)
-    if why or not declared:
+    if record.header.case not in (None, after.case):
+        why = f"applies to case {record.header.case}"
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
+    if before.usable.empty or after.usable.empty:
+        why = "no report on both sides"
+        return tuple(_check_ablated(rule, kind, why, before, after) for rule, kind in declared)
+    if not declared:
+        return ()
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
     compared = compare_findings(before.diagnosis(), after.diagnosis(), (before.row, after.row))
     changes = {change.rule: change for change in compared}
@@ -561,6 +558,16 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
             )
             predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
+
+
+def _check_ablated(
+    rule: str, kind: PredictionKind, why: str, before: Run, after: Run
+) -> HeaderPrediction:
+    """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
+    kept, because = None, ""
+    if kind == "fixes":
+        kept, because = check_fix(rule, before.record, after.record)
+    return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or why)
 
 
 def check_rule_prediction(

@@ -1,0 +1,61 @@
+"""Records of two ablations  ->  what each cause cost before a change and after it, without counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profkit.diagnosis.verdict import NOTHING_TO_WIN
+from profkit.records.ablation import AblationRecord, MeasuredAblation
+from profkit.records.record import Record
+from profkit.reports.figures import speedup
+
+_WORTH = 1.10  # of what is sure of a gain: as the verdict of an ablation asks for
+
+
+def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator[str]:
+    """Yield what removing each cause that a fix can reach brought, where it was worth it on a side."""
+    was, now = _read_ablation(before), _read_ablation(after)
+    if was is None or now is None:
+        return
+    rows = {row.ablation: row for row in now.measured if row.reachable}
+    for row in was.measured:
+        later = rows.get(row.ablation)
+        if row.reachable and later and max(row.shown, later.shown) >= _WORTH:
+            yield (
+                f"ablated: without {row.title} {speedup(row.gain)} before the change, "
+                f"{speedup(later.gain)} after it"
+            )
+
+
+def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[bool | None, str]:
+    """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
+    was, now = _read_ablation(before), _read_ablation(after)
+    row = _find_reachable(was, rule)
+    if now is None or row is None or row.shown < _WORTH:
+        return None, ""
+    later = _find_reachable(now, rule)
+    said = f"removing it brought {speedup(row.gain)}"
+    if later is None:
+        refused = {refusal.ablation: refusal.code for refusal in now.refused}
+        if refused.get(row.ablation) == "nothing-to-take-away":
+            return True, f"{said}, and there is nothing left of it"
+        return None, ""
+    because = f"{said}, and brings {speedup(later.gain)} now"
+    if later.gain < NOTHING_TO_WIN:
+        return True, because
+    return (False if later.shown >= _WORTH else None), because
+
+
+def _read_ablation(record: Record | None) -> AblationRecord | None:
+    if record is None or record.ablation is None:
+        return None
+    return AblationRecord.of_record(record.ablation)
+
+
+def _find_reachable(found: AblationRecord | None, rule: str) -> MeasuredAblation | None:
+    """Find the largest gain that a fix of a rule can reach."""
+    rows = []
+    for row in found.measured if found else ():
+        if row.reachable and rule in row.rules:
+            rows.append(row)
+    return max(rows, key=lambda row: row.gain, default=None)
