@@ -27,30 +27,41 @@ class Row:
     width: int
     accesses: tuple[Access, ...]
     base: int  # what the address register of lane 0 holds; each access adds its own offset
+    stride: int  # bytes from lane to lane: its width, or that of the access it is a part of
 
 
-def find_rows(accesses: Iterable[Access], survey: Survey, one_place: bool = False) -> list[Row]:
-    """Rows within what each of their accesses touched; accesses that touched too little have none."""
+def find_rows(
+    accesses: Iterable[Access],
+    survey: Survey,
+    one_place: bool = False,
+    strides: Mapping[int, int] | None = None,
+) -> list[Row]:
+    """Rows within what each of their accesses touched; accesses that touched too little have none.
+
+    `strides`: of accesses that are made together with their neighbours.
+    """
     spans = []
     for access in accesses:
-        seen, kind = survey.seen[access.number], (access.kernel, access.width)
+        stride = (strides or {}).get(access.number, access.width)
+        seen, kind = survey.seen[access.number], (access.kernel, access.width, stride)
         if one_place:
             length = access.width
         else:
-            length = _LANES * access.width
+            length = _LANES * stride
         low = seen.lowest - access.address.offset
         last = seen.highest - length - access.address.offset
         if low <= last:
             spans.append(Span(kind, [access], low, last))
     rows: list[Row] = []
     for span in join_spans(spans, narrow=True):
-        first = span.accesses[0]
-        aligned = -(-span.low // first.width) * first.width
+        first, stride = span.accesses[0], int(span.kind[2])
+        aligned = -(-span.low // stride) * stride
         if aligned <= span.last:
             base = aligned
         else:
             base = span.low
-        rows.append(Row(len(rows), first.kernel, first.width, tuple(span.accesses), base))
+        led = tuple(span.accesses)
+        rows.append(Row(len(rows), first.kernel, first.width, led, base, stride))
     return rows
 
 
@@ -59,7 +70,7 @@ def make_new_rows(accesses: Iterable[Access]) -> list[Row]:
     rows: list[Row] = []
     for access in accesses:
         base = -access.address.offset
-        rows.append(Row(len(rows), access.kernel, access.width, (access,), base))
+        rows.append(Row(len(rows), access.kernel, access.width, (access,), base, access.width))
     return rows
 
 
@@ -159,7 +170,7 @@ def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) ->
     else:
         lane = "%laneid"
     begin = f"mov.u32 {register}, {lane};"
-    lines = [begin, f"mad.lo.s32 {register}, {register}, {row.width}, {row.base};"]
+    lines = [begin, f"mad.lo.s32 {register}, {register}, {row.stride}, {row.base};"]
     if new_memory:
         changes.add_registers("b32", "%profkit_n")
         lines.append(f"mov.u32 %profkit_n, {_NEW_ROW};")
@@ -186,6 +197,8 @@ def _move_access(changes: Changes, access: Access, row: Row, place: int) -> None
         f"ld.const.u32 %profkit_m, [{TABLE}+{place}];",
         f"lop3.b32 {new}, %profkit_k, %profkit_r{row.number}, %profkit_m, {_CHOOSE};",
     ]
+    if row.stride > access.width:  # this tells the assembler that neighbours are one wide access
+        lines.append(f"and.b32 {new}, {new}, {-row.stride};")
     if is_wide:
         changes.add_registers("b64", "%profkit_w")
         lines.append(f"cvt.u64.u32 %profkit_w, {new};")

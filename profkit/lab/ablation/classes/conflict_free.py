@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation import rows
+from profkit.lab.ablation import neighbours, rows
 from profkit.lab.ablation.accesses import Access
 from profkit.lab.ablation.change import (
     Ablation,
@@ -25,7 +25,8 @@ def place_apart(code: Code) -> Change:
 
     nothing = "no access of shared memory meets another on a bank"
     free = choose_free(meeting, can_move, "accesses in conflict", nothing)
-    found = rows.find_rows(free, code.survey)
+    strides = neighbours.find_strides(code.module, free, code.survey)
+    found = rows.find_rows(free, code.survey, strides=strides)
     led = rows.list_in_rows(found)
     loads = sum(access.kind == "load" for access in led)
     words = []

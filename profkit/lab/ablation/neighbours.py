@@ -1,0 +1,91 @@
+"""Accesses of shared memory  ->  which of them the assembler makes one wide access of, and how wide.
+
+It does so where several in a row begin at a multiple of their bytes together, and where it can tell. An
+address that a table chooses has to say that it is such a multiple, or each access is made alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.ptx import Kernel, Module, Statement
+from profkit.lab.ablation.survey import Survey
+
+_WIDEST = 16  # bytes that a thread accesses at once
+
+
+def find_strides(module: Module, accesses: Iterable[Access], survey: Survey) -> dict[int, int]:
+    """Access -> the bytes that it and its neighbours access at once, where it has any."""
+    multiples = {name: find_multiples(kernel) for name, kernel in module.kernels.items()}
+    groups: dict[tuple[str | int, ...], list[Access]] = {}
+    for access in accesses:
+        place = (access.kernel, access.statement.block, access.address.base)
+        groups.setdefault((*place, access.kind, access.width), []).append(access)
+    strides = {}
+    for group in groups.values():
+        offsets = {access.address.offset for access in group}
+        for access in group:
+            base = survey.seen[access.number].lowest - access.address.offset
+            most = multiples[access.kernel].get(access.address.base, 1)
+            # Of the variable that a register points into, what was seen says where it begins.
+            most = min(most, _divide_out(base))
+            stride = _find_stride(access, offsets, most)
+            if stride > access.width:
+                strides[access.number] = stride
+    return strides
+
+
+def _find_stride(access: Access, offsets: set[int], most: int) -> int:
+    """The widest of the access alone and of it with those that fill a whole wider one."""
+    stride = access.width
+    while 2 * stride <= most:
+        first = access.address.offset // (2 * stride) * 2 * stride
+        if not offsets.issuperset(range(first, first + 2 * stride, access.width)):
+            break
+        stride *= 2
+    return stride
+
+
+def find_multiples(kernel: Kernel) -> dict[str, int]:
+    """Register -> a power of two that it is a multiple of, but for where variables begin."""
+    written: Counter[str] = Counter()
+    for statement in kernel.statements:
+        written.update(set(ptx.find_written(statement)))
+    known: dict[str, int] = {}
+    for statement in kernel.statements:
+        to = statement.operands[0] if statement.operands else ""
+        if written[to] == 1 and not statement.guard:
+            known[to] = _find_multiple(statement, known)
+    return known
+
+
+def _find_multiple(statement: Statement, known: dict[str, int]) -> int:
+    words, operands = statement.words, statement.operands[1:]
+    given = [_read_multiple(operand, known) for operand in operands]
+    if words[0] in ("mov", "cvt", "cvta"):
+        return given[0]
+    if words[0] in ("add", "sub", "or"):
+        return min(given)
+    if words[0] == "and":
+        return max(given)
+    if words[0] == "shl" and operands[1].isdigit():
+        return min(_WIDEST, given[0] << min(int(operands[1]), 8))
+    if words[0] in ("mul", "mad") and "hi" not in words:
+        return min(_WIDEST, given[0] * given[1], *given[2:])
+    return 1
+
+
+def _read_multiple(operand: str, known: dict[str, int]) -> int:
+    if operand.lstrip("-").isdigit():
+        return _divide_out(int(operand))
+    if operand.startswith("%"):
+        return known.get(operand, 1)
+    return _WIDEST if operand.isidentifier() else 1
+
+
+def _divide_out(number: int) -> int:
+    """The largest power of two, 16 at most, that divides a number."""
+    return min(_WIDEST, number & -number) if number else _WIDEST
