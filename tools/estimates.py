@@ -49,7 +49,7 @@ def read_estimates() -> list[Estimate]:
     headers = verdicts.truths()
     paths = headers.probes(verdicts.PROBES)
     for probe, document in ablations.read_records().items():
-        record = AblationRecord.of_record(document)
+        record = AblationRecord.from_record(document)
         if probe not in launches or record is None:
             continue
         declared = verdicts.declared(headers.header(paths[probe]))

@@ -20,7 +20,7 @@ def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator
     rows = {row.ablation: row for row in now.measured if row.reachable}
     for row in was.measured:
         later = rows.get(row.ablation)
-        if row.reachable and later and max(row.shown, later.shown) >= _WORTH:
+        if row.reachable and later and max(row.sure_gain, later.sure_gain) >= _WORTH:
             yield (
                 f"ablated: without {row.title} {speedup(row.gain)} before the change, "
                 f"{speedup(later.gain)} after it"
@@ -31,7 +31,7 @@ def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[b
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was, now = _read_ablation(before), _read_ablation(after)
     row = _find_reachable(was, rule)
-    if now is None or row is None or row.shown < _WORTH:
+    if now is None or row is None or row.sure_gain < _WORTH:
         return None, ""
     later = _find_reachable(now, rule)
     said = f"removing it brought {speedup(row.gain)}"
@@ -43,13 +43,13 @@ def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[b
     because = f"{said}, and brings {speedup(later.gain)} now"
     if later.gain < NOTHING_TO_WIN:
         return True, because
-    return (False if later.shown >= _WORTH else None), because
+    return (False if later.sure_gain >= _WORTH else None), because
 
 
 def _read_ablation(record: Record | None) -> AblationRecord | None:
     if record is None or record.ablation is None:
         return None
-    return AblationRecord.of_record(record.ablation)
+    return AblationRecord.from_record(record.ablation)
 
 
 def _find_reachable(found: AblationRecord | None, rule: str) -> MeasuredAblation | None:
