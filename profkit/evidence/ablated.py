@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 from profkit.reports.figures import speedup
 
+_NOTHING = 1.05  # below, nothing is left to win: clocks and inputs do as much
 _WORTH = 1.10  # of what is sure of a gain: as the verdict of an ablation asks for
 
 
@@ -41,7 +41,7 @@ def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[b
             return True, f"{said}, and there is nothing left of it"
         return None, ""
     because = f"{said}, and brings {speedup(later.gain)} now"
-    if later.gain < NOTHING_TO_WIN:
+    if later.gain < _NOTHING:
         return True, because
     return (False if later.sure_gain >= _WORTH else None), because
 
