@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -109,6 +110,50 @@ def test_what_repeats_at_the_end_of_the_only_step_is_no_step(tmp_path: Path) -> 
     found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
     assert len(found.steps) == 1
     assert len(found.typical.works) == 200
+
+
+def make_tensors_first(p: Program) -> None:
+    """A program that fills many tensors, and then runs steps which do nothing of that kind."""
+    if p.step_number == 1:
+        for number in range(200):
+            p.launch(f"fill_{number}", 3.0)
+    for layer in range(4):
+        p.launch(f"layer_{layer}", 100.0)
+        p.launch(MUL, 10.0)
+
+
+def test_steps_behind_a_start_that_makes_tensors_are_found(tmp_path: Path) -> None:
+    program = _unmarked(ran(make_tensors_first, 12))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert len(found.typical.works) == 8
+    assert len(found.steps) >= 10
+
+
+def play_episodes(p: Program) -> None:
+    """Environments of which some end in each step, and an update that is the same in all."""
+    if p.step_number == 1:
+        for number in range(50):
+            p.launch(f"fill_{number}", 3.0)
+    ends = Random(p.step_number)
+    for _ in range(20):
+        p.launch("forward", 10.0)
+        for ended in range(ends.randrange(5)):
+            p.launch("reset", 3.0)
+            p.launch(f"draw_{ended}", 3.0)
+    for name in ("loss", "backward", "clip", "adam"):
+        p.launch(name, 20.0)
+
+
+def test_steps_that_launch_something_else_each_time_are_found_by_what_does_not(
+    tmp_path: Path,
+) -> None:
+    program = _unmarked(ran(play_episodes, 15))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert found.how.endswith("4 of which come once in each of 15")
+    for step in found.steps:
+        names = [work.activity.name for work in step.works]
+        assert names.count("forward") == 20
+        assert names.count("adam") == 1
 
 
 def replay_graphs(p: Program) -> None:

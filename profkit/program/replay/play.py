@@ -134,11 +134,12 @@ def build_model(process: Process, step: Step) -> Model:
     latency = _measure_latency(process)
     usual, most = _launch_times(process, step, launches)
     queued = _list_queued_works(process, step)
+    endings = _Endings(step, process)
     events, last = [], step.begin
     for call, own, before in zip(calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
-        target, back = _find_awaited(step, call, own, process)
+        target, back = _find_awaited(call, own, endings)
         busy: float = call.end - call.start
         if target >= 0:
             busy = min(busy, usual)
@@ -228,28 +229,66 @@ def _measure_latency(process: Process) -> float:
     return 4_000.0
 
 
-def _find_awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
+@dataclass(frozen=True)
+class _Endings:
+    """When works end, in order: looked at once for each call that waits."""
+
+    step: Step
+    process: Process
+
+    @cached_property
+    def by_end(self) -> list[int]:
+        """Works in order of their ends; of those that end at once the first comes last."""
+        works = self.step.works
+        return sorted(range(len(works)), key=lambda i: (works[i].activity.end, -i))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        return [self.step.works[i].activity.end for i in self.by_end]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """When the process's activities begin."""
+        return [activity.start for activity in self.process.activities]
+
+    @cached_property
+    def launched_alike(self) -> dict[tuple[object, ...], int]:
+        """The last work of each name and grid."""
+        works = self.step.works
+        return {(w.activity.name, w.activity.grid): i for i, w in enumerate(works)}
+
+    def find_last(self, call: Call) -> int:
+        """Return the last of what was launched before a call and ended in it; -1 for none."""
+        last = bisect_left(self.ends, call.end + NEAR + 1)
+        first = bisect_left(self.ends, call.start + 1)
+        for i in reversed(self.by_end[first:last]):
+            if self.step.calls[self.step.works[i].call].start < call.start:
+                return i
+        return -1
+
+    def find_of_step_before(self, call: Call) -> int | None:
+        """Return what is like the last that ended in a call; -1 if nothing is, None if none ended."""
+        place = bisect_left(self.starts, call.end)
+        for activity in reversed(self.process.activities[max(0, place - 64) : place]):
+            if call.start < activity.end <= call.end + NEAR:
+                return self.launched_alike.get((activity.name, activity.grid), -1)
+        return None
+
+
+def _find_awaited(call: Call, own: Sequence[int], endings: _Endings) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
-        if _is_held(step, call, own):
+        if _is_held(endings.step, call, own):
             return (own[-1], 0)
         return (-1, 0)
     if not call.waits:
         return -1, 0
-    best, index = call.start, -1
-    for i, work in enumerate(step.works):
-        if step.calls[work.call].start >= call.start:
-            break
-        if best < work.activity.end <= call.end + NEAR:
-            best, index = work.activity.end, i
+    index = endings.find_last(call)
     if index >= 0:
         return index, 0
-    starts = [a.start for a in process.activities]
-    before = process.activities[max(0, bisect_left(starts, call.end) - 64) :]
-    late = [a for a in before if call.start < a.end <= call.end + NEAR and a.start < call.end]
-    names = {(w.activity.name, w.activity.grid): i for i, w in enumerate(step.works)}
-    if late:
-        return (names.get((late[-1].name, late[-1].grid), -1), 1)
+    before = endings.find_of_step_before(call)
+    if before is not None:
+        return before, 1
     return (-1, 0)
 
 

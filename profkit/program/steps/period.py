@@ -25,7 +25,11 @@ LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up
 _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / sqrt(8 n)
 # Of the GPU's work: what repeats and takes less is no step, but a part of one that came once.
 LEAST_REPEATED = 0.1
+MOST_WORK = 0.75  # the same, of turns that nothing before them resembles
 STEADY = 4  # turns behind a long start, from which on they are steps
+MARKS = 3  # launches that come once a turn, in one order: fewer may be so by chance
+EVEN_TURNS = 8  # of about as many launches each, from which on one that comes once in each will do
+TRIED = 16  # launches that may begin a turn
 # Of the GPU's work: what is not in every turn and takes less comes and goes (a value that is logged).
 # What takes more is a step's end, and the turn is a part of it.
 COMES_AND_GOES = 0.02
@@ -70,7 +74,7 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
         callers.append(index)
     turns = _find_turns_of_launches(calls, by_call, tokens)
     if turns is None:
-        return None
+        return _find_marked_period(calls, by_call, tokens)
     offset = _find_phase(calls, callers, turns)
     heads = _shift_heads(tokens, turns, offset)
     if offset == 0 and turns.end < len(callers):
@@ -118,7 +122,7 @@ def _find_turns_of_launches(
     calls: Sequence[Call], by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
 ) -> Turns | None:
     """Find the turns in which all launches repeat, or else those in which graphs are replayed."""
-    of_all = _keep_step_pattern(by_call, _find_turns_of_all(tokens))
+    of_all = _find_turns_of_all(by_call, tokens)
     of_graphs = _keep_step_pattern(by_call, _find_turns_of_graphs(calls, by_call))
     if of_graphs is None:
         return of_all
@@ -129,15 +133,15 @@ def _find_turns_of_launches(
     return _choose_turns(by_call, tokens, of_all, of_graphs)
 
 
-def _find_turns_of_all(tokens: Sequence[Hashable]) -> Turns | None:
+def _find_turns_of_all(by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]) -> Turns | None:
     """Find the turns in which all launches repeat, to the end or behind a long start."""
-    turns = _find_turns_from(tokens, 0)
+    turns = _keep_step_pattern(by_call, _find_turns_from(tokens, 0))
     if turns is not None:
         return turns
-    repeats = _find_repeats_after_start(tokens)
+    repeats = _find_repeats_after_start(by_call, tokens)
     if repeats is None:
         return None
-    return _make_even_turns(*repeats)
+    return _keep_step_pattern(by_call, _make_even_turns(*repeats))
 
 
 def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
@@ -187,6 +191,80 @@ def _list_irregular(tokens: Sequence[Hashable], turns: Turns) -> list[int]:
     return irregular
 
 
+def _find_marked_period(
+    calls: Sequence[Call], by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
+) -> Period | None:
+    """Find steps by the launches that come once in each, where what lies between them varies.
+
+    A loop over what is there (episodes that end, images that are cropped, a solver that converges)
+    launches something else in each step. The update after it does not.
+    """
+    whole = sum(_sum_work(launched) for _, launched in by_call)
+    for marks in _list_marks(tokens):
+        first = _find_longest_pause(calls, by_call, marks)
+        heads = [turn[first] for turn in marks]
+        turns = Turns(heads[:-1], heads[-1] - heads[-2])
+        if _sum_repeated_work(by_call, turns) < MOST_WORK * whole:
+            continue
+        length = round(median(after - before for before, after in pairwise(heads)))
+        begins = [calls[by_call[head].number].start for head in heads]
+        how = f"about {length:,} launches, {len(marks[0]):,} of which come once in each of {len(heads)}"
+        return Period(how, begins, by_call[heads[0]].number)
+    return None
+
+
+def _list_marks(tokens: Sequence[Hashable]) -> Iterator[list[list[int]]]:
+    """Yield the places of launches that come equally often and always in one order, by turn.
+
+    Those of the fewest turns come first: a loop's turns lie in those of steps.
+    """
+    places: dict[Hashable, list[int]] = {}
+    for place, token in enumerate(tokens):
+        places.setdefault(token, []).append(place)
+    often: dict[int, list[list[int]]] = {}
+    for own in places.values():
+        if len(own) >= STEADY:
+            often.setdefault(len(own), []).append(own)
+    for count in sorted(often):
+        marks = max((_list_between(head, often[count]) for head in often[count][:TRIED]), key=len)
+        many = len(marks) >= MARKS or (count >= EVEN_TURNS and _are_even(marks[0]))
+        if many and 2 * len(marks) > len(often[count]):
+            yield [list(turn) for turn in zip(*sorted(marks), strict=True)]
+
+
+def _list_between(head: Sequence[int], others: Sequence[list[int]]) -> list[list[int]]:
+    """Return launches that come once in each turn, if some launch begins turns; that one too."""
+    found = []
+    for own in others:
+        inside = all(
+            low <= place < high for place, (low, high) in zip(own, pairwise(head), strict=False)
+        )
+        if inside and own[-1] >= head[-1]:
+            found.append(own)
+    return found
+
+
+def _are_even(heads: Sequence[int]) -> bool:
+    """Whether turns have about as many launches each; the first may be tuned or compiled."""
+    lengths = [after - before for before, after in pairwise(heads[1:])]
+    return min(lengths) >= ALIKE * max(lengths)
+
+
+def _find_longest_pause(
+    calls: Sequence[Call], by_call: Sequence[CallLaunches], marks: Sequence[Sequence[int]]
+) -> int:
+    """Return which launch of a turn usually comes after the host's longest pause."""
+
+    def measure_pause(at: int) -> float:
+        pauses = []
+        for turn in marks[1:]:
+            number = by_call[turn[at]].number
+            pauses.append(calls[number].start - calls[number - 1].end)
+        return median(pauses)
+
+    return max(range(len(marks[0])), key=lambda at: (measure_pause(at), -at))
+
+
 def _make_even_turns(first: int, length: int, count: int) -> Turns:
     """Return turns that are all as long as each other."""
     return Turns(range(first, first + length * count, length), length)
@@ -222,12 +300,16 @@ def _make_token_of_graph(launched: Sequence[Activity]) -> Hashable:
     return captured or frozenset(activity.name for activity in launched)
 
 
-def _find_repeats_after_start(tokens: Sequence[Hashable]) -> tuple[int, int, int] | None:
+def _find_repeats_after_start(
+    by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
+) -> tuple[int, int, int] | None:
     """Find turns behind a long start (compiling, tuning): the first, their length and their count.
 
-    A start runs what the later turns run, and more. What comes at the end only, as the update of many
-    parameters in a program of one step, is a part of it.
+    A start runs what the later turns run, and more; or it only makes the tensors, and the turns are
+    most of the GPU's work. What comes at the end only, as the update of many parameters in a program
+    of one step, is a part of it.
     """
+    whole = sum(_sum_work(launched) for _, launched in by_call)
     left = len(tokens) // 2
     while left >= STEADY:
         begin = len(tokens) - left
@@ -236,7 +318,9 @@ def _find_repeats_after_start(tokens: Sequence[Hashable]) -> tuple[int, int, int
             found = _shorten_turns(tokens, begin + found[0], *found[1:])
             first, length, count = _extend_back(tokens, *found)
             turn = set(tokens[first : first + length])
-            if count >= STEADY and turn <= set(tokens[: max(0, first - length)]):
+            work = _sum_repeated_work(by_call, _make_even_turns(first, length, count))
+            begun = turn <= set(tokens[: max(0, first - length)]) or work >= MOST_WORK * whole
+            if count >= STEADY and begun:
                 return first, length, count
         left //= 2
     return None
