@@ -363,10 +363,10 @@ def is_of_backward(work: StepWork) -> bool:
 
 
 def is_optimizers(work: StepWork) -> bool:
-    """Whether it was launched inside of an optimiser's step."""
+    """Whether it was launched inside of an optimiser's step, and not by a module that it calls."""
     place = work.maker.place
     if place is not None and place.part == "optimizer":
-        return True
+        return not place.module
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
 
 

@@ -188,7 +188,8 @@ def place_of_stack(stack: Stack) -> Place:
         return replace(compiled, called=find_caller(frames, own) or own.place)
     path, kind = find_module(stack.modules)
     part = "forward"
-    if any("/torch/optim/" in frame.file for frame in frames):
+    # Outside of its line, an optimizer only calls what computes the loss for it (a closure).
+    if any("/torch/optim/" in frame.file for frame in frames[:at]):
         part = "optimizer"
     return Place(own.place, own.function, path, kind, find_caller(frames, own), part)
 
