@@ -177,6 +177,13 @@ def test_the_line_is_the_one_that_says_what_is_computed(
     assert place.called == (f"{called}:8" if called else "")
 
 
+def test_what_an_optimizer_has_computed_for_it_is_not_its_own() -> None:
+    step = (f"{TORCH}/optim/sgd.py", 3, "step")
+    assert place_of_stack(Stack(frames(step, (USER, 8, "f")))).part == "optimizer"
+    closure = (USER, 5, "closure")
+    assert place_of_stack(Stack(frames(closure, step, (USER, 8, "f")))).part == "forward"
+
+
 def test_a_stack_of_libraries_alone_has_the_nearest_model_or_nothing() -> None:
     assert place_of_stack(Stack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
     assert place_of_stack(Stack(frames((f"{TORCH}/x.py", 1, "f")))) == Place()
