@@ -111,7 +111,7 @@ def _time_both(lab: Lab, code: Code, first: Change, second: Ablation) -> float:
 def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Change:
     """The second change of the text of the first; Refused where that cannot be told apart."""
     if _OURS.search(code.module.text):
-        raise _refuse_mixed("the kernel has names of ours")
+        raise _refuse_mixed("the kernel uses names that profkit adds")
     module = lab.read_launched(_rename_own_names(first.text))
     accesses: list[Access] = []
     for access in find_accesses(module):
