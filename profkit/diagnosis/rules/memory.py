@@ -120,17 +120,23 @@ def remove_redundant(
     times: Callable[[Launch], float],
     *without: str,
     held: Callable[[Launch], float] | None = None,
+    other: Callable[[Launch], float] = lambda _: 0.0,
     formula: str = "",
 ) -> Fix:
     """What leaving out redundant work brings, so many times less of it.
 
     `held`: the share of the time that this work and what waits for it hold; None: all of it.
+    `other`: the share of the memory levels' work that is not redundant.
     """
     behind = {"l2": LINKS, "l1": ENTRY}
     units = (*without, *(behind[unit] for unit in without if unit in behind))
 
     def make_best(launch: Launch) -> Scenario:
-        return Scenario(dict.fromkeys(units, 0.0), gone=1 - 1 / times(launch))
+        stays = dict.fromkeys(units, 0.0)
+        for unit in units:
+            if unit in (*behind, *behind.values(), "dram"):
+                stays[unit] = other(launch)
+        return Scenario(stays, gone=1 - 1 / times(launch))
 
     def make_typical(launch: Launch) -> Scenario:
         """A launch that waits goes on waiting for what the redundant work had hidden."""

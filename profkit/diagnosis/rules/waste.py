@@ -264,6 +264,11 @@ def _price_local(launch: Launch, instructions: float) -> float:
     return apply_amdahl(min(0.97, instructions + accesses * max(waits, memory)))
 
 
+def _share_of_other_accesses(launch: Launch) -> float:
+    """Share of the sectors that a launch without local memory moves as well."""
+    return 1 - launch.get("local_share", 1.0)
+
+
 def _share_spilled(launch: Launch) -> float:
     return launch["spill_instructions"] / max(launch["instructions"], 1)
 
@@ -600,7 +605,10 @@ RULES = (
         lines=("instructions local", "local-sectors"),
         measures=(Measure(of=_share_spilled, what="of the instructions", border=LOCAL),),
         fix=remove_redundant(
-            lambda launch: _price_local(launch, _share_spilled(launch)), *SECTORS, "issue"
+            lambda launch: _price_local(launch, _share_spilled(launch)),
+            *SECTORS,
+            "issue",
+            other=_share_of_other_accesses,
         ),
         less_work=True,
         fires=(
@@ -640,7 +648,11 @@ RULES = (
         measures=(Measure(of=_share_indexed, what="of the instructions", border=LOCAL),),
         # Finding an element's place is integer work that goes with the array.
         fix=remove_redundant(
-            lambda launch: _price_local(launch, _share_indexed(launch)), *SECTORS, "issue", "int"
+            lambda launch: _price_local(launch, _share_indexed(launch)),
+            *SECTORS,
+            "issue",
+            "int",
+            other=_share_of_other_accesses,
         ),
         less_work=True,
         fires=(
