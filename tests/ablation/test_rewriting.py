@@ -384,7 +384,7 @@ def test_a_pair_of_changes_is_one_code_with_two_tables() -> None:
     assert "profkit_table" in both.text
     assert both.table == changes["no-stores"].table
     ours = replace(code, module=read_module(changes["no-stores"].text))
-    with pytest.raises(Refused, match="names of ours"):
+    with pytest.raises(Refused, match="names that profkit adds"):
         pairs.join_changes(reading, ours, changes["no-barriers"], by_id["no-stores"])
 
 
