@@ -191,7 +191,7 @@ def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kep
     inside = "{} of {}".format(*COVERAGE)
     assert bound
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert f"{inside} were inside an interval made without their repository" in readme
+    assert f"{inside} fell inside an interval computed without data from their own repository" in readme
     assert f"{bound[1]} below the ceiling" in readme
     page = (ROOT / "docs" / "why" / "gains.md").read_text("utf-8")
     assert set(said) <= set(page.splitlines())
