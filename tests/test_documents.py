@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import judge_reports, with_lines
-from profkit.program.document import read_second, write_second
+from profkit.diagnosis.launches import add_source_lines, judge_reports
+from profkit.program.document import convert_from_second_form, convert_to_second_form
 from profkit.records.store import make_json_safe
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, committed
@@ -67,9 +67,9 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
     document = said(str(path.relative_to(DATA)))
     held(make_json_safe(document))
-    second = write_second(document)
+    second = convert_to_second_form(document)
     held(make_json_safe(second))
-    assert read_second(second) == document
+    assert convert_from_second_form(second) == document
     for key in document:  # each key is asked for
         without = {k: of for k, of in document.items() if k != key}
         assert not is_valid(make_json_safe(without), "profkit.triage/1")
@@ -80,6 +80,6 @@ def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
     reports = read_report(committed())
     runs = judge_reports(reports)
     assert len(runs) > 100
-    for run in [*with_lines(runs[:20], 5, 5), *runs]:
+    for run in [*add_source_lines(runs[:20], 5, 5), *runs]:
         held(make_json_safe(make_diagnosis_document((), [run])))
     held(make_json_safe(make_diagnosis_document(reports.files, ())))

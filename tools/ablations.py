@@ -24,7 +24,7 @@ from profkit.records.ablation import AblationRecord
 from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
 from profkit.reports.figures import format_percent
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.ablation import show_ablations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -440,7 +440,7 @@ def write_table() -> Iterator[str]:
 def show_record(probe: str, ablation: Mapping[str, Any]) -> list[str]:
     """What a verb prints of a probe's record, line by line."""
     document = {"variant": probe, "case": "probe", "problem": "probes", "ablation": ablation}
-    shown = to_text(show_ablations([parse_record(document)]), make_console(width=100))
+    shown = render_text(show_ablations([parse_record(document)]), make_console(width=100))
     return [line.rstrip() for line in shown.strip().splitlines()]
 
 

@@ -29,7 +29,7 @@ from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
 from profkit.cli.app import group_verbs, import_verbs
-from profkit.diagnosis.pages import measured_pairs
+from profkit.diagnosis.pages import read_probe_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
 from profkit.reports import figures
@@ -45,7 +45,7 @@ from profkit.show.text.blocks import (
     Paragraph,
     TextLine,
     TextSpan,
-    to_markdown,
+    render_markdown,
 )
 from profkit.show.text.escape import escape_html, escape_markdown
 from profkit.show.views.explain import explain
@@ -73,7 +73,7 @@ def rules() -> Iterator[tuple[str, str]]:
     """A page a rule, and the list of them."""
     listed = [Grid(("rule", "fires when"), tuple((TextSpan(r.id, "code"), r.title) for r in ALL))]
     toc = "\n".join(rule.id for rule in ALL)
-    index = to_markdown([Heading("Rules", 0), *listed])
+    index = render_markdown([Heading("Rules", 0), *listed])
     yield "rules/index.md", f"{index}\n:::{{toctree}}\n:maxdepth: 1\n\n{toc}\n:::\n"
     for rule in ALL:
         yield f"rules/{rule.id}.md", page(rule.id)
@@ -85,7 +85,7 @@ def page(name: str) -> str:
 
 
 def _raised(blocks: Iterator[Block]) -> str:
-    return to_markdown(
+    return render_markdown(
         Heading(block.text, block.level - 1) if isinstance(block, Heading) else block
         for block in blocks
     )
@@ -95,7 +95,7 @@ def verdict_words() -> Iterator[tuple[str, str]]:
     """Bounds and limiters on one page."""
     every = (*words.BOUNDS, *words.UNITS, *words.WAITS, *words.SHAPES)
     pages = [explain(word).blocks() for word in every if word.replace("_", "-") not in BY_ID]
-    parts = [to_markdown(blocks) for blocks in pages]
+    parts = [render_markdown(blocks) for blocks in pages]
     yield "words.md", "\n".join(["# Words of the verdict\n", *parts])
 
 
@@ -111,7 +111,7 @@ def metrics() -> Iterator[tuple[str, str]]:
         blocks += [Heading(family), Paragraph(some["What happens in the hardware"][0])]
         rows = tuple((TextSpan(m.name, "code"), m.unit, m.meaning, m.section) for m in mine)
         blocks.append(Grid(("metric", "unit", "meaning", "ncu section"), rows))
-    yield "metrics.md", to_markdown(blocks)
+    yield "metrics.md", render_markdown(blocks)
 
 
 def verbs() -> Iterator[tuple[str, str]]:
@@ -123,7 +123,7 @@ def verbs() -> Iterator[tuple[str, str]]:
         for name, _ in listed:
             with parsers[name].make_context(name, ["--help"], resilient_parsing=True) as context:
                 blocks += [Heading(name, 2), Code(parsers[name].get_help(context), "text")]
-    yield "verbs.md", to_markdown(blocks)
+    yield "verbs.md", render_markdown(blocks)
 
 
 def api() -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def api() -> Iterator[tuple[str, str]]:
                 blocks += list(_documented(f"plots.{plot}", getattr(value, plot)))
         else:
             blocks += list(_documented(name, value))
-    yield "api.md", to_markdown(blocks)
+    yield "api.md", render_markdown(blocks)
 
 
 def _documented(name: str, value: Any) -> Iterator[Block]:
@@ -158,7 +158,7 @@ def schema_pages() -> Iterator[tuple[str, str]]:
         document = json.loads(file.read_text("utf-8"))
         blocks += [Heading(document["title"]), Paragraph(document["description"])]
         blocks.append(Code(json.dumps(document, indent=1), "json"))
-    yield "schemas.md", to_markdown(blocks)
+    yield "schemas.md", render_markdown(blocks)
 
 
 def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
@@ -241,7 +241,7 @@ def _said(row: verdicts.Row) -> str:
 
 def _probe(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
     rule = str(row.said[2])
-    pair = next((p for p in measured_pairs(row.cause) if p.probe == name), None)
+    pair = next((p for p in read_probe_pairs(row.cause) if p.probe == name), None)
     blocks: list[Block] = [Heading(name, 0), Paragraph(_title(path)), Heading("Verdict")]
     blocks.append(TextLine((f"{rule}: ", _said(row)), "says"))
     blocks.append(TextLine(f"{row.cause}: {row.bound}: {row.limiter}", "is"))
@@ -251,11 +251,11 @@ def _probe(name: str, row: verdicts.Row, path: Path, picture: Picture | None) ->
     if row.expect:
         near = f"{figures.speedup(row.expect.low)} to {figures.speedup(row.expect.high)}"
         blocks.append(TextLine(f"{figures.speedup(row.expect.gain)} ({near})", "expected"))
-    parts = [to_markdown(blocks)]
+    parts = [render_markdown(blocks)]
     if picture:
         parts.append(f"![{escape_markdown(_alt(name))}]({picture.name})\n")
     parts.append(f"What it means: [{rule}](../reference/rules/{rule}.md).\n\n## Code\n")
-    return "\n".join([*parts, to_markdown([Code(path.read_text("utf-8"), "cuda")])])
+    return "\n".join([*parts, render_markdown([Code(path.read_text("utf-8"), "cuda")])])
 
 
 def _drawn(folder: Path) -> dict[str, Picture]:

@@ -16,7 +16,7 @@ from math import exp, log
 import ablations
 import verdicts
 
-from profkit.diagnosis.ablated import add_measured
+from profkit.diagnosis.ablated import add_measured_gains
 from profkit.diagnosis.verdict import NOTHING_TO_WIN, judge_launch
 from profkit.model.scenario import Expectation
 from profkit.records.ablation import AblationRecord
@@ -53,10 +53,12 @@ def read_estimates() -> list[Estimate]:
         if probe not in launches or record is None:
             continue
         declared = verdicts.declared(headers.header(paths[probe]))
-        diagnosis = add_measured(judge_launch({**launches[probe], **declared}), record)
+        diagnosis = add_measured_gains(judge_launch({**launches[probe], **declared}), record)
         for finding in diagnosis.findings:
-            if finding.status == "fires" and finding.expect and finding.reached:
-                found.append(Estimate(probe, finding.rule, finding.expect, finding.reached))
+            if finding.status == "fires" and finding.expect and finding.measured_reachable_gain:
+                found.append(
+                    Estimate(probe, finding.rule, finding.expect, finding.measured_reachable_gain)
+                )
     return found
 
 

@@ -226,10 +226,12 @@ def _timeline(content: bytes, folder: Path) -> None:
 
 def _triaged(path: Path) -> None:
     from profkit.program import readers as recordings
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
     from profkit.program.triage import triage_timeline
 
-    json.dumps(triage_document(triage_timeline(recordings.read_timeline(path))), allow_nan=False)
+    json.dumps(
+        make_triage_document(triage_timeline(recordings.read_timeline(path))), allow_nan=False
+    )
 
 
 def _events(most: int = 400) -> list[dict[str, Any]]:

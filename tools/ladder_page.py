@@ -31,7 +31,7 @@ from profkit.records.record import SourceFile
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
 from profkit.show.numbers import find_reference_medians
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid, render_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
 from arithmetic import CASES  # noqa: E402
@@ -178,7 +178,7 @@ def link(variant: str, depth: int = 0, file: str = "") -> str:
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     """A Markdown table whose first column is Markdown already."""
-    lines = to_markdown([Grid(head, tuple(("@", *row[1:]) for row in rows))]).splitlines()
+    lines = render_markdown([Grid(head, tuple(("@", *row[1:]) for row in rows))]).splitlines()
     top, body = lines[:2], lines[2:]
     return top + [f"| {row[0]}{line[3:]}" for row, line in zip(rows, body, strict=True)]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.records.record import SourceFile
 from profkit.reports import figures
-from profkit.show.text.blocks import Grid, to_markdown
+from profkit.show.text.blocks import Grid, render_markdown
 
 if TYPE_CHECKING:
     from profkit.lab.measure.variants.build import Build
@@ -36,7 +36,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     if made is None:
         made = build.compile_variants(known, ["89"], build.find_build_dir(KERNELS))
     sms = resources.CARDS["89"].sms
-    nvcc = tools.tool("nvcc", build.find_build_dir(KERNELS))
+    nvcc = tools.get_tool("nvcc", build.find_build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.require_library(one)
@@ -88,7 +88,7 @@ def section(of: Attention, case: str, rungs: Mapping[str, SourceFile]) -> list[s
         f"operations per compulsory byte, the ridge is at {L4.tensor / L4.dram:.0f}. Two rounds of",
         "blocks take twice the time of one, however few the last has: mind waves just above 1.",
         "",
-        *to_markdown([Grid(head, tuple(rows))]).splitlines(),
+        *render_markdown([Grid(head, tuple(rows))]).splitlines(),
     ]
 
 

@@ -71,9 +71,9 @@ def judge_recording(path: Path) -> tuple[Triage, Counts | None]:
 @cache
 def document(file: str) -> dict[str, Any]:
     """The same as a document."""
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
 
-    return triage_document(*answer(file))
+    return make_triage_document(*answer(file))
 
 
 def leave_out(what: str, timeline: Timeline) -> Timeline:
@@ -148,7 +148,7 @@ def _score(truths: Mapping[str, Any]) -> str:
 
 def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """What is said first of the same recordings without shapes, or without all that names operators."""
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
     from profkit.program.readers import read_timeline
     from profkit.program.triage import triage_timeline
 
@@ -156,7 +156,7 @@ def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]
     for name, truth in truths.items():
         timeline = read_timeline(DATA / f"{name}.planted.json.gz")
         answer = triage_timeline(leave_out(what, timeline))
-        pairs.append((_first(triage_document(answer, None)), truth))
+        pairs.append((_first(make_triage_document(answer, None)), truth))
     return pairs
 
 

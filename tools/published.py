@@ -119,7 +119,7 @@ def measure_kernel(kernel: Mapping[str, Any], sources: Path, fixed: bool = False
     began = time.monotonic()
     try:
         target = make_target(kernel, sources, fixed)
-        record, _ = run.ablate_beside(target, say_nothing, CASE)
+        record, _ = run.ablate_with_others(target, say_nothing, CASE)
     except ProfkitError as error:
         return {"error": f"{error.message}; {error.hint}"}
     document = msgspec.to_builtins(record)

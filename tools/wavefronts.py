@@ -62,7 +62,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
 
 def runs_whole(kernel: LaunchedCode, access: Access) -> bool:
     """Return whether an access ran with all lanes of its warps whenever it ran."""
-    lanes = kernel.values({"thread_inst_executed_true": 1.0}) or {}
+    lanes = kernel.read_instances({"thread_inst_executed_true": 1.0}) or {}
     return lanes.get(access.pc, 0.0) == LANES * access.requests
 
 

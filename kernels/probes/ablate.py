@@ -92,7 +92,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
             raise built.failure
     twins = {b.variant.id: str(b.library) for b in made if b.variant.defines}
     probes = [b for b in made if not b.variant.defines and b.library]
-    with ThreadPoolExecutor(process.cores()) as pool:
+    with ThreadPoolExecutor(process.count_available_cores()) as pool:
         list(pool.map(lambda built: assemble.write_ptx(built, folder), probes))
     items = []
     for built in probes:
@@ -197,7 +197,7 @@ def sanitize_all(task: Task, out: Path, jobs: int, clock: Clock) -> dict[str, An
     # A module is asked for a symbol that it need not have: that answer of the driver is no error.
     prefix: list[str | Path] = ["env"]
     if not task.dry:
-        prefix = [tools.need_tool("compute-sanitizer"), "--error-exitcode", str(_MEMORY_ERROR)]
+        prefix = [tools.require_tool("compute-sanitizer"), "--error-exitcode", str(_MEMORY_ERROR)]
         prefix += ["--report-api-errors", "no"]
     records: dict[str, Any] = {}
     once = replace(task, rounds=(1, 1), once=True)
@@ -300,7 +300,7 @@ def _ablate_probe(
     main = _make_call(item.library, buffers)
     if once:
         text = Path(item.ptx).read_text()
-        refused = measurement.run_changes(
+        refused = measurement.check_changes_run(
             main, buffers.reset, text, conditions, lambda what: tell(begin=what)
         )
         return {"refused": msgspec.to_builtins(refused)}

@@ -145,12 +145,12 @@ def alone(program: list[str], _number: int, timeout: float) -> None:
 
 def under_ncu(out: Path, first: int) -> Child:
     """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
-    ncu = tools.need_tool("ncu")
+    ncu = tools.require_tool("ncu")
 
     def run(program: list[str], number: int, timeout: float) -> None:
         marked = ("--profile-from-start", "off")
         options = CollectOptions(timeout=timeout, filters=marked, sections=SECTIONS)
-        profiler.wrap(program, out / f"probes-{first + number}.ncu-rep", ncu, options)
+        profiler.profile_program(program, out / f"probes-{first + number}.ncu-rep", ncu, options)
 
     return run
 

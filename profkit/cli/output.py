@@ -136,13 +136,13 @@ def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
     if document is not None and FORM.json:
         print_json(document)
     elif FORM.markdown:
-        from profkit.show.text.blocks import to_markdown
+        from profkit.show.text.blocks import render_markdown
 
-        print(to_markdown(blocks), end="")
+        print(render_markdown(blocks), end="")
     else:
-        from profkit.show.text.terminal import make_console, to_text
+        from profkit.show.text.terminal import make_console, render_text
 
-        print(to_text(blocks, make_console()), end="")
+        print(render_text(blocks, make_console()), end="")
 
 
 def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:

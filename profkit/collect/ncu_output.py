@@ -129,7 +129,7 @@ class NcuWords:
     def write(self, content: bytes) -> int:
         self._file.write(content)
         for part in content.splitlines(keepends=True):
-            self._take_part(part)
+            self._process_part(part)
         return len(content)
 
     def flush(self) -> None:
@@ -138,24 +138,24 @@ class NcuWords:
             self._program.flush()
 
     def close(self) -> None:
-        self._pass_words()
+        self._forward_program_output()
         self._file.close()
 
-    def _take_part(self, part: bytes) -> None:
+    def _process_part(self, part: bytes) -> None:
         self._line = (self._line + part)[-_PENDING:]
         ends = part.endswith((b"\n", b"\r"))
-        if self._is_ncus():
+        if self._is_ncu_line():
             self._report_progress()
         elif ends or not _MARK.startswith(self._line[:2]):
-            self._pass_words()
+            self._forward_program_output()
         if ends:
             self._line, self._begun = b"", False
 
-    def _is_ncus(self) -> bool:
+    def _is_ncu_line(self) -> bool:
         return not self._begun and self._line.startswith(_MARK)
 
-    def _pass_words(self) -> None:
-        if self._program and self._line and not self._is_ncus():
+    def _forward_program_output(self) -> None:
+        if self._program and self._line and not self._is_ncu_line():
             self._program.write(self._line)
         self._begun, self._line = True, b""
 
@@ -169,14 +169,14 @@ class NcuWords:
         self._progress(self._seen + 1, of, base_name(name) or name)
 
 
-def available(output: str) -> list[str]:
+def list_available_kernels(output: str) -> list[str]:
     """Return the kernels that ncu names where none matched, each once and short."""
     _, _, listed = output.partition("Available Kernels:")
     names = [m["name"].strip() for m in map(_AVAILABLE.match, listed.splitlines()) if m]
     return list(dict.fromkeys(base_name(name) or name for name in names))
 
 
-def match_any_case(pattern: str) -> str:
+def make_pattern_case_insensitive(pattern: str) -> str:
     """Return an expression that matches letters of either case, for an engine without that flag."""
     out, at, inside = [], 0, False
     while at < len(pattern):

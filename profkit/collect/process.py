@@ -55,7 +55,7 @@ class Done:
     seconds: float
 
 
-def cores() -> int:
+def count_available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
@@ -65,13 +65,13 @@ def make_pool(workers: int | None = None, name: str = "") -> ThreadPoolExecutor:
     A thread without memory ends before it has begun, and CPython waits for it for ever. So as many are
     begun here first, without that wait.
     """
-    most = workers or min(_POOL_MOST, cores() + 4)
+    most = workers or min(_POOL_MOST, count_available_cores() + 4)
     if is_memory_limited():
-        refuse_unbegun_threads(most)
+        check_threads_can_start(most)
     return ThreadPoolExecutor(most, name)
 
 
-def refuse_unbegun_threads(count: int) -> None:
+def check_threads_can_start(count: int) -> None:
     """Begin so many threads at a time; a ProfkitError where one does not begin."""
     begun = threading.Semaphore(0)
     may_end = threading.Event()
@@ -95,7 +95,7 @@ def refuse_unbegun_threads(count: int) -> None:
         )
 
 
-def end_with_parent() -> None:
+def exit_with_parent() -> None:
     """End this process when the one that started it is gone, however that ended.
 
     A thread looks twice a second: the kernel's own signal for this comes when the parent's thread
@@ -111,7 +111,7 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def start(command: Sequence[str | Path], **options: object) -> subprocess.Popen[bytes]:
+def start_process(command: Sequence[str | Path], **options: object) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen([str(c) for c in command], start_new_session=True, **options)  # type: ignore[call-overload,no-any-return]
     except FileNotFoundError as error:
@@ -136,7 +136,7 @@ def run_command(
     marked = {**(os.environ if env is None else env), _MARK: guard.mark}
     try:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = start(command, stdin=subprocess.DEVNULL, env=marked, cwd=folder, **pipes)
+        process = start_process(command, stdin=subprocess.DEVNULL, env=marked, cwd=folder, **pipes)
     except ProfkitError:
         guard.dismiss()
         raise
@@ -171,14 +171,14 @@ class _Guard:
         command = ["/bin/sh", "-c", _GUARD, "guard", f"{_MARK}={self.mark}"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with contextlib.suppress(ProfkitError):  # no /bin/sh: then nobody watches
-            self._process = start(command, stdin=subprocess.PIPE, **quiet)
+            self._process = start_process(command, stdin=subprocess.PIPE, **quiet)
 
     def watch(self, session: int) -> None:
-        self._tell_guard(b"%d\n" % session)
+        self._write_to_guard(b"%d\n" % session)
 
     def dismiss(self) -> None:
         """Note that the session has ended, or that none began."""
-        self._tell_guard(b"done\ndone\n")
+        self._write_to_guard(b"done\ndone\n")
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -188,7 +188,7 @@ class _Guard:
                 self._process.kill()
                 self._process.wait()
 
-    def _tell_guard(self, line: bytes) -> None:
+    def _write_to_guard(self, line: bytes) -> None:
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line)

@@ -57,7 +57,7 @@ class Collected:
     note: str = ""  # how the program ended, if it failed after its kernels had been profiled
 
 
-def common(ncu: Path, options: CollectOptions) -> list[str]:
+def list_common_options(ncu: Path, options: CollectOptions) -> list[str]:
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
     return [
@@ -77,11 +77,11 @@ def start_ncu(
 
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
-    with _make_workplace(report) as folder:
+    with _make_folder_beside_report(report) as folder:
         program = call.write_program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
-        command = [*common(ncu, options), *limits]
+        command = [*list_common_options(ncu, options), *limits]
         draft, done = _run_ncu(command, program, folder, options)
         if ended := ncu_output.find_program_failure(done.output):
             raise _explain_failure(ended, done)
@@ -101,22 +101,22 @@ def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str)
         )
 
 
-def wrap(
+def profile_program(
     program: Sequence[str],
     report: Path,
     ncu: Path,
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:
-    with _make_workplace(report) as folder:
-        command = [*common(ncu, options), *options.filters]
+    with _make_folder_beside_report(report) as folder:
+        command = [*list_common_options(ncu, options), *options.filters]
         draft, done = _run_ncu(command, program, folder, options, echo)
         kernels = list_kernels(draft)
         kept = _keep_report(draft, report, [*command, *program], done, kernels)
         return replace(kept, note=ncu_output.find_program_failure(done.output) or "")
 
 
-def launch_filters(
+def list_launch_filters(
     kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
 ) -> tuple[str, ...]:
     """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
@@ -128,7 +128,7 @@ def launch_filters(
     filters: list[str] = []
     if kernel is not None:
         check_regex(kernel)
-        regex = f"regex:{ncu_output.match_any_case(kernel)}"
+        regex = f"regex:{ncu_output.make_pattern_case_insensitive(kernel)}"
         filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
     if skip:
         filters += ["--launch-skip", str(skip)]
@@ -145,7 +145,7 @@ def check_regex(kernel: str) -> None:
 
 
 @contextmanager
-def _make_workplace(report: Path) -> Iterator[Path]:
+def _make_folder_beside_report(report: Path) -> Iterator[Path]:
     """Give a folder next to the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def _run_ncu(
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
     draft = folder / "report.ncu-rep"
-    threading.Thread(target=_import_early, daemon=True).start()
+    threading.Thread(target=_preload_readers, daemon=True).start()
     whole = [*command, "--force-overwrite", "--export", str(draft), *program]
     done = process.run_command(whole, options.timeout, options.env, echo)
     if done.status is None:
@@ -193,7 +193,7 @@ def _explain_no_match(done: process.Done) -> ProfkitError:
             "ncu follows the processes that it starts, not those of a server, a container or a "
             "scheduler; is it the command that works on the GPU?",
         )
-    names = ncu_output.available(done.output)
+    names = ncu_output.list_available_kernels(done.output)
     listed = ""
     if names:
         listed = f"there are: {', '.join(names[:NAMED])}"
@@ -219,7 +219,7 @@ def _explain_failure(ended: str | None, done: process.Done) -> ProfkitError:
     )
 
 
-def _import_early() -> None:
+def _preload_readers() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 

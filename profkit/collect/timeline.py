@@ -91,14 +91,14 @@ def find_cupti() -> Cupti:
     A program that brings its own CUPTI (torch does) must not meet a second one; libraries of one
     major version have one name, and the loader takes the one that is there already.
     """
-    places = list(_list_places())
+    places = list(_list_cuda_folders())
     header = _find_first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
     cuda = _find_first("cuda.h", places, ("include/cuda.h",))
     library = _find_first("libcupti.so", places, _LIBRARIES)
     return Cupti(header.parent, cuda.parent, resolve_path(library))
 
 
-def _list_places() -> Iterator[Path]:
+def _list_cuda_folders() -> Iterator[Path]:
     """Yield folders that may hold include/ and lib/ of CUDA, the toolkit's first."""
     for key in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(key):
@@ -170,10 +170,10 @@ def record_timeline(
         note = f"{command[0]} was ended by a signal to profkit: its timeline ends there"
         return Recorded(time.monotonic() - began, note, by_itself=False)
     if done.status is None:
-        return Recorded(done.seconds, _say_ended(command, window, limit), by_itself=False)
+        return Recorded(done.seconds, _describe_time_limit(command, window, limit), by_itself=False)
     if done.status == 0:
         return Recorded(done.seconds, "")
-    how, hint = _say_failed(command, done.status, window)
+    how, hint = _explain_program_failure(command, done.status, window)
     if not any(folder.glob("*.kernels")):
         last = (done.output.strip().splitlines() or [""])[-1]
         raise ProfkitError(f"{how} before any kernel: {last}", hint)
@@ -203,7 +203,7 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
     return env
 
 
-def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
+def _describe_time_limit(command: Sequence[str], window: Window, limit: float) -> str:
     asked = window.seconds is not None and limit < window.timeout
     if asked:
         why = "as --seconds asks"
@@ -212,7 +212,9 @@ def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
     return f"{command[0]} was ended after {limit:g} s, {why}: its timeline ends there"
 
 
-def _say_failed(command: Sequence[str], status: int, window: Window) -> tuple[str, str]:
+def _explain_program_failure(
+    command: Sequence[str], status: int, window: Window
+) -> tuple[str, str]:
     """Return how a program ended badly, and what to try."""
     hint = "check that the command runs on its own first"
     # a shell says it so
@@ -256,7 +258,7 @@ def collect_counters(
     if device is not None:
         there = ("--devices", str(device))
     options = profiler.CollectOptions("full", "all", budget, (*once, *named, *there))
-    return profiler.wrap(command, report, tools.need_tool("ncu"), options, echo)
+    return profiler.profile_program(command, report, tools.require_tool("ncu"), options, echo)
 
 
 def compress_report(report: Path) -> Path:

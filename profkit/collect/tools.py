@@ -59,16 +59,16 @@ def find_tool(name: str) -> Path | None:
     return None
 
 
-def need_tool(name: str) -> Path:
+def require_tool(name: str) -> Path:
     path = find_tool(name)
     if path is None:
         raise ProfkitError(f"{name} was not found", _HINTS[name])
     return path
 
 
-def tool(name: str, cache: Path) -> Tool:
+def get_tool(name: str, cache: Path) -> Tool:
     """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
-    path = need_tool(name)
+    path = require_tool(name)
     if name not in _VERSION:
         return Tool(path, None)
     state = look_at(path)
@@ -77,14 +77,14 @@ def tool(name: str, cache: Path) -> Tool:
         changed = f"{state.st_size}:{state.st_mtime_ns}"
     key = f"{resolve_path(path)}:{changed}"
     memory = cache / "tools.json"
-    known = read_kept_json(memory)
+    known = read_cached_json(memory)
     if key not in known:
-        known[key] = version(name, path)
+        known[key] = read_tool_version(name, path)
         write_text(memory, json.dumps(known, indent=1))
     return Tool(path, known[key])
 
 
-def version(name: str, path: Path) -> str | None:
+def read_tool_version(name: str, path: Path) -> str | None:
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, check=False
@@ -97,7 +97,7 @@ def version(name: str, path: Path) -> str | None:
     return None
 
 
-def read_kept_json(path: Path) -> dict[str, Any]:
+def read_cached_json(path: Path) -> dict[str, Any]:
     """Return what was kept in a file; empty where there is none, or it is no object."""
     try:
         known = read_json(path)

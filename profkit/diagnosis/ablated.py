@@ -15,7 +15,7 @@ from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 
 
-def find_ablation(record: Record | None, device: str | None) -> AblationRecord | None:
+def find_matching_ablation(record: Record | None, device: str | None) -> AblationRecord | None:
     """A record's ablation, if it is of one kernel and of the GPU that the report is of."""
     if record is None or record.ablation is None:
         return None
@@ -27,7 +27,7 @@ def find_ablation(record: Record | None, device: str | None) -> AblationRecord |
     return found
 
 
-def add_measured(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis:
+def add_measured_gains(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis:
     """The verdict with what was measured of its findings, which come in another order then."""
     findings = []
     for finding in diagnosis.findings:
@@ -64,8 +64,8 @@ def _rank_measured(finding: LaunchFinding) -> tuple[int, float]:
     """Measured and worth it, then what is expected, then what was measured to bring nothing."""
     if finding.status != "fires" or finding.note:
         return 3, 0.0
-    if finding.reached is None:
+    if finding.measured_reachable_gain is None:
         return 1, 0.0
-    if finding.reached >= NOTHING_TO_WIN:
-        return 0, -finding.reached
-    return 2, -finding.reached
+    if finding.measured_reachable_gain >= NOTHING_TO_WIN:
+        return 0, -finding.measured_reachable_gain
+    return 2, -finding.measured_reachable_gain

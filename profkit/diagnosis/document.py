@@ -89,11 +89,11 @@ class DiagnosisDocument(Document, frozen=True, kw_only=True, tag_field="schema",
 def make_diagnosis_document(
     files: Iterable[ReportFile], launches: Iterable[Judged]
 ) -> DiagnosisDocument:
-    entries = tuple(launch_entry(run) for run in launches)
+    entries = tuple(make_launch_entry(run) for run in launches)
     return DiagnosisDocument(reports=tuple(files), launches=entries)
 
 
-def launch_entry(run: Judged) -> LaunchEntry:
+def make_launch_entry(run: Judged) -> LaunchEntry:
     """Return one launch of the document. Of metrics it has those that were collected."""
     diagnosis = run.diagnosis
     return LaunchEntry(

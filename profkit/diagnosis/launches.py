@@ -21,10 +21,10 @@ from profkit.diagnosis.rule import (
 )
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import (
+    clear_if_worthless,
     get_number_or_nan,
     judge_launch,
-    keep_worthwhile,
-    make_clear,
+    make_clear_finding,
 )
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
@@ -116,7 +116,7 @@ class Judged:
         return self.diagnosis.top
 
     @property
-    def saved(self) -> float:
+    def seconds_saved(self) -> float:
         """Seconds that fixing the leading finding is expected to save; 0 at a roof, or not known."""
         return _replace_nan_by_zero(self.diagnosis.estimate_saved_time(self.time))
 
@@ -140,18 +140,18 @@ class Row:
         return sum(self.times)
 
     @property
-    def saved(self) -> float:
+    def seconds_saved(self) -> float:
         """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
-        return _replace_nan_by_zero(self.shown.diagnosis.estimate_saved_time(self.total))
+        return _replace_nan_by_zero(self.median_launch.diagnosis.estimate_saved_time(self.total))
 
     def leads_with_uncollected_cause(self, total: float) -> bool:
         """Whether it takes most of a total and what would tell its cause was not collected."""
-        said = self.shown.diagnosis
+        said = self.median_launch.diagnosis
         unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
-        return unknown and self.shown.status == "ok" and self.total > MOST * total
+        return unknown and self.median_launch.status == "ok" and self.total > MOST * total
 
     @property
-    def shown(self) -> Judged:
+    def median_launch(self) -> Judged:
         """The launch that is shown for the row: the one of median time."""
         times = self.times
         if not times:
@@ -190,17 +190,17 @@ def _judge_part(part: Part) -> Iterator[Judged]:
         diagnosis = judge_launch(run)
         if record and record.ablation:
             diagnosis = _add_measured(diagnosis, record, run.get("device"))
-        yield _make_judged(run, values, diagnosis, nvidia)
+        yield _make_judged_launch(run, values, diagnosis, nvidia)
 
 
 def _add_measured(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
-    from profkit.diagnosis.ablated import add_measured, find_ablation
+    from profkit.diagnosis.ablated import add_measured_gains, find_matching_ablation
 
-    found = find_ablation(record, device)
-    return add_measured(diagnosis, found) if found else diagnosis
+    found = find_matching_ablation(record, device)
+    return add_measured_gains(diagnosis, found) if found else diagnosis
 
 
-def _make_judged(
+def _make_judged_launch(
     run: Mapping[str, Any],
     values: Mapping[str, float],
     diagnosis: Diagnosis,
@@ -216,7 +216,7 @@ def _make_judged(
     return Judged(**identity, values=values, diagnosis=diagnosis, nvidia=nvidia)
 
 
-def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
+def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
     """Return alike launches in one row each, or with `every` one row per launch.
 
     The rows come by the time that fixing the finding they are shown with should save, then by
@@ -229,7 +229,12 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     rows = [Row(tuple(group)) for group in alike.values()]
     total = sum(row.total for row in rows)
     return sorted(
-        rows, key=lambda row: (not row.leads_with_uncollected_cause(total), -row.saved, -row.total)
+        rows,
+        key=lambda row: (
+            not row.leads_with_uncollected_cause(total),
+            -row.seconds_saved,
+            -row.total,
+        ),
     )
 
 
@@ -241,7 +246,7 @@ _IDENTIFIED = ("report", "launch", "kernel", "variant", "case", "time")
 _SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 
-def _list_verdict(run: Judged) -> tuple[Any, ...]:
+def _make_verdict_cells(run: Judged) -> tuple[Any, ...]:
     said = run.diagnosis
     return (
         said.bound,
@@ -252,7 +257,7 @@ def _list_verdict(run: Judged) -> tuple[Any, ...]:
     )
 
 
-def _list_gains(finding: LaunchFinding | None) -> tuple[float, ...]:
+def _make_gain_cells(finding: LaunchFinding | None) -> tuple[float, ...]:
     if finding is None:
         return nan, nan, nan, nan
     hope = finding.expect
@@ -271,9 +276,9 @@ def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judge
         also = OwnColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
         values = {name: get_number_or_nan(row.get(name)) for name in CATALOGUE}
-        launches.append(_make_judged(row, values, diagnosis))
+        launches.append(_make_judged_launch(row, values, diagnosis))
     there = [is_file(str(run.report)) for run in launches]
-    lined = iter(with_known_lines(list(compress(launches, there)))[0])
+    lined = iter(add_readable_source_lines(list(compress(launches, there)))[0])
     return [next(lined) if known else run for run, known in zip(launches, there, strict=True)]
 
 
@@ -284,9 +289,17 @@ def diagnose_frame(launches: Iterable[Judged]) -> DataFrame:
     table = []
     for run in launches:
         identity = run.report, run.index, run.kernel, run.variant, run.case, run.time
-        verdict = _list_verdict(run)
+        verdict = _make_verdict_cells(run)
         for f in run.diagnosis.findings:
-            said = f.rule, f.status, f.cause, *_list_gains(f), dict(f.evidence), f.where, f.advice
+            said = (
+                f.rule,
+                f.status,
+                f.cause,
+                *_make_gain_cells(f),
+                dict(f.evidence),
+                f.where,
+                f.advice,
+            )
             table.append((*identity, *verdict, *said))
     return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
 
@@ -302,7 +315,13 @@ def make_table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     rows = []
     for run in launches:
-        rows.append((*_list_verdict(run), run.top.rule if run.top else None, *_list_gains(run.top)))
+        rows.append(
+            (
+                *_make_verdict_cells(run),
+                run.top.rule if run.top else None,
+                *_make_gain_cells(run.top),
+            )
+        )
     for offset, name in enumerate((*_VERDICT, "finding", *_GAINS)):
         frame.insert(at + offset, name, [row[offset] for row in rows])
     return frame
@@ -320,7 +339,7 @@ class OwnColumns(Mapping[str, float]):
     def __getitem__(self, name: str) -> float:
         value = self._row.get(name)
         if value is None and "__" in name:  # as all of Nsight Compute's names have
-            launches = _raw_counters(str(self._row.get("report")))
+            launches = _read_raw_counters(str(self._row.get("report")))
             value = launches.get(self._row.get("launch", 0), {}).get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise KeyError(name)
@@ -334,7 +353,7 @@ class OwnColumns(Mapping[str, float]):
 
 
 @lru_cache(maxsize=4)
-def _raw_counters(report: str) -> dict[int, dict[str, Any]]:
+def _read_raw_counters(report: str) -> dict[int, dict[str, Any]]:
     """Return launch -> raw name -> value of a report; nothing where it is not there any more."""
     from profkit.reports.reader import read_raw_frame
 
@@ -353,7 +372,7 @@ def _raw_counters(report: str) -> dict[int, dict[str, Any]]:
 # Source lines.
 
 
-def with_lines(
+def add_source_lines(
     runs: Sequence[Judged], count: int | None = None, listed: int = 0, around: int = 0
 ) -> list[Judged]:
     """Return the launches with the source lines of their firing findings.
@@ -375,21 +394,21 @@ def with_lines(
     ]
 
 
-def list_unread(runs: Iterable[Judged]) -> list[str]:
+def explain_unread_lines(runs: Iterable[Judged]) -> list[str]:
     """Return of which reports the source lines could not be read, and why, each once."""
     said = [f"{run.report}: without source lines: {run.unread}" for run in runs if run.unread]
     return list(dict.fromkeys(said))
 
 
-def with_known_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
+def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
     """Return the launches with their lines (`how` as above), and why some are left without."""
     try:
-        lined = with_lines(runs, *how)
-        return lined, list_unread(lined)
+        lined = add_source_lines(runs, *how)
+        return lined, explain_unread_lines(lined)
     except ProfkitError as error:
         if len(runs) == 1:
             return list(runs), [error.message]
-    each = [with_known_lines([run], *how) for run in runs]
+    each = [add_readable_source_lines([run], *how) for run in runs]
     return [run for (run,), _ in each], list(chain.from_iterable(why for _, why in each))
 
 
@@ -424,26 +443,28 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
         for x in answer.sampled
     )
     findings = tuple(
-        replace(f, where=tuple(_list_places(lines)))
+        replace(f, where=tuple(_list_source_shares(lines)))
         if (lines := answer.counters.get(f.rule))
         else f
         for f in run.diagnosis.findings
     )
     findings = tuple(
-        _without_gathers(run, f, share) if (share := answer.gathered.get(f.rule)) else f
+        _price_without_gathers(run, f, share) if (share := answer.gathered.get(f.rule)) else f
         for f in findings
     )
     for rule, share in answer.fusable.items():
-        findings = _with_fusable(run, findings, rule, share)
+        findings = _reprice_unfused_arithmetic(run, findings, rule, share)
     if _is_triton(run.kernel, findings):
-        findings = tuple(map(_in_triton_words, findings))
+        findings = tuple(map(_use_triton_advice, findings))
     else:
-        findings = tuple(_with_layouts(f, answer.layouts.get(f.rule)) for f in findings)
+        findings = tuple(
+            _add_conflict_free_layouts(f, answer.layouts.get(f.rule)) for f in findings
+        )
     diagnosis = replace(run.diagnosis, findings=findings)
     return replace(run, lines=listed, diagnosis=diagnosis, unread=answer.unread)
 
 
-def _with_fusable(
+def _reprice_unfused_arithmetic(
     run: Judged, findings: tuple[LaunchFinding, ...], rule: str, share: float
 ) -> tuple[LaunchFinding, ...]:
     """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
@@ -456,10 +477,10 @@ def _with_fusable(
     for finding in findings:
         judged = finding
         if finding.rule == rule and finding.status == "fires":
-            judged = make_clear(rule, finding.note, BY_ID[rule].title)
+            judged = make_clear_finding(rule, finding.note, BY_ID[rule].title)
             if asked:
                 priced = replace(finding, saving=asked[1])
-                judged = keep_worthwhile(BY_ID[rule], priced, leading)
+                judged = clear_if_worthless(BY_ID[rule], priced, leading)
         if judged.status == "fires":
             fires.append(judged)
         else:
@@ -467,7 +488,7 @@ def _with_fusable(
     return (*fires, *others)
 
 
-def _with_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:
+def _add_conflict_free_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:
     """Return a finding of bank conflicts with the layouts that have none; of other rules as it is."""
     if layouts is None:
         return finding
@@ -485,7 +506,7 @@ _GATHERS = (
 )
 
 
-def _without_gathers(run: Judged, finding: LaunchFinding, share: float) -> LaunchFinding:
+def _price_without_gathers(run: Judged, finding: LaunchFinding, share: float) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
     waste = run.values.get("excess_sectors", nan)
     if finding.status != "fires" or isnan(waste):
@@ -509,14 +530,14 @@ def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
     return python and kernel.isidentifier() and not kernel.startswith(("_Z", "kernel_cutlass"))
 
 
-def _in_triton_words(finding: LaunchFinding) -> LaunchFinding:
+def _use_triton_advice(finding: LaunchFinding) -> LaunchFinding:
     rule = BY_ID.get(finding.rule)
     if finding.status == "fires" and rule and rule.triton:
         return replace(finding, advice=rule.triton)
     return finding
 
 
-def _list_places(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
+def _list_source_shares(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
     """Yield the lines of source; an instruction without one says nothing to a reader."""
     for x in lines:
         if x.file is None or x.line is None:
@@ -536,7 +557,7 @@ def _find_caller(line: CounterLine) -> Caller | None:
     return Caller(call.file, call.line, call.share)
 
 
-def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
+def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
     """Do `pk.lines` of one launch; a ProfkitError where the report cannot be read or has it not.
 
     No rows for findings that happen at no line, or whose counter was not collected.

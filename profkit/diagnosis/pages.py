@@ -90,7 +90,7 @@ def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]
     for cell in function.__closure__ or ():
         inside = cell.cell_contents
         if isinstance(inside, str) and inside in BY_LIMITER:
-            found.setdefault(inside, near_its_peak(inside))
+            found.setdefault(inside, describe_peak_threshold(inside))
         _collect_thresholds(inside, found, done)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
@@ -99,7 +99,7 @@ def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]
         _collect_thresholds(used, found, done)
 
 
-def near_its_peak(limiter: str) -> Decides:
+def describe_peak_threshold(limiter: str) -> Decides:
     """Return from where on a unit is near its peak."""
     peak, queue = BY_LIMITER[limiter].peak, ", ".join(BY_LIMITER[limiter].queue)
     value = (
@@ -109,15 +109,15 @@ def near_its_peak(limiter: str) -> Decides:
     return Decides(limiter, value, peak.reason)
 
 
-def rule_page(rule: str) -> WrittenPage:
+def read_rule_page(rule: str) -> WrittenPage:
     """Return the page of a rule; a ProfkitError where there is none, or a part of it is missing."""
-    page = written_page(f"{rule}.md")
+    page = read_named_page(f"{rule}.md")
     if page.before is None or page.after is None or not page.false_alarms:
         raise ProfkitError(f"{rule}.md: a part is missing", "Before, After, False alarms")
     return page
 
 
-def written_page(name: str) -> WrittenPage:
+def read_named_page(name: str) -> WrittenPage:
     """Return a page: of a bound (words/latency.md), of a family of metrics (metrics/warps.md)."""
     return read_page(FOLDER / name)
 
@@ -155,11 +155,11 @@ def _read_measured() -> dict[str, Any]:
     return dict(json.loads((FOLDER / "measured.json").read_text("utf-8")))
 
 
-def measured_on() -> str:
+def read_probe_gpu() -> str:
     return str(_read_measured()["gpu"])
 
 
-def measured_pairs(rule: str) -> tuple[MeasuredPair, ...]:
+def read_probe_pairs(rule: str) -> tuple[MeasuredPair, ...]:
     """Return the probes with a twin that a rule must name first, the largest gain first."""
     return tuple(MeasuredPair(**pair) for pair in _read_measured()["rules"].get(rule, ()))
 

@@ -99,17 +99,17 @@ class LaunchFinding(Finding):
         return read_expectation(self.saving)
 
     @property
-    def reached(self) -> float | None:
+    def measured_reachable_gain(self) -> float | None:
         """The speed-up that was measured and that a fix could reach; None: not measured."""
         if self.measured and self.measured.reachable:
             return self.measured.gain
         return None
 
     @property
-    def worth(self) -> float:
+    def ranking_gain(self) -> float:
         """The speed-up to rank by: measured, expected, else the bound; 1 at a roof or without any."""
-        if self.reached is not None:
-            return self.reached
+        if self.measured_reachable_gain is not None:
+            return self.measured_reachable_gain
         if self.at_roof:
             return 1.0
         if self.expect:
@@ -168,7 +168,7 @@ class Measure:
     less_is_worse: bool = False
     of_time: bool = False
 
-    def is_there(self, amount: float) -> bool:
+    def is_enough_for_cause(self, amount: float) -> bool:
         """Whether this much is enough for the cause."""
         if self.border is None:
             return amount > 0
@@ -176,7 +176,7 @@ class Measure:
             return amount < self.border
         return amount >= self.border
 
-    def is_less(self, amount: float, other: float) -> bool:
+    def is_less_of_cause(self, amount: float, other: float) -> bool:
         """Whether an amount is less of the cause than another one."""
         if self.less_is_worse:
             return amount > other
@@ -295,8 +295,8 @@ class Diagnosis:
         duration is not known or that finding has no expectation: what another finding promises is not
         said of this one.
         """
-        if self.top and self.top.reached is not None:
-            return time * (1 - 1 / max(self.top.reached, 1.0))
+        if self.top and self.top.measured_reachable_gain is not None:
+            return time * (1 - 1 / max(self.top.measured_reachable_gain, 1.0))
         if self.top is None or (self.top.expect is None and not self.top.at_roof):
             return nan
         if self.top.expect and self.top.expect.is_wide:

@@ -22,10 +22,10 @@ from typing import Any
 
 from profkit.diagnosis.rule import Bound, Diagnosis, LaunchFinding, LaunchRule, NearBorder, Together
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.rules.waits import stall_shares, waits_for
+from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
-from profkit.model.resources import RESOURCES, Use, list_resource_uses, next_limit
+from profkit.model.resources import RESOURCES, Use, find_next_limit, list_resource_uses
 from profkit.model.scenario import AT_ROOF, compute_headroom, price_fixes, read_expectation
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
@@ -51,11 +51,11 @@ class _Facts:
 
 def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
-    shape, worth = _judge_shape(launch)
-    waste = _find_waste(launch) if shape else 1.0
+    shape, worth = _judge_launch_shape(launch)
+    waste = _find_largest_waste_gain(launch) if shape else 1.0
     facts = _Facts(tuple(list_resource_uses(launch)), shape, worth, waste)
     verdict = _choose_bound(facts, launch)
-    border = _find_border(verdict, facts, launch)
+    border = _find_near_border(verdict, facts, launch)
     if border is None:
         return verdict
     because = f"{verdict.because}; close to {border.other}: {border.why}"
@@ -68,7 +68,7 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     if facts.shape and facts.worth >= max(WORTH, facts.waste) and not sure:
         return facts.shape
     if near:
-        return _judge_full(near)
+        return _judge_units_near_peak(near)
     with suppress(NotCollected):
         hot = BY_ID["atomics-contention"].check(launch)
         if hot and launch.get("l2_atomic_sectors", 0) > 0:
@@ -77,11 +77,11 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     # Without both halves of the machine a full unit may go unseen.
     units = launch.known("dram_busy", "l2_cache_busy", "l1_busy", "issue_busy")
     if not (units or launch.known("memory_busy")):
-        return _judge_partial(launch, facts.usages)
+        return _judge_from_few_throughputs(launch, facts.usages)
     return _judge_latency(launch, facts.usages)
 
 
-def _find_waste(launch: Launch) -> float:
+def _find_largest_waste_gain(launch: Launch) -> float:
     """The most that is to be expected of work that need not be done, 1 where there is none.
 
     A wait of an empty machine is another name of its shape; wasted work is not: it takes its time on
@@ -98,7 +98,7 @@ def _find_waste(launch: Launch) -> float:
     return worth
 
 
-def _judge_partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
+def _judge_from_few_throughputs(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     """A bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "the throughputs of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
@@ -117,7 +117,7 @@ def _judge_partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     )
 
 
-def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
+def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
     gains, causes = {}, {}
     for rule in ALL:
@@ -129,7 +129,7 @@ def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
                 gains[rule.shape] = cost or 1 / max(measure_idleness(launch).busiest, 0.001)
     if not gains:
         return None, 1.0
-    after = next_limit(launch)
+    after = find_next_limit(launch)
     full = 1 / after.room if after else 0.0
     whole = 1.0
     if "sm_active" in launch:
@@ -138,8 +138,8 @@ def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _judge_full(near: list[Use]) -> Diagnosis:
-    first = _find_fullest(near)
+def _judge_units_near_peak(near: list[Use]) -> Diagnosis:
+    first = _choose_causing_unit(near)
     group, limiter = first.resource.group, first.resource.limiter
     text = f"{limiter} at {share(first.elapsed)} of peak"
     is_full = first.elapsed >= first.resource.peak.sure
@@ -155,7 +155,7 @@ def _judge_full(near: list[Use]) -> Diagnosis:
     return Diagnosis(group, limiter, text, is_full=is_full)
 
 
-def _find_fullest(near: list[Use]) -> Use:
+def _choose_causing_unit(near: list[Use]) -> Use:
     """Return the unit that is the cause: the first one, unless another only shows in it."""
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
@@ -176,32 +176,30 @@ def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
     try:
-        state, part = next(iter(stall_shares(launch).items()))
+        state, part = next(iter(list_stall_shares(launch).items()))
     except NotCollected:
         few = launch.get("warp_samples", FEWEST)
         why = "warp states say what the warps wait for"
         if few < FEWEST:
             why += f"; {few:.0f} samples are too few to tell"
         return Diagnosis("latency", None, text, missing=(Missing("WarpStateStats", why),))
-    text += (
-        f", and the warps spend {share(part)} of their time waiting for {waits_for(state, launch)}"
-    )
+    text += f", and the warps spend {share(part)} of their time waiting for {say_waiting(state, launch)}"
     return Diagnosis("latency", state, text)
 
 
-def _find_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
+def _find_near_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
     """Return the bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
 
     def bound_of(figure: int, factor: float) -> Bound:
-        return _choose_bound(_move_figure(facts, figure, factor, launch), launch).bound
+        return _choose_bound(_scale_figure(facts, figure, factor, launch), launch).bound
 
     nearest, turned = 0, inf
     for figure, end in product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN)):
         if bound_of(figure, end) == verdict.bound:
             continue
-        factor = _find_turning(partial(bound_of, figure), verdict.bound, end)
+        factor = _find_flipping_factor(partial(bound_of, figure), verdict.bound, end)
         if abs(factor - 1) < abs(turned - 1):
             nearest, turned = figure, factor
     if turned == inf:
@@ -214,7 +212,7 @@ def _find_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorde
     return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
 
 
-def _find_turning(bound_at: Callable[[float], Bound], bound: Bound, end: float) -> float:
+def _find_flipping_factor(bound_at: Callable[[float], Bound], bound: Bound, end: float) -> float:
     """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
     same, turned = 1.0, end
     for _ in range(HALVINGS):
@@ -226,7 +224,7 @@ def _find_turning(bound_at: Callable[[float], Bound], bound: Bound, end: float) 
     return turned
 
 
-def _move_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
+def _scale_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
     """Return the facts with one figure that many times as large: a usage, or for -1 the shape's cost."""
     if figure < 0:
         return replace(facts, worth=facts.worth * factor)
@@ -295,15 +293,15 @@ def _judge_collected(
     more: Sequence[LaunchRule],
     also: Mapping[str, float] | None,
 ) -> Diagnosis:
-    verdict = _name_impossible(decide_bound(launch), launch)
+    verdict = _note_impossible_counters(decide_bound(launch), launch)
     room = compute_headroom(launch)
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
     asked = _mark_at_roof(_ask_all_rules(launch, wider, more, counted, ncu), room)
-    lead = _choose_leading(verdict, asked)
-    findings = [keep_worthwhile(rule, found, lead) for rule, found in asked]
-    told = _tell_as_one_story(_sort_findings(findings, lead), verdict)
+    lead = _choose_leading_rules(verdict, asked)
+    findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
+    told = _mark_symptoms_of_leading_cause(_sort_findings(findings, lead), verdict)
     both = _price_together(launch, [f for f in told if f.status == "fires" and not f.note])
     return replace(verdict, findings=told, headroom=room, together=both)
 
@@ -318,17 +316,19 @@ def _ask_all_rules(
         if rule.id in BY_ID:
             subject = launch
         found = _ask_rule(rule, subject, counted, ncu)
-        asked.append(_ask_in_turn(rule, found, asked))
+        asked.append(_silence_fallback_rule(rule, found, asked))
     return asked
 
 
-def _ask_in_turn(rule: LaunchRule, found: LaunchFinding, before: Sequence[Asked]) -> Asked:
+def _silence_fallback_rule(
+    rule: LaunchRule, found: LaunchFinding, before: Sequence[Asked]
+) -> Asked:
     """Return what a rule says after others: a fallback nothing where one of them fires."""
     if not rule.otherwise or found.status == "unknown":
         return rule, found
     for _, other in before:
         if other.status == "fires" and not other.note:
-            return rule, make_clear(rule.id, rule.note, rule.title)
+            return rule, make_clear_finding(rule.id, rule.note, rule.title)
     return rule, found
 
 
@@ -340,12 +340,12 @@ def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[L
         place = len(lead)
         if found.rule in lead:
             place = lead.index(found.rule)
-        return order[found.status], found.note, place, -found.worth
+        return order[found.status], found.note, place, -found.ranking_gain
 
     return sorted(findings, key=rank_finding)
 
 
-def _tell_as_one_story(
+def _mark_symptoms_of_leading_cause(
     findings: Sequence[LaunchFinding], verdict: Diagnosis
 ) -> tuple[LaunchFinding, ...]:
     """Return the findings, those that only name what the leading cause makes warps wait for as such.
@@ -402,14 +402,14 @@ def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together
     both = [fix for finding in (shape, waste) if (fix := fixes[finding.rule])]
     saving = price_fixes(launch, *both)
     expect = read_expectation(saving)
-    if expect is None or expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
+    if expect is None or expect.gain < WORTH_NAMING * max(shape.ranking_gain, waste.ranking_gain):
         return None
     rules = tuple(f.rule for f in firing if f in (shape, waste))
-    more = expect.gain > WORTH_NAMING * shape.worth * waste.worth
+    more = expect.gain > WORTH_NAMING * shape.ranking_gain * waste.ranking_gain
     return Together((rules[0], rules[1]), saving.bound, expect, more)
 
 
-def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
+def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     """Return the verdict with the counters that were left out of it, where there are any."""
     impossible = launch.find_impossible()
     if not impossible:
@@ -438,12 +438,12 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
             )
         metric = CATALOGUE.get(absent.metric)
         among = metric is not None and metric.section in counted
-        return _make_unknown(rule.id, rule.note, absent.metric, ncu, among)
+        return _make_unknown_finding(rule.id, rule.note, absent.metric, ncu, among)
     except ArithmeticError as error:
         why = f"{rule.title}: its counters contradict each other ({error})"
         return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
     if asked is None:
-        return make_clear(rule.id, rule.note, rule.title)
+        return make_clear_finding(rule.id, rule.note, rule.title)
     hit, saving = asked
     evidence = {name: launch.get(name) for name in hit.looked}
     advice = hit.advice or rule.advice
@@ -461,14 +461,14 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
 
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
-def make_clear(rule: str, note: bool, title: str) -> LaunchFinding:
+def make_clear_finding(rule: str, note: bool, title: str) -> LaunchFinding:
     return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
 
 
 @lru_cache(4096)
-def _make_unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
+def _make_unknown_finding(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
     """Return a finding that lacks a metric; `among` others of its section, which were counted."""
-    why, advice = _say_lack(name, ncu, among)
+    why, advice = _explain_missing_metric(name, ncu, among)
     return LaunchFinding(
         rule=rule,
         status="unknown",
@@ -479,7 +479,7 @@ def _make_unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> La
     )
 
 
-def _say_lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
+def _explain_missing_metric(name: str, ncu: str, among: bool) -> tuple[str, str]:
     """Return why a metric is not there, and what collects it; "" where nothing would."""
     metric = CATALOGUE.get(name)
     if metric is None:
@@ -505,7 +505,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 NO_ROOM = 0.01  # of the time: two runs of one kernel differ by more
 
 
-def say_roof(room: float) -> str:
+def say_distance_from_roof(room: float) -> str:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
     left = 1 - 1 / room
     if left < NO_ROOM:
@@ -522,11 +522,11 @@ def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
     """
     fires = [(rule, f) for rule, f in asked if f.status == "fires"]
-    redundant = any(rule.less_work and f.worth >= WORTH_NAMING for rule, f in fires)
+    redundant = any(rule.less_work and f.ranking_gain >= WORTH_NAMING for rule, f in fires)
     if room is None or room > AT_ROOF or redundant:
         return asked
 
-    said = say_roof(room)
+    said = say_distance_from_roof(room)
 
     def mark_at_roof(found: LaunchFinding) -> LaunchFinding:
         bound = Estimate(bound=found.gain)
@@ -536,7 +536,7 @@ def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     return [(rule, mark_at_roof(f) if rule.id in full else f) for rule, f in asked]
 
 
-def keep_worthwhile(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
+def clear_if_worthless(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.
 
     What leads stays: it says what the launch is bound by.
@@ -546,10 +546,10 @@ def keep_worthwhile(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> 
         return found
     if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
         return found
-    return make_clear(found.rule, found.note, rule.title)
+    return make_clear_finding(found.rule, found.note, rule.title)
 
 
-def _choose_leading(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
+def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     """Return the rules that name the verdict's cause, the first one first.
 
     A rule explains a limiter when it can be behind it. A special cause with something to gain
@@ -565,28 +565,28 @@ def _choose_leading(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
         if len(finding.explains) == 1:
             plain.append(finding)
             if rule.fix and rule.fix.kind == "wait":
-                wait_worth = max(wait_worth, finding.worth)
+                wait_worth = max(wait_worth, finding.ranking_gain)
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
-    special = _sort_special(special, wait_worth**MOST)
+    special = _sort_special_causes(special, wait_worth**MOST)
     first = [finding for rule, finding in fires if rule.leads]
-    before = _find_before(verdict, fires, [*special, *plain])
+    before = _find_more_valuable_findings(verdict, fires, [*special, *plain])
     return [finding.rule for finding in (*first, *before, *special, *plain)]
 
 
-def _sort_special(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
+def _sort_special_causes(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
     """Return the special causes that are worth the least, those that no counter bounds first.
 
     Of contended atomics, say, nothing says that it is small.
     """
     unbounded = [finding for finding in special if finding.gain is None]
-    bounded = [finding for finding in special if finding.gain and finding.worth >= least]
-    unbounded.sort(key=lambda finding: -finding.worth)
-    bounded.sort(key=lambda finding: -finding.worth)
+    bounded = [finding for finding in special if finding.gain and finding.ranking_gain >= least]
+    unbounded.sort(key=lambda finding: -finding.ranking_gain)
+    bounded.sort(key=lambda finding: -finding.ranking_gain)
     return [*unbounded, *bounded]
 
 
-def _find_before(
+def _find_more_valuable_findings(
     verdict: Diagnosis, fires: list[Asked], lead: list[LaunchFinding]
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
@@ -596,5 +596,5 @@ def _find_before(
     """
     if verdict.bound == "latency" and lead and lead[0].gain is not None:
         waste = [f for rule, f in fires if rule.fix and rule.fix.kind == "waste" and not rule.note]
-        return [f for f in waste if f.worth > lead[0].worth]
+        return [f for f in waste if f.ranking_gain > lead[0].ranking_gain]
     return []

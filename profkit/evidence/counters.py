@@ -353,7 +353,7 @@ def measure_cause(
             firing = amount.before
         else:
             firing = amount.after
-        if measure.is_there(firing):
+        if measure.is_enough_for_cause(firing):
             return measured
         found.append(measured)
     if found:
@@ -401,7 +401,7 @@ def compare_amounts(measured: MeasuredCause) -> Literal["worse", "better", "stil
         unit = "count"
     if not is_amount_changed(unit, before, after):
         return "still there"
-    if measured.measure.is_less(after, before):
+    if measured.measure.is_less_of_cause(after, before):
         return "better"
     return "worse"
 
@@ -437,9 +437,9 @@ def judge_finding_change(
 
 def is_cause_gone(measure: Measure, fired: float, clear: float) -> bool:
     """Return whether the side without the finding has less of its cause, and too little of it."""
-    if not measure.is_less(clear, fired):
+    if not measure.is_less_of_cause(clear, fired):
         return False
-    return measure.border is None or not measure.is_there(clear)
+    return measure.border is None or not measure.is_enough_for_cause(clear)
 
 
 def is_amount_changed(unit: str, before: float, after: float) -> bool:

@@ -166,7 +166,7 @@ class Idleness:
     assumed: bool
 
     @property
-    def ends(self) -> float:
+    def share_without_any_work(self) -> float:
         """In which not even the busiest SM had work."""
         return 1 - self.busiest
 
@@ -183,7 +183,7 @@ def measure_idleness(launch: Launch) -> Idleness:
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)
     if "sm_active" in launch:
         average = min(1.0, launch["sm_active"])
-        return Idleness(average, _estimate_busiest(launch, average), assumed=True)
+        return Idleness(average, _estimate_busiest_sm(launch, average), assumed=True)
     launch.need("time")
     busiest = 1.0
     if launch["time"] > 0:
@@ -191,7 +191,7 @@ def measure_idleness(launch: Launch) -> Idleness:
     return Idleness(busiest, busiest, assumed=True)
 
 
-def _estimate_busiest(launch: Launch, average: float) -> float:
+def _estimate_busiest_sm(launch: Launch, average: float) -> float:
     """The busiest SM where only the average one was counted."""
     if launch.known("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
@@ -212,7 +212,7 @@ HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
-def dram(launch: Launch) -> float:
+def measure_dram_busy(launch: Launch) -> float:
     """DRAM's share of peak; where ncu's own was not collected, of the bandwidth by the attributes.
 
     Then at least: where reads alone were counted, writes are missing.
@@ -229,7 +229,7 @@ def dram(launch: Launch) -> float:
     return moved / launch["time"] / peak
 
 
-def tensor(launch: Launch) -> float:
+def measure_tensor_busy(launch: Launch) -> float:
     """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
     if "inst_matrix" in launch and launch["inst_matrix"] == 0:
         return 0.0
@@ -249,7 +249,7 @@ def _measure_fuller_fma_half(launch: Launch) -> float:
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
 
-def fp32_busy(launch: Launch) -> float:
+def measure_fp32_busy(launch: Launch) -> float:
     """FMA pipe when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _split_fma(launch)
@@ -264,7 +264,7 @@ def fp32_busy(launch: Launch) -> float:
     return 0.0
 
 
-def integer(launch: Launch) -> float:
+def measure_integer_busy(launch: Launch) -> float:
     """ALU, or the FMA pipe when integer multiply-adds are most of what runs on it."""
     alu = launch["alu_busy"]
     if "fma_busy" not in launch:
@@ -280,7 +280,7 @@ def integer(launch: Launch) -> float:
     return alu
 
 
-def fp16(launch: Launch) -> float:
+def measure_fp16_busy(launch: Launch) -> float:
     """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
     if not launch.known("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
@@ -291,7 +291,7 @@ def fp16(launch: Launch) -> float:
     return launch.get("fp16_busy", 0.0)
 
 
-def shared(launch: Launch) -> float:
+def measure_shared_busy(launch: Launch) -> float:
     """The L1TEX data stage where shared memory is most of what goes through it, else its own part."""
     busy = launch["shared_busy"]
     stage = launch.get("lsu_data_busy", busy)
@@ -300,7 +300,7 @@ def shared(launch: Launch) -> float:
     return busy
 
 
-def l1(launch: Launch) -> float:
+def measure_l1_busy(launch: Launch) -> float:
     """L1TEX less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
     if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
@@ -323,38 +323,38 @@ def count_fetched_per_miss(launch: Launch) -> float:
     return 1.0
 
 
-def mostly_atomics(launch: Launch) -> bool:
+def is_mostly_atomics(launch: Launch) -> bool:
     """Whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return False
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
-def links(launch: Launch) -> float:
+def measure_links_busy(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
     return max(launch[name] for name in LINKS)
 
 
-def l2(launch: Launch) -> float:
+def measure_l2_busy(launch: Launch) -> float:
     """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
-    if not mostly_atomics(launch):
+    if not is_mostly_atomics(launch):
         return launch["l2_cache_busy"]
     if launch.known(*LINKS):
-        return links(launch)
+        return measure_links_busy(launch)
     return 0.0
 
 
-def atomics_busy(launch: Launch) -> float:
+def measure_atomics_busy(launch: Launch) -> float:
     """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
     busy = launch["l2_atomics_busy"]
-    if not mostly_atomics(launch):
+    if not is_mostly_atomics(launch):
         return busy
     if not launch.known(*LINKS):
         return max(busy, launch["l2_cache_busy"])
     return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))
 
 
-def collected_metrics(launch: Row) -> dict[str, float]:
+def select_collected_metrics(launch: Row) -> dict[str, float]:
     """The collected metrics of a row, without its identity and without NaN."""
     pairs = ((name, launch[name]) for name in launch if name in launch)
     # Nearly all are float, and to ask an abstract class takes as long as the rest.
@@ -369,7 +369,7 @@ TOLERANCE = 1.05
 HALVES = 0.02
 
 
-def find_counted_part(launch: Row) -> float:
+def compute_counted_share_of_duration(launch: Row) -> float:
     """The part of a launch's duration in which its cycles were counted, 0 to 1; 1 when nothing shows it.
 
     A clock in a report is counted cycles over the duration. A memory clock does not change within a
@@ -380,7 +380,7 @@ def find_counted_part(launch: Row) -> float:
     92.6 % of DRAM's): what goes by the SM clock is then too high by as much, so it still is a ceiling.
     Where the SM clock so corrected would exceed its maximum, the memory clock really was lower.
     """
-    row = collected_metrics(launch)
+    row = select_collected_metrics(launch)
     part = row.get("dram_clock", nan) / row.get("dram_clock_max", nan)
     if not 0 < part < 1 / TOLERANCE or "sm_clock" not in row or abs(part - 0.5) < HALVES:
         return 1.0
@@ -397,7 +397,7 @@ def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
     only the clear case is named: not a byte a thread came from DRAM, and L2 hit nearly always.
     Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
     """
-    row = collected_metrics(launch)
+    row = select_collected_metrics(launch)
     compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
     if "dram_bytes" not in row:
         return ""
@@ -425,7 +425,7 @@ _SECTORS = ("global_load_sectors", "global_store_sectors")
 SINGLE = 2.5  # sectors a request of L2 from which most of them travel together
 
 
-def sector_waste(launch: Launch) -> tuple[float, str]:
+def measure_sector_waste(launch: Launch) -> tuple[float, str]:
     """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
     if "excess_sectors" in launch:
         waste = launch["excess_sectors"]
@@ -447,7 +447,7 @@ NOT_SHARED = 1.5
 _ARITHMETIC = ("inst_fp32", "inst_fp64", "inst_half", "inst_matrix", "inst_xu")
 
 
-def lane_bytes(launch: Launch) -> float:
+def count_bytes_per_lane(launch: Launch) -> float:
     """Bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
     sectors = launch["global_load_sectors_per_request"]
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
@@ -459,12 +459,12 @@ def share_of_arithmetic(launch: Launch) -> float:
     return min(1.0, own / max(launch["instructions"], 1.0))
 
 
-def widened(launch: Launch) -> float:
+def share_of_instructions_if_widest(launch: Launch) -> float:
     """Return the share of the instructions that stays at best if each lane moves 16 bytes at once.
 
     Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
     """
-    wide = lane_bytes(launch)
+    wide = count_bytes_per_lane(launch)
     if wide < NOT_SHARED:
         return 1.0
     own = share_of_arithmetic(launch)
@@ -485,12 +485,12 @@ def is_narrow_stream(launch: Launch) -> bool:
 
 def is_narrow(launch: Launch) -> bool:
     """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
-    return NOT_SHARED <= lane_bytes(launch) <= HALF_WIDE and not wastes_sectors(launch)
+    return NOT_SHARED <= count_bytes_per_lane(launch) <= HALF_WIDE and not wastes_sectors(launch)
 
 
 def wastes_sectors(launch: Launch) -> bool:
     """Return whether global accesses fetch so many sectors for nothing that it is worth a word."""
-    return sector_waste(launch)[0] >= UNUSED
+    return measure_sector_waste(launch)[0] >= UNUSED
 
 
 def share_of_instructions_if_wider(launch: Launch) -> float:
@@ -499,9 +499,9 @@ def share_of_instructions_if_wider(launch: Launch) -> float:
     Of a stream what computes stays; of others all but the accesses that go and an address of each.
     """
     if is_narrow_stream(launch):
-        return widened(launch)
+        return share_of_instructions_if_widest(launch)
     gone = ADDRESSED * count_accesses(launch) / max(launch["instructions"], 1.0)
-    return 1 - min(1.0, gone) * (1 - lane_bytes(launch) / LANE_BYTES)
+    return 1 - min(1.0, gone) * (1 - count_bytes_per_lane(launch) / LANE_BYTES)
 
 
 def count_accesses(launch: Launch) -> float:
@@ -568,7 +568,7 @@ def _share_wasted_behind_l1(launch: Launch, waste: float) -> float:
     return waste
 
 
-def _price_scatter(launch: Launch) -> tuple[float, float]:
+def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
     """What scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
 
     DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
@@ -579,7 +579,7 @@ def _price_scatter(launch: Launch) -> tuple[float, float]:
     return count_fetched_per_miss(launch), lines
 
 
-def _share_lines(launch: Launch, keep: float) -> float:
+def _share_of_l1_work_left(launch: Launch, keep: float) -> float:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
     if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
@@ -588,7 +588,7 @@ def _share_lines(launch: Launch, keep: float) -> float:
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
-def _share_stores(launch: Launch, keep: float) -> float:
+def _share_of_stores_left(launch: Launch, keep: float) -> float:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
     if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
         return keep
@@ -599,7 +599,7 @@ def _share_stores(launch: Launch, keep: float) -> float:
     return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
-def _share_useful(launch: Launch, keep: float) -> float:
+def _share_of_useful_dram_bytes(launch: Launch, keep: float) -> float:
     """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
 
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
@@ -611,15 +611,15 @@ def _share_useful(launch: Launch, keep: float) -> float:
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
-def coalesced(launch: Launch, waste: float) -> dict[str, float]:
+def compute_busy_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _share_wasted_behind_l1(launch, waste)
-    pairs, lines = _price_scatter(launch)
+    pairs, lines = _estimate_scatter_costs(launch)
     l2 = {"l2_tag_busy": behind / lines, "l2_to_xbar_busy": behind}
     parts = {
-        "dram": {"dram_busy": max(behind / pairs, _share_useful(launch, keep))},
-        "l2": {**l2, "xbar_to_l2_busy": min(behind, _share_stores(launch, keep))},
-        "l1": {"l1_busy": _share_lines(launch, keep)},
+        "dram": {"dram_busy": max(behind / pairs, _share_of_useful_dram_bytes(launch, keep))},
+        "l2": {**l2, "xbar_to_l2_busy": min(behind, _share_of_stores_left(launch, keep))},
+        "l1": {"l1_busy": _share_of_l1_work_left(launch, keep)},
     }
     known = {level: stages for level, stages in parts.items() if launch.known(*stages)}
     return {level: max(launch[m] * part for m, part in known[level].items()) for level in known}

@@ -155,7 +155,7 @@ RESOURCES = (
     Resource(
         limiter="dram",
         rule="dram-bandwidth",
-        busy=units.dram,
+        busy=units.measure_dram_busy,
         peak=DRAM,
         reach=0.94,
         queue=_LOADS,
@@ -164,7 +164,7 @@ RESOURCES = (
     Resource(
         limiter="l2",
         rule="l2-bandwidth",
-        busy=units.l2,
+        busy=units.measure_l2_busy,
         peak=L2,
         reach=0.85,
         queue=_LOADS,
@@ -173,7 +173,7 @@ RESOURCES = (
     Resource(
         limiter="l1",
         rule="l1-bandwidth",
-        busy=units.l1,
+        busy=units.measure_l1_busy,
         peak=L1TEX,
         reach=0.97,
         queue=("lg_throttle",),
@@ -188,7 +188,7 @@ RESOURCES = (
     Resource(
         limiter="shared",
         rule="shared-bandwidth",
-        busy=units.shared,
+        busy=units.measure_shared_busy,
         peak=L1TEX,
         reach=0.97,
         queue=_SHARED,
@@ -215,7 +215,7 @@ RESOURCES = (
     Resource(
         limiter="atomics",
         rule="atomics-contention",
-        busy=units.atomics_busy,
+        busy=units.measure_atomics_busy,
         peak=L2,
         reach=0.95,
         queue=_LOADS,
@@ -224,7 +224,7 @@ RESOURCES = (
     Resource(
         limiter="tensor",
         rule="tensor-pipe",
-        busy=units.tensor,
+        busy=units.measure_tensor_busy,
         peak=PIPE,
         reach=0.95,
         queue=(_MATH, "gmma"),
@@ -233,7 +233,7 @@ RESOURCES = (
     Resource(
         limiter="fp32",
         rule="fp32-pipe",
-        busy=units.fp32_busy,
+        busy=units.measure_fp32_busy,
         peak=PIPE,
         reach=0.97,
         queue=(_MATH,),
@@ -251,7 +251,7 @@ RESOURCES = (
     Resource(
         limiter="fp16",
         rule="fp16-pipe",
-        busy=units.fp16,
+        busy=units.measure_fp16_busy,
         peak=PIPE,
         reach=0.95,
         queue=(_MATH,),
@@ -260,7 +260,7 @@ RESOURCES = (
     Resource(
         limiter="int",
         rule="int-pipe",
-        busy=units.integer,
+        busy=units.measure_integer_busy,
         peak=PIPE,
         reach=0.95,
         queue=(_MATH,),
@@ -292,13 +292,13 @@ ENTRY, LINKS = "entry", "links"  # of L1TEX, and between it and L2: no limiter i
 REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
-def share_at_work(launch: Launch) -> float:
+def share_of_time_with_work(launch: Launch) -> float:
     """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
     active = launch.get("sm_active", 1.0)
     return min(1.0, max(active, 1 - IDLE_ALLOWED))
 
 
-def load_wait(launch: Launch) -> float:
+def compute_cycles_waited_per_load(launch: Launch) -> float:
     """Cycles that warps waited on L1TEX per load instruction: latency x (1 when loads are single).
 
     Little's law read backwards: a lower bound of the loads' latency when several are in flight.
@@ -317,7 +317,7 @@ def measure_resource_use(resource: Resource, launch: Launch) -> Use | None:
     except NotCollected:
         return None
     if elapsed <= 1:
-        part = min(elapsed / share_at_work(launch), 1.0)
+        part = min(elapsed / share_of_time_with_work(launch), 1.0)
     else:
         part = elapsed
     return Use(resource, elapsed, part, _is_near(resource, part, launch))
@@ -329,7 +329,7 @@ def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
         return part >= peak.sure
     if not launch.list_present("stall_"):
         return part >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
-    return _is_queued(resource, launch)
+    return _has_waiting_queue(resource, launch)
 
 
 def list_resource_uses(launch: Launch) -> list[Use]:
@@ -353,7 +353,7 @@ class Limit:
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 
-def loads(launch: Launch) -> dict[str, float]:
+def measure_unit_loads(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     shares = {
         r.limiter: u.elapsed
@@ -363,23 +363,23 @@ def loads(launch: Launch) -> dict[str, float]:
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):
-        shares[LINKS] = units.links(launch)
+        shares[LINKS] = units.measure_links_busy(launch)
     return shares
 
 
-def share_of_begun_blocks(launch: Launch) -> float | None:
+def share_of_block_launch_rate(launch: Launch) -> float | None:
     """Return the rate at which blocks began over the most that this GPU begins; None when not known."""
     if not launch.known("grid_size", "time", "sm_count") or launch["sm_count"] not in BEGUN:
         return None
     return launch["grid_size"] / launch["time"] / BEGUN[int(launch["sm_count"])]
 
 
-def next_limit(launch: Launch, *without: str) -> Limit | None:
+def find_next_limit(launch: Launch, *without: str) -> Limit | None:
     """Return the busiest resource other than those: what binds when they no longer do.
 
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
-    shares = loads(launch)
+    shares = measure_unit_loads(launch)
     links = shares.pop(LINKS, None)
     if "dram" in without:
         shares.pop("l2", None)
@@ -415,7 +415,7 @@ def find_attainable_share_of_pins(launch: Launch) -> float:
     return STREAMS[-1][1]
 
 
-def _is_queued(resource: Resource, launch: Launch) -> bool:
+def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
     states = [name.removeprefix("stall_") for name in launch.list_present("stall_")]
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
@@ -430,7 +430,7 @@ def _is_queued(resource: Resource, launch: Launch) -> bool:
     return waiting >= FOREMOST * max(others, default=0.0)
 
 
-def _is_crowded(launch: Launch) -> bool:
+def _is_full_of_requests(launch: Launch) -> bool:
     """Whether as many requests are in flight as an SM can have, and wide ones."""
     if launch["dram_busy"] < CROWDED_DRAM or launch.get("occupancy", 0.0) < CROWDED:
         return False
@@ -444,9 +444,9 @@ def _is_queue_of_loads(resource: Resource, launch: Launch) -> bool:
         return False  # the stream that L2 passes on queues for DRAM
     if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:
         return True
-    if resource.limiter == "dram" and _is_crowded(launch):
+    if resource.limiter == "dram" and _is_full_of_requests(launch):
         return True
     try:
-        return load_wait(launch) >= QUEUED_LOAD_CYCLES
+        return compute_cycles_waited_per_load(launch) >= QUEUED_LOAD_CYCLES
     except NotCollected:
         return False

@@ -18,9 +18,9 @@ from profkit.model.launch import (
     TOLERANCE,
     Missing,
     Row,
-    collected_metrics,
+    compute_counted_share_of_duration,
     explain_cache_resident,
-    find_counted_part,
+    select_collected_metrics,
 )
 from profkit.records.gpus import find_gpu_exactly
 from profkit.reports.metrics import CATALOGUE
@@ -49,7 +49,7 @@ class Ceiling:
     source: Literal["report", "device attributes"]
 
     @property
-    def memory(self) -> bool:
+    def is_memory(self) -> bool:
         """Whether it is a bandwidth."""
         return self.name in LEVELS
 
@@ -60,19 +60,19 @@ def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
     Those that the report has, and of the device attributes only those that it has not; `cc` is read
     for the one ceiling that needs it. Clocks and peaks hold for the part of the launch that was counted.
     """
-    row = collected_metrics(launch)
-    part = find_counted_part(row)
+    row = select_collected_metrics(launch)
+    part = compute_counted_share_of_duration(row)
     roofs = []
     for name in (*LEVELS, *FAMILIES):
         if row.get(f"peak_{name}", 0) > 0:
             clock = row.get(_CLOCK.get(name, "sm_clock"), nan)
             roofs.append(Ceiling(name, row[f"peak_{name}"] / part, clock / part, "report"))
-        elif (device := _from_attributes(name, row, launch.get("cc"))) is not None:
+        elif (device := _make_ceiling_from_attributes(name, row, launch.get("cc"))) is not None:
             roofs.append(device)
     return tuple(roofs)
 
 
-def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
+def _make_ceiling_from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "dram" and row.get("peak_dram_device", 0) > 0:
         clock = row.get("dram_clock_max", nan)
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
@@ -80,7 +80,7 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "fp32":
         gpu = find_gpu_exactly(cc)
     if gpu and gpu.fp32 and "sm_count" in row:
-        clock = row.get("sm_clock", nan) / find_counted_part(row)
+        clock = row.get("sm_clock", nan) / compute_counted_share_of_duration(row)
         if isnan(clock):
             clock = row.get("sm_clock_max", nan)
         value = row["sm_count"] * gpu.fp32 * 2 * clock
@@ -119,7 +119,7 @@ def list_families(launch: Row) -> tuple[str, ...]:
     precision that came nearest to its own peak (a pipe with 1/64 of the rate can bind with few
     operations).
     """
-    row = collected_metrics(launch)
+    row = select_collected_metrics(launch)
     rates = {f: rate for f in FAMILIES if (rate := _measure_rate(row, f)) > 0}
     matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
     led = matrix >= 0.5 * sum(rates.values())
@@ -141,7 +141,7 @@ def list_points(
     needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
     once, each output written once (`declared_bytes` when None).
     """
-    row, roof = collected_metrics(launch), {c.name: c.value for c in list_ceilings(launch)}
+    row, roof = select_collected_metrics(launch), {c.name: c.value for c in list_ceilings(launch)}
     if operations is None:
         operations = row.get("declared_operations", nan)
     if compulsory is None:
@@ -151,12 +151,12 @@ def list_points(
     if ran:
         family = ran[0]
     placed = []
-    if not _find_uncounted(row):
+    if not _find_uncounted_arithmetic(row):
         rate = 0.0
         if family:
             rate = _measure_rate(row, family)
         for level in LEVELS:
-            moved = _bytes_rate(row, level)
+            moved = _measure_bytes_rate(row, level)
             if moved > 0:
                 point = _make_point(level, family, rate, moved, roof)
                 placed.append(replace(point, note=_explain_no_position(row, level, compulsory)))
@@ -208,12 +208,12 @@ def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
 
 def list_missing(launch: Row) -> tuple[Missing, ...]:
     """What to collect for the points that are not there: the section (none can help when "")."""
-    row = collected_metrics(launch)
+    row = select_collected_metrics(launch)
     if launch.get("status") == "failed":
         return (Missing("", "the launch failed under ncu"),)
     if "time" not in row:
         return (Missing(CATALOGUE["time"].section, "its duration was not collected"),)
-    if (lack := _find_uncounted(row)) is not None:
+    if (lack := _find_uncounted_arithmetic(row)) is not None:
         return (lack,)
     sections: dict[str, list[str]] = {}
     for level in LEVELS:
@@ -223,7 +223,7 @@ def list_missing(launch: Row) -> tuple[Missing, ...]:
     return tuple(Missing(s, f"no {', '.join(what)}") for s, what in sections.items())
 
 
-def _find_uncounted(row: Values) -> Missing | None:
+def _find_uncounted_arithmetic(row: Values) -> Missing | None:
     """Arithmetic that ran but was not counted: a point without it would be a wrong one."""
     matrix = row.get("inst_matrix", nan)
     # Without the opcodes 5 % of the pipe decide: HFMA2.MMA alone shows up to 3.7 %.
@@ -252,7 +252,7 @@ def _measure_rate(row: Values, family: str) -> float:
     return nan
 
 
-def _bytes_rate(row: Values, level: Level) -> float:
+def _measure_bytes_rate(row: Values, level: Level) -> float:
     """Bytes per second at a level; NaN when not collected."""
     if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
         return row["dram_bytes"] / row["time"]

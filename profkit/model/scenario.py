@@ -27,9 +27,9 @@ from profkit.model.resources import (
     ENTRY,
     REACH,
     is_scattered,
-    loads,
+    measure_unit_loads,
     share_attainable,
-    share_of_begun_blocks,
+    share_of_block_launch_rate,
 )
 from profkit.reports.metrics.warps import STATES, list_states
 
@@ -91,8 +91,8 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     """
     parts = tuple(scenarios)
     return Scenario(
-        _take_least([m.units for m in parts]),
-        _take_least([m.waits for m in parts]),
+        _take_least_shares([m.units for m in parts]),
+        _take_least_shares([m.waits for m in parts]),
         prod(m.places for m in parts),
         max((m.ends for m in parts), default=0.0),
         1 - prod(1 - m.gone for m in parts),
@@ -100,7 +100,7 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     )
 
 
-def _take_least(shares: list[Mapping[str, float]]) -> dict[str, float]:
+def _take_least_shares(shares: list[Mapping[str, float]]) -> dict[str, float]:
     names = set().union(*shares)
     least = {}
     for name in sorted(names):
@@ -124,7 +124,7 @@ def model_gain(launch: Launch, scenario: Scenario) -> float:
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
     """
-    gain = min(model_speedup(launch, scenario, most=1.0), speedup_of_waits(launch, scenario))
+    gain = min(model_speedup(launch, scenario, most=1.0), bound_speedup_by_waits(launch, scenario))
     return max(1.0, gain)
 
 
@@ -135,10 +135,10 @@ def model_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> floa
     as powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most` is the largest share of
     its reach that a unit counts with.
     """
-    fixed_time = max(scenario.ends, share_of_ends(launch))
+    fixed_time = max(scenario.ends, share_of_fixed_time(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
-    throughput_now = min(share_of_fullest(launch, Scenario()) / working_time, most)
-    throughput_then = min(share_of_fullest(launch, scenario) / working_time, most)
+    throughput_now = min(share_of_fullest_unit(launch, Scenario()) / working_time, most)
+    throughput_then = min(share_of_fullest_unit(launch, scenario) / working_time, most)
     faster = measure_wait_reduction(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(throughput_now, LEAST) / max(throughput_then, LEAST)
@@ -152,7 +152,7 @@ def model_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> floa
     return float(1 / (fixed_time + working_time * work_left))
 
 
-def speedup_of_waits(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup_by_waits(launch: Launch, scenario: Scenario) -> float:
     """Return the speed-up at which warps do nothing but wait for what a fix leaves them; or inf.
 
     A warp that is ready and not selected queues for issue slots: these count as a unit already.
@@ -161,29 +161,29 @@ def speedup_of_waits(launch: Launch, scenario: Scenario) -> float:
     faster = measure_wait_reduction(launch, replace(scenario, waits=waits))
     if faster == inf:
         return inf
-    fixed_time = max(scenario.ends, share_of_ends(launch))
+    fixed_time = max(scenario.ends, share_of_fixed_time(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
     return 1 / (fixed_time + working_time / (faster * scenario.places))
 
 
-def share_of_ends(launch: Launch) -> float:
+def share_of_fixed_time(launch: Launch) -> float:
     """Return the share of the time that stays whatever is fixed: begin, first trip to memory, end."""
     time = launch.get("time", 0.0)
     if time <= 0:
         return 0.0
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
-    ends = min(measure_idleness(launch).ends, ENDS_MOST / time)
+    ends = min(measure_idleness(launch).share_without_any_work, ENDS_MOST / time)
     return min(ends + FIRST_TRIP / time, MOST_ENDS)
 
 
-def bound_speedup(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     """Return the speed-up that cannot be passed when no more than the scenario's share goes; or inf.
 
     Units count with their whole peak here, not with what they reach: a bound has to hold. No unit
     works while a launch begins and ends.
     """
     stays = []
-    for unit, share in loads(launch).items():
+    for unit, share in measure_unit_loads(launch).items():
         stays.append(scenario.units.get(unit, 1.0) * share)
     if is_scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
         stays.append(launch["dram_busy"] / share_attainable("dram", launch))
@@ -202,9 +202,9 @@ def bound_speedup(launch: Launch, scenario: Scenario) -> float:
     return inf
 
 
-def share_of_fullest(launch: Launch, scenario: Scenario) -> float:
+def share_of_fullest_unit(launch: Launch, scenario: Scenario) -> float:
     """Share of what it can reach that the fullest unit is at, in today's time, after a scenario."""
-    shares = loads(launch)
+    shares = measure_unit_loads(launch)
     full = 0.0
     for unit, share in shares.items():
         stays = scenario.units.get(unit, 1.0)
@@ -290,9 +290,9 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     except NotCollected:
         return NOT_PRICED
     bound = None
-    begun = _bound_by_beginning(launch, fixes)
+    begun = _bound_speedup_by_block_launch(launch, fixes)
     if len(best) == len(fixes):
-        most = min(bound_speedup(launch, join_scenarios(best)), begun)
+        most = min(bound_speedup_by_units(launch, join_scenarios(best)), begun)
         if most == inf:
             bound = None
         else:
@@ -300,7 +300,7 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     counted = [scenario for scenario in typical if scenario is not None]
     kinds = [fix.kind for fix in fixes if fix.kind]
     # Where no unit was counted, nothing says what would bind after it.
-    if len(counted) < len(fixes) or not kinds or not loads(launch):
+    if len(counted) < len(fixes) or not kinds or not measure_unit_loads(launch):
         return Estimate(bound=bound)
     gain = min(model_gain(launch, join_scenarios(counted)), begun)
     commonest = max(kinds, key=kinds.count)
@@ -308,13 +308,13 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
-def _bound_by_beginning(launch: Launch, fixes: tuple[Fix, ...]) -> float:
+def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> float:
     """The speed-up at which as many blocks as before begin as fast as they can; inf when others may.
 
     Accesses that waste nothing are made by the same blocks. Other fixes often give a thread more work,
     and so need fewer of them.
     """
-    share = share_of_begun_blocks(launch)
+    share = share_of_block_launch_rate(launch)
     if not share or any(fix.kind != "waste" for fix in fixes):
         return inf
     return max(1.0, 1 / share)
@@ -329,16 +329,16 @@ def read_expectation(saving: Estimate) -> Expectation | None:
 
 def compute_headroom(launch: Launch) -> float | None:
     """How many times faster the same work could be done; None when a full unit may go unseen."""
-    if not launch.known(*NEEDED) or not loads(launch):
+    if not launch.known(*NEEDED) or not measure_unit_loads(launch):
         return None
-    if share_of_fullest(launch, Scenario()) > 0:
+    if share_of_fullest_unit(launch, Scenario()) > 0:
         return 1 / compute_least_share_of_time(launch)
     return None
 
 
 def compute_least_share_of_time(launch: Launch) -> float:
     """Return the share of the time that the same work takes at the rate that its unit reaches."""
-    return min(1.0, share_of_ends(launch) + share_of_fullest(launch, Scenario()))
+    return min(1.0, share_of_fixed_time(launch) + share_of_fullest_unit(launch, Scenario()))
 
 
 def apply_amdahl(part: float) -> float:

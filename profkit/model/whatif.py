@@ -15,8 +15,8 @@ from itertools import chain
 from math import prod
 
 from profkit.errors import ProfkitError
-from profkit.model.launch import Launch, NotCollected, mostly_atomics
-from profkit.model.resources import ENTRY, LINKS, RESOURCES, list_resource_uses, loads
+from profkit.model.launch import Launch, NotCollected, is_mostly_atomics
+from profkit.model.resources import ENTRY, LINKS, RESOURCES, list_resource_uses, measure_unit_loads
 from profkit.model.scenario import (
     BARRIER,
     MEMORY,
@@ -157,7 +157,7 @@ def _parse_whatif_change(part: str) -> CounterChange:
     return CounterChange(metric, op, value)
 
 
-def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
+def predict_changed_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
     """Return the speed-up when these counts change and every other stays; below 1 it is slower.
 
     A kind of instruction takes the total with it, and accesses their sectors and wavefronts, unless
@@ -165,7 +165,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
     """
     try:
         launch.need("instructions")
-        if not loads(launch):
+        if not measure_unit_loads(launch):
             launch.need("issue_busy")
         gain = model_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
         return make_expectation(gain, SPREAD, offset=OFFSET)
@@ -184,9 +184,9 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     for state, groups in _EVENTS.items():
         if state != BARRIER:
             waits[state] = _share_of_events_left(groups, launch, after)
-    if mostly_atomics(launch):
+    if is_mostly_atomics(launch):
         waits |= dict.fromkeys(MEMORY, _share_left(("l2_atomic_sectors",), launch, after))
-    units = {unit: _share_left(_WORK[unit], launch, after) for unit in loads(launch)}
+    units = {unit: _share_left(_WORK[unit], launch, after) for unit in measure_unit_loads(launch)}
     for use in list_resource_uses(launch):
         if not use.near:
             continue
@@ -194,7 +194,7 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
         work_left = units[use.resource.limiter]
         for state in use.resource.queue:
             waits[state] = min(waits.get(state, 1.0), work_left)
-    return Scenario(units, waits, _scale_places(launch, after), same_places=True)
+    return Scenario(units, waits, _scale_working_warps(launch, after), same_places=True)
 
 
 def _share_of_events_left(
@@ -227,7 +227,7 @@ def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     return Launch(values)
 
 
-def _scale_places(launch: Launch, after: Launch) -> float:
+def _scale_working_warps(launch: Launch, after: Launch) -> float:
     """How many times more warps are at work: more blocks fill places, more warps a block bring."""
     waves = launch.get("waves", 1.0)
     blocks = after["grid_size"] / launch["grid_size"]

@@ -70,13 +70,13 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
         answer = "cannot tell"
         notes.append(TWO_PROGRAMS)
         promises, new = [], []
-    elif unsure := _say_unsure(before, after, answer):
+    elif unsure := _explain_no_answer(before, after, answer):
         answer = "cannot tell"
         notes.append(unsure)
     gone = [promise["said"] for promise in promises if promise["state"] == "gone"]
     outcome = None
     if gone and answer != "cannot tell":
-        outcome = _judge_saving(gone, saved, slack)
+        outcome = _compare_saving_with_promise(gone, saved, slack)
     return {
         "schema": "profkit.triages/1",
         "answer": answer,
@@ -96,19 +96,22 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
 def _read_step_time(of: Mapping[str, Any]) -> StepTime:
     recorded = float(of["step"]["ms"])
     plain = of["step"].get("plain_ms") or {}
-    expect = _take_known(plain.get("expect"), recorded)
-    low, high = _take_known(plain.get("low"), expect), _take_known(plain.get("high"), expect)
+    expect = _get_or_default(plain.get("expect"), recorded)
+    low, high = (
+        _get_or_default(plain.get("low"), expect),
+        _get_or_default(plain.get("high"), expect),
+    )
     return {"expect": expect, "low": low, "high": high, "recorded": recorded}
 
 
-def _take_known(value: float | None, otherwise: float) -> float:
+def _get_or_default(value: float | None, otherwise: float) -> float:
     """Return a number of a document, or another one where it has none; zero is a number."""
     if value is None:
         return otherwise
     return float(value)
 
 
-def _say_unsure(before: Mapping[str, Any], after: Mapping[str, Any], answer: str) -> str:
+def _explain_no_answer(before: Mapping[str, Any], after: Mapping[str, Any], answer: str) -> str:
     """Return why two times do not show what a change did; empty where they do."""
     one, other = (of["program"].get("device") for of in (before, after))
     if one and other and one != other:
@@ -142,7 +145,9 @@ def _have_clear_order(before: Mapping[str, Any], after: Mapping[str, Any]) -> bo
     return all(one > other for one, other in pairs) or all(one < other for one, other in pairs)
 
 
-def _judge_saving(said: Sequence[tuple[float, float, float]], saved: float, slack: float) -> str:
+def _compare_saving_with_promise(
+    said: Sequence[tuple[float, float, float]], saved: float, slack: float
+) -> str:
     """Return how what was saved is to what was promised: inside, more or less.
 
     Fixes that share an obstacle do not add up: the largest alone up to all of them together.

@@ -30,7 +30,7 @@ class Counts:
         """Expected speed-ups by a group's id; nobody knows what a bare bound brings."""
         tops = {key: found.top for key, found in self.groups.items()}
         known = {key: top for key, top in tops.items() if top and (top.expect or top.at_roof)}
-        return {key: top.worth for key, top in known.items()}
+        return {key: top.ranking_gain for key, top in known.items()}
 
 
 def choose_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:

@@ -233,7 +233,7 @@ class SecondTriageDocument(TypedDict):
     notes: list[str]
 
 
-def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
+def make_triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
     counts = counts or Counts()
     periods = of.steps.periods
@@ -259,7 +259,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "found": of.steps.how,
             "min_ms": _convert_to_ms(min(periods)),
             "max_ms": _convert_to_ms(max(periods)),
-            "plain_ms": _find_plain_time(of),
+            "plain_ms": _describe_time_without_recorder(of),
         },
         "first": {
             "category": first.rule if first else verdict.category,
@@ -278,9 +278,9 @@ def _convert_to_ms(nanoseconds: float) -> float:
     return round(nanoseconds / 1e6, 6)
 
 
-def _find_plain_time(of: Triage) -> RangeEntry:
+def _describe_time_without_recorder(of: Triage) -> RangeEntry:
     """What the step takes without the recorder; as recorded where a replay of it does not show that."""
-    if of.hosts.holds:
+    if of.hosts.matches_recording:
         return _describe_range(of.hosts.plain)
     return _describe_range(make_share(of.split.period / 1e6))
 
@@ -426,7 +426,7 @@ def _write_profile_command(of: Triage, row: KernelGroup) -> str:
     return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 
 
-def write_second(document: TriageDocument) -> SecondTriageDocument:
+def convert_to_second_form(document: TriageDocument) -> SecondTriageDocument:
     """Return a document in the second form."""
     first = document["first"]
     bound = None
@@ -469,7 +469,7 @@ def _write_saving(saves: RangeEntry, bound: float | None) -> SavingEntry:
     return SavingEntry(expected=saves["expect"], low=saves["low"], high=saves["high"], bound=bound)
 
 
-def read_second(document: SecondTriageDocument) -> TriageDocument:
+def convert_from_second_form(document: SecondTriageDocument) -> TriageDocument:
     """Return a document of the second form in the first one; what no rule found is not in it."""
     first = document["first"]
     return TriageDocument(
@@ -538,7 +538,7 @@ def read_document(path: Path) -> TriageDocument:
         raise ProfkitError(f"{file}: not a triage document: nested too deeply", HINT) from error
     except (OSError, ValueError, OverflowError) as error:
         raise ProfkitError(f"{file}: not a triage document: {error}", HINT) from error
-    if why := _find_wrong(document):
+    if why := _find_impossible_value(document):
         raise ProfkitError(f"{file}: not a triage document: {why}", HINT)
     return document
 
@@ -548,14 +548,14 @@ def _convert_content(content: dict[str, Any], schema: object) -> TriageDocument 
     import msgspec
 
     if schema == SECOND:
-        return read_second(msgspec.convert(content, SecondTriageDocument))
+        return convert_from_second_form(msgspec.convert(content, SecondTriageDocument))
     if schema != SCHEMA:
         return None
-    _add_later_keys(content)
+    _add_missing_keys(content)
     return msgspec.convert(content, TriageDocument)
 
 
-def _add_later_keys(content: dict[str, Any]) -> None:
+def _add_missing_keys(content: dict[str, Any]) -> None:
     """Give a document of an older profkit the keys that it does not have yet."""
     content.setdefault("origins", [])
     for part, names in LATER.items():
@@ -566,7 +566,7 @@ def _add_later_keys(content: dict[str, Any]) -> None:
                     row.setdefault(name, None)
 
 
-def _find_wrong(document: TriageDocument) -> str:
+def _find_impossible_value(document: TriageDocument) -> str:
     """Return what has the right type and cannot be; empty where nothing is."""
     step = document["step"]
     if not step["ms"] > 0:

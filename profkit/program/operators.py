@@ -63,7 +63,7 @@ def _sum_bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.bytes for tensor in tensors)
 
 
-def count_elementwise(tensors: Sequence[Tensor]) -> Needs:
+def count_elementwise_needs(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and a result as large as the largest is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(
@@ -75,32 +75,32 @@ def count_elementwise(tensors: Sequence[Tensor]) -> Needs:
     )
 
 
-def count_reduction(tensors: Sequence[Tensor]) -> Needs:
+def count_reduction_needs(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and next to nothing is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
 
 
-def count_copy(tensors: Sequence[Tensor]) -> Needs:
+def count_copy_needs(tensors: Sequence[Tensor]) -> Needs:
     """The second tensor is read, and the first written."""
     if len(tensors) < 2:
-        return count_elementwise(tensors)
+        return count_elementwise_needs(tensors)
     target, source = tensors[0], tensors[1]
     return Needs(reads=source.bytes, largest=source.bytes, writes=target.bytes, result=target.count)
 
 
-def count_fill(tensors: Sequence[Tensor]) -> Needs:
+def count_fill_needs(tensors: Sequence[Tensor]) -> Needs:
     """The first tensor is written."""
     return Needs(reads=0, largest=0, writes=tensors[0].bytes, result=tensors[0].count)
 
 
-def count_addition_by_index(tensors: Sequence[Tensor]) -> Needs:
+def count_index_add_needs(tensors: Sequence[Tensor]) -> Needs:
     """Indices and source are read; the places that they name are read and written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
 
 
-def count_sort(tensors: Sequence[Tensor]) -> Needs:
+def count_sort_needs(tensors: Sequence[Tensor]) -> Needs:
     """The values are read once and written once, with an index of 8 bytes each."""
     values = tensors[0]
     return Needs(
@@ -111,12 +111,12 @@ def count_sort(tensors: Sequence[Tensor]) -> Needs:
     )
 
 
-def count_selection(tensors: Sequence[Tensor]) -> Needs:
+def count_selection_needs(tensors: Sequence[Tensor]) -> Needs:
     """The values are read once; few are written."""
     return Needs(reads=tensors[0].bytes, largest=tensors[0].bytes, writes=0)
 
 
-def count_product(tensors: Sequence[Tensor]) -> Needs | None:
+def count_product_needs(tensors: Sequence[Tensor]) -> Needs | None:
     """Two matrices, or as many pairs of them as there are in a batch."""
     matrices = [tensor for tensor in tensors if len(tensor.sizes) > 1][-2:]
     if len(matrices) < 2:
@@ -134,7 +134,7 @@ def count_product(tensors: Sequence[Tensor]) -> Needs | None:
     )
 
 
-def count_attention(tensors: Sequence[Tensor]) -> Needs | None:
+def count_attention_needs(tensors: Sequence[Tensor]) -> Needs | None:
     """Queries, keys and values (batch, heads, tokens, width) are read, and a result is written."""
     if len(tensors) < 3 or len(tensors[0].sizes) != 4:
         return None
@@ -180,15 +180,15 @@ ATTENTION = (
     "_cudnn_attention_forward"
 ).split()
 FORMS: tuple[tuple[Sequence[str], Row], ...] = (
-    (ELEMENTWISE, count_elementwise),
-    (REDUCTIONS, count_reduction),
-    (COPIES, count_copy),
-    (FILLS, count_fill),
-    (ADDITIONS_BY_INDEX, count_addition_by_index),
-    (SORTS, count_sort),
-    (SELECTIONS, count_selection),
-    (PRODUCTS, count_product),
-    (ATTENTION, count_attention),
+    (ELEMENTWISE, count_elementwise_needs),
+    (REDUCTIONS, count_reduction_needs),
+    (COPIES, count_copy_needs),
+    (FILLS, count_fill_needs),
+    (ADDITIONS_BY_INDEX, count_index_add_needs),
+    (SORTS, count_sort_needs),
+    (SELECTIONS, count_selection_needs),
+    (PRODUCTS, count_product_needs),
+    (ATTENTION, count_attention_needs),
 )
 
 
@@ -339,7 +339,7 @@ class Flow:
     counts: frozenset[int] | None  # what it may be; None where it may be any
     type: str = ""  # empty: any
 
-    def may_be(self, other: Flow) -> bool:
+    def may_be_same_tensor(self, other: Flow) -> bool:
         """Whether two may be one tensor."""
         if not _are_types_alike(self.type, other.type):
             return False

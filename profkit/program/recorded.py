@@ -56,7 +56,7 @@ def judge_recordings(
     Raises:
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
-    with _pause_garbage_collector(), _name_recording(paths):
+    with _pause_garbage_collector(), _name_recording_in_errors(paths):
         read_all = read_gathered(paths)
         timeline = select_ranks(merge_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
@@ -70,7 +70,7 @@ def judge_recordings(
 
 
 @contextmanager
-def _name_recording(paths: Sequence[Path]) -> Iterator[None]:
+def _name_recording_in_errors(paths: Sequence[Path]) -> Iterator[None]:
     """Say of which recording an error is, where it does not."""
     try:
         yield
@@ -106,9 +106,11 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
         return given
     import pandas as pd
 
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
 
-    content = triage_document(*judge_recordings(_list_recordings(given), "all", range, step_ms))
+    content = make_triage_document(
+        *judge_recordings(_list_recordings(given), "all", range, step_ms)
+    )
     rows = [{**row, **row["saves_ms"]} for row in content["findings"]]
     columns = ["category", "say", "expect", "low", "high", "on_top_ms", "kernels", "try", "where"]
     idle = pd.DataFrame(content["step"]["idle"], columns=["cause", "ms", "where"])

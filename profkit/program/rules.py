@@ -155,7 +155,7 @@ HOST_LAUNCH: StepRule = StepRule(
         "Launch less often: capture the step in a CUDA graph, compile it, use larger batches. "
         "Where the host does other work, do that in advance in another process."
     ),
-    checks=(host.find_slow_launches, host.find_own_work),
+    checks=(host.find_slow_launches, host.find_host_work),
     fix=(
         "The replay takes the host's time for launches, or its pauses, down to what a graph or "
         "work done ahead leaves: 3 % of launches is expected, 35 % at worst."
@@ -176,7 +176,7 @@ HOST_SYNC: StepRule = StepRule(
         "Keep the value on the GPU, or read it one step later; use fixed sizes; reuse buffers "
         "instead of allocating in every step."
     ),
-    checks=(host.find_waits, host.find_allocations),
+    checks=(host.find_host_waits, host.find_allocations),
     fix=(
         "The replay lets the host continue where it waited; kernels that compute an unneeded "
         "value may disappear."
@@ -315,7 +315,7 @@ LAYOUT: StepRule = StepRule(
         "Keep tensors in the layout that the next kernel reads (memory_format=channels_last "
         "around convolutions); write parts into their place instead of concatenating them."
     ),
-    checks=(moves.find_growing, moves.find_layouts, moves.find_joins),
+    checks=(moves.find_growing_caches, moves.find_layout_copies, moves.find_concatenations),
     fix=(
         "The replay removes copies that the program or a library asks for; a copy that an operator "
         "makes for itself is not a finding, and where no operator is known it may have to stay."
@@ -354,12 +354,12 @@ KERNEL: StepRule = StepRule(
         "a sort; otherwise profile the kernel (profkit profile) and read its diagnosis."
     ),
     checks=(
-        products.find_misfits,
-        products.find_odd_by_name,
-        products.find_tails,
+        products.find_odd_sized_products,
+        products.find_odd_sized_products_by_name,
+        products.find_product_tails,
         kernels.find_sorts,
         kernels.find_small_grid,
-        kernels.find_slow,
+        kernels.find_slow_kernels,
     ),
     fix="The replay gives the kernel the time of its floor.",
     fires=((PRODUCT, PRODUCT, FEW_BLOCKS), (PRODUCT, PRODUCT, SLOW_SOFTMAX)),

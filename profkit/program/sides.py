@@ -8,7 +8,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder
 from profkit.program.change import TriagesDocument, compare_triages
-from profkit.program.document import TriageDocument, read_document, triage_document
+from profkit.program.document import TriageDocument, make_triage_document, read_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import detect_kind, suggest_verb
 
@@ -43,4 +43,4 @@ def read_or_judge_side(side: str) -> TriageDocument:
     if is_folder(path):
         return read_document(path)
     answer, counts = judge_recordings([path])
-    return triage_document(answer, counts)
+    return make_triage_document(answer, counts)

@@ -240,7 +240,7 @@ class Timeline:
     notes: tuple[str, ...] = ()  # what the reader has to say: a cut file, records that were dropped
 
     @property
-    def disturbs(self) -> bool:
+    def is_host_slowed(self) -> bool:
         """Whether recording slows the host so much that idle time is not what it seems."""
         return self.how == "torch trace"
 
@@ -254,13 +254,13 @@ def find_end(
     return max(last, max((span.end for span in spans), default=last))
 
 
-def end_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
+def close_open_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
     """Ranges that were begun and not ended, as they are until the recording's end."""
     latest = sorted(begun, key=lambda span: span.start)[-OPEN_MOST:]
     return [replace(span, end=max(span.start, end), ended=False) for span in latest]
 
 
-def say_unended(processes: Sequence[Process]) -> Iterator[str]:
+def say_open_ranges(processes: Sequence[Process]) -> Iterator[str]:
     """Says of how many ranges nobody recorded the end."""
     unended = []
     for process in processes:

@@ -23,7 +23,7 @@ from profkit.program.replay.scenario import (
     Change,
     Hosts,
     Range,
-    hosts,
+    make_host_models,
 )
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_kernels
 from profkit.program.steps.idle import (
@@ -84,7 +84,7 @@ class Triage:
     ranks: Ranks | None = None  # what the ranks do differently; None for a single process
 
     @property
-    def healthy(self) -> str:
+    def why_healthy(self) -> str:
         """Why there is nothing to do; empty where there is, or nobody knows."""
         return self.verdict.say if self.verdict.category == "healthy" else ""
 
@@ -127,17 +127,17 @@ def _judge_steps(
 ) -> Triage:
     """Judge one kind of step of a process, and say beside it what the others would be told."""
     typical = steps.typical
-    replayed = hosts(timeline, process, typical, plain_ms)
+    replayed = make_host_models(timeline, process, typical, plain_ms)
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
     case = make_case(process, steps, replayed, gains)
     split, groups = case.split, case.groups
     drafts = price_drafts(case, draft_findings(case))
-    found = rank_findings(case, drafts) if replayed.holds else []
+    found = rank_findings(case, drafts) if replayed.matches_recording else []
     if (
         ranks
-        and replayed.holds
-        and (uneven := _find_uneven(case, ranks, sum(f.on_top for f in found)))
+        and replayed.matches_recording
+        and (uneven := _find_uneven_ranks(case, ranks, sum(f.on_top for f in found)))
     ):
         found = _order_findings([*found, uneven], case)
     found = _say_why_first(found, case)
@@ -199,7 +199,7 @@ UNEVEN = Words(
 )
 
 
-def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
+def _find_uneven_ranks(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     """Ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -208,7 +208,7 @@ def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     expect, spread = (slow.computing - mean) / 1e6, SPREAD * slow.period / 1e6
     if expect < LEAST * slow.period / 1e6:
         return None
-    finding = case.finding(
+    finding = case.make_finding(
         UNEVEN,
         (),
         Change(),
@@ -235,14 +235,14 @@ def price_drafts(
     for own in drafts:
         draft = replace(own, cause=own.cause + stacks) if own.idle else own
         if hindering and draft.general:
-            saving = _price(case, draft, shares, after=hindering.change)
+            saving = _price_draft(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
-            waits = _price(case, hindering, shares).expected
-            cause = draft.cause + _say_waits(case, hindering, waits, saving.expected)
+            waits = _price_draft(case, hindering, shares).expected
+            cause = draft.cause + _say_waits_before_graph(case, hindering, waits, saving.expected)
             priced.append(replace(draft, cause=cause, saving=saving))
         else:
-            priced.append(replace(draft, saving=_price(case, draft, shares)))
-    return [_say_starts(case, _say_other_causes(case, draft)) for draft in priced]
+            priced.append(replace(draft, saving=_price_draft(case, draft, shares)))
+    return [_explain_larger_saving(case, _say_other_causes(case, draft)) for draft in priced]
 
 
 def _say_other_causes(case: Case, draft: StepFinding) -> StepFinding:
@@ -265,7 +265,7 @@ def _say_other_causes(case: Case, draft: StepFinding) -> StepFinding:
     return replace(draft, cause=draft.cause + said)
 
 
-def _say_waits(case: Case, hindering: StepFinding, alone: float, more: float) -> str:
+def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, more: float) -> str:
     """Which waits have to go before a graph can be captured: most of them may be no finding.
 
     Args:
@@ -298,7 +298,7 @@ def _say_stacks(case: Case) -> str:
     return STACKS.format(traced=figures(traced / 1e6))
 
 
-def _price(
+def _price_draft(
     case: Case, draft: StepFinding, shares: Mapping[str, Range], after: Change | None = None
 ) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
@@ -314,16 +314,16 @@ def _price(
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
-        saving = saving.limit_to(_find_most_given_back(case, draft))
+        saving = saving.limit_to(_find_most_saved_by_kernels(case, draft))
     if draft.idle:
-        most = _find_most_idle(case)
+        most = _estimate_most_idle(case)
         if saving.low > most:  # the replay is contradicted: nothing is sure
             saving = saving._replace(low=0.0)
         saving = saving.limit_to(most)
     return saving
 
 
-def _find_most_given_back(case: Case, draft: StepFinding) -> float:
+def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     """Milliseconds that the step spends on a draft's kernels: more cannot be saved.
 
     What the kernels take, and beyond that what the step is shorter by if neither they nor what the
@@ -346,18 +346,18 @@ def _find_most_given_back(case: Case, draft: StepFinding) -> float:
     for index in calls:
         event, call = slowest.events[index], case.step.calls[index]
         host += event.gap + max(event.busy, call.end - call.start)
-    taken = sum(slowest.items[i].duration + slowest.items[i].own_lag for i in draft.works)
+    taken = sum(slowest.items[i].duration + slowest.items[i].launch_lag for i in draft.works)
     launched = [i for i in change.merge if not case.works[i].activity.graph]
     most = 0.0
     for model in models:
         kernels = sum(model.items[i].duration for i in draft.works)
-        late = sum(model.items[i].own_lag for i in launched)
+        late = sum(model.items[i].launch_lag for i in launched)
         shorter = model.period - gone.apply(model, EXPECT).period
         most = max(most, min(kernels, shorter), shorter - late)
     return min(most, taken + host) / 1e6
 
 
-def _find_most_idle(case: Case) -> float:
+def _estimate_most_idle(case: Case) -> float:
     """Milliseconds that the GPU is idle without the recorder: what it computes for stays.
 
     Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
@@ -375,7 +375,7 @@ def _find_most_idle(case: Case) -> float:
     return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
 
 
-def _say_starts(case: Case, draft: StepFinding) -> StepFinding:
+def _explain_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
     """Say so where a draft may save more than its kernels take: starting them takes time, too."""
     kernels = case.sum_time(draft.works)
     more = draft.saving.high - kernels - draft.evidence.get("work", 0.0)
@@ -413,7 +413,7 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
         where = found.where or (case.say_place(found.works),)
-        cause = found.cause + _say_cut(case, found)
+        cause = found.cause + _explain_smaller_saving(case, found)
         out.append(replace(found, cause=cause, on_top=on_top, kernels=kernels, where=where))
     return out
 
@@ -466,7 +466,7 @@ def _is_shown(row: StepFinding, case: Case) -> bool:
     return case.sum_idle(row.rule) >= SHOWN * case.split.period
 
 
-def _say_cut(case: Case, found: StepFinding) -> str:
+def _explain_smaller_saving(case: Case, found: StepFinding) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
     if not found.works:
         return ""
@@ -474,10 +474,10 @@ def _say_cut(case: Case, found: StepFinding) -> str:
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if found.saving.expected * 1e6 >= 0.5 * given:
         return ""
-    return f"; the step gains less, because {_name_binder(case, after)} next"
+    return f"; the step gains less, because {_name_bottleneck(case, after)} next"
 
 
-def _name_binder(case: Case, after: Model) -> str:
+def _name_bottleneck(case: Case, after: Model) -> str:
     """What takes longest in a step: the host, or the stream with most to do."""
     host = sum(e.gap + e.busy for e in after.events) + after.tail
     streams: defaultdict[int, float] = defaultdict(float)
@@ -543,7 +543,7 @@ def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
 def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
     if case.hosts.given:
         return ["host times are scaled to the step time given with --step-ms"]
-    if not timeline.disturbs or not case.hosts.holds:
+    if not timeline.is_host_slowed or not case.hosts.matches_recording:
         return []
     low, _, high = case.hosts.plain
     if high - low < 0.05 * high:

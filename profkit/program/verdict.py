@@ -54,9 +54,9 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         drafts: All that the rules found, with what each saves.
     """
     plain = case.hosts.plain.expect
-    if not case.hosts.holds:
-        return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
-    started = _say_start(case)
+    if not case.hosts.matches_recording:
+        return Verdict("unknown", f"{_say_replay_mismatch(case)}{_say_unknown(case)}")
+    started = _say_first_step_only(case)
     if started:
         return Verdict("unknown", started)
     if found and found[0].saving.expected >= WORTH * plain:
@@ -70,22 +70,26 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     whole = sum(group.time for group in case.groups if _is_computing(group))
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
-        return Verdict("unknown", f"{_say_found(found)}; {_say_lost(lost)}")
+        return Verdict("unknown", f"{_say_small_findings(found)}; {_say_lost(lost)}")
     if computing < BUSY or near < KNOWN * whole:
-        return Verdict("unknown", f"{_say_found(found)}; {_say_unknown(case)}")
+        return Verdict("unknown", f"{_say_small_findings(found)}; {_say_unknown(case)}")
     if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
-        return Verdict("unknown", f"{_say_found(found)}; {_say_estimated(case, busy, computing)}")
+        return Verdict(
+            "unknown", f"{_say_small_findings(found)}; {_say_estimated(case, busy, computing)}"
+        )
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
     said = (
         f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}; no "
-        f"known fix would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
+        f"known fix would save more than {format_percent(WORTH)} of the step{_say_joint_saving(found)}"
     )
-    return Verdict("healthy", said + _say_idle_as_recorded(case) + _say_unless(case, drafts))
+    return Verdict(
+        "healthy", said + _say_idle_as_recorded(case) + _say_idle_without_recorder(case, drafts)
+    )
 
 
-def _say_start(case: Case) -> str:
+def _say_first_step_only(case: Case) -> str:
     """Says so where what was recorded once is a start: later steps have the memory already."""
     time = case.sum_allocating()
     if not case.alone or time < START * case.split.period:
@@ -123,14 +127,14 @@ def _say_estimated(case: Case, busy: int, computing: float) -> str:
     )
 
 
-def _say_found(found: Sequence[StepFinding]) -> str:
+def _say_small_findings(found: Sequence[StepFinding]) -> str:
     """Whether nothing was found, or nothing that is the answer."""
     if found:
-        return f"nothing found that saves {format_percent(WORTH)} of the step{_say_together(found)}"
+        return f"nothing found that saves {format_percent(WORTH)} of the step{_say_joint_saving(found)}"
     return "nothing found"
 
 
-def _say_together(found: Sequence[StepFinding]) -> str:
+def _say_joint_saving(found: Sequence[StepFinding]) -> str:
     """What the findings below save together."""
     if not found:
         return ""
@@ -142,7 +146,7 @@ def _is_computing(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
 
-def _say_missed(case: Case) -> str:
+def _say_replay_mismatch(case: Case) -> str:
     """Why nothing is said of savings."""
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
@@ -253,7 +257,7 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
     return f"what limits {name}, which takes {part} of the step and was not counted; {how}"
 
 
-def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:
+def _say_idle_without_recorder(case: Case, drafts: Sequence[StepFinding]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""

@@ -353,7 +353,7 @@ class LaunchedCode:
         """
         vars(self).clear()
 
-    def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
+    def read_instances(self, terms: Mapping[str, float]) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}
         for name, factor in terms.items():

@@ -85,7 +85,7 @@ class Access:
         return self.ideal / self.requests
 
     @property
-    def excess(self) -> float:
+    def excess_wavefronts(self) -> float:
         return max(0.0, self.counted - self.ideal)
 
     @property
@@ -162,7 +162,7 @@ class SharedAccesses:
 def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
     """Return what is known of a launch's accesses; nothing where its machine code is not."""
     counted, ideal = _read_counters(kernel)
-    executed = kernel.values({"inst_executed": 1.0}) or {}
+    executed = kernel.read_instances({"inst_executed": 1.0}) or {}
     decoded: list[Access] = []
     widest = BANK
     for program, places in group_by_program(kernel, counted):
@@ -240,8 +240,8 @@ def _recall_addresses(kernel: LaunchedCode, program: Program) -> _WorkedOut:
 def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
     """Return address -> wavefronts of its accesses, and those that it needs at least."""
     for name in _WAVEFRONTS:
-        counted = kernel.values({name: 1.0})
-        ideal = kernel.values({f"{name}_ideal": 1.0})
+        counted = kernel.read_instances({name: 1.0})
+        ideal = kernel.read_instances({f"{name}_ideal": 1.0})
         if counted and ideal:
             return counted, ideal
     return {}, {}
@@ -323,9 +323,9 @@ def find_layouts(kernel: LaunchedCode) -> Layouts:
     shared = find_accesses(kernel)
     if not shared.excess:
         return Layouts(0.0, ())
-    decoded = sum(access.excess for access in shared.known) / shared.excess
+    decoded = sum(access.excess_wavefronts for access in shared.known) / shared.excess
     found: list[Layout] = []
-    left = sorted(shared.known, key=lambda access: -access.excess)
+    left = sorted(shared.known, key=lambda access: -access.excess_wavefronts)
     while left and left[0].conflicts and len(found) < MOST:
         array = _list_overlapping(left[0], shared.known)
         change = _find_layout(array, max(shared.widest, *(x.size for x in array)))
@@ -356,7 +356,7 @@ def _describe_layout(
         after=first.mean_wavefronts(moved),
         warps=len(moved),
         accesses=len(array),
-        share=sum(access.excess for access in array) / excess,
+        share=sum(access.excess_wavefronts for access in array) / excess,
         called_at=kernel.find_main_call({first.pc: 1.0}),
     )
 

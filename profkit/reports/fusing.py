@@ -22,7 +22,7 @@ def find_fusable(kernel: LaunchedCode) -> float | None:
 
     None where the machine code of none is known.
     """
-    executed = kernel.values({"inst_executed": 1.0}) or {}
+    executed = kernel.read_instances({"inst_executed": 1.0}) or {}
     all_fp32 = fusable = 0.0
     for program, places in group_by_program(kernel, executed):
         opcodes = {instruction.opcode for instruction in program.instructions}

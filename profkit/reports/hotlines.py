@@ -356,7 +356,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 def _share_gathered_sectors(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     for terms in COUNTERS[_EXCESS].alternatives:
-        values = kernel.values(terms)
+        values = kernel.read_instances(terms)
         if values is not None:
             excess = {pc: value for pc, value in values.items() if value > 0}
             gathers = sum(value for pc, value in excess.items() if kernel.is_gather(pc))
@@ -405,7 +405,7 @@ class _Sum:
 
 def _sum_counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
-    collected = (kernel.values(terms) for terms in counter.alternatives)
+    collected = (kernel.read_instances(terms) for terms in counter.alternatives)
     for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
         if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
@@ -420,7 +420,7 @@ def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     for state in counter.states:
-        for pc, value in (kernel.values({RAW_SAMPLES[state]: 1.0}) or {}).items():
+        for pc, value in (kernel.read_instances({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
                 sums[kernel.place(pc)].add_value(
@@ -436,7 +436,7 @@ def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[Counte
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
-        for pc, value in (kernel.values({raw: 1.0}) or {}).items():
+        for pc, value in (kernel.read_instances({raw: 1.0}) or {}).items():
             by_pc[pc][state] += int(value)
     for pc, states in sorted(by_pc.items()):  # of equals, the first instruction represents the line
         place = kernel.place(pc)

@@ -79,19 +79,19 @@ def shift_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
     if value.is_exact:
         numbers = value.values
         if signed:
-            numbers = tuple(map(with_sign, numbers))
+            numbers = tuple(map(convert_to_signed, numbers))
         return Lanes(tuple((x >> count) % WORD for x in numbers))
     if value.bits > count:
         return Lanes(tuple(x >> count for x in value.values), value.bits - count)
     return UNKNOWN if value.is_uniform else None
 
 
-def with_sign(value: int) -> int:
+def convert_to_signed(value: int) -> int:
     """Return an unsigned word as a signed number."""
     return value - WORD if value >> (BITS - 1) else value
 
 
-def _find_others_above(operands: Sequence[Lanes], at: int, known: int) -> int | None:
+def _find_others_above_known(operands: Sequence[Lanes], at: int, known: int) -> int | None:
     """Return which operands but one have all bits set above the known ones; None where some have.
 
     An operand is the bit of the table's index that it decides: 4, 2 or 1.
@@ -111,7 +111,7 @@ def _find_others_above(operands: Sequence[Lanes], at: int, known: int) -> int | 
 def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     """Return what LOP3 makes of three operands; `table` has the answer for each three bits."""
     known = min(operand.bits for operand in operands)
-    values = _look_up([operand.values for operand in operands], table)
+    values = _apply_truth_table([operand.values for operand in operands], table)
     if known == BITS:
         return Lanes(values)
     low = (1 << known) - 1
@@ -121,7 +121,7 @@ def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     if len(unknown) > 1:
         return None
     at = unknown[0]
-    others = _find_others_above(operands, at, known)
+    others = _find_others_above_known(operands, at, known)
     if others is None:
         return None
     cleared, set_ = table >> others & 1, table >> (others | 4 >> at) & 1
@@ -131,7 +131,7 @@ def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     return Lanes(values, known)
 
 
-def _look_up(operands: Sequence[Sequence[int]], table: int) -> tuple[int, ...]:
+def _apply_truth_table(operands: Sequence[Sequence[int]], table: int) -> tuple[int, ...]:
     """Return what `table` makes of each lane's three words; all lanes at once, as one long number."""
     every = (1 << BITS * LANES) - 1
     long = [int.from_bytes(_REGISTERS.pack(*values), "little") for values in operands]
@@ -145,7 +145,7 @@ def _look_up(operands: Sequence[Sequence[int]], table: int) -> tuple[int, ...]:
     return _REGISTERS.unpack(result.to_bytes(_REGISTERS.size, "little"))
 
 
-def join_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
+def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     """Return what is known of a register that comes from two places, one at a time in all lanes."""
     if left is None or right is None:
         return None
@@ -226,22 +226,22 @@ Made = Lanes | None
 Maker = Callable[[Statement, Sequence[Lanes]], Made]
 
 
-def _make_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
     if "X" in statement.modifiers:  # with a carry
         return None
     return reduce(add_lanes, operands)
 
 
-def _make_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
     if "X" in statement.modifiers:
         return None
     if "HI" in statement.modifiers:
-        return _make_high_product(statement, operands)
+        return _compute_high_product(statement, operands)
     product = multiply_lanes(operands[0], operands[1])
     return product and add_lanes(product, operands[2])
 
 
-def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
     """Return the upper half of a product, which divisions by constants are made of."""
     left, right, more = operands[:3]
     if not (left.is_exact and right.is_exact):
@@ -249,12 +249,12 @@ def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
     signed = "U32" not in statement.modifiers
     products = []
     for x, y in zip(left.values, right.values, strict=True):
-        product = with_sign(x) * with_sign(y) if signed else x * y
+        product = convert_to_signed(x) * convert_to_signed(y) if signed else x * y
         products.append((product >> BITS) % WORD)
     return add_lanes(Lanes(tuple(products)), more)
 
 
-def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
     """Compute LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
     if "X" in statement.modifiers:
         return None
@@ -268,11 +268,11 @@ def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return moved and add_lanes(moved, operands[1])
 
 
-def _make_bits(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_bits(_: Statement, operands: Sequence[Lanes]) -> Made:
     return combine_bits(operands[:3], operands[3].values[0])
 
 
-def _make_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
     low, count, high = operands[:3]
     if not count.is_exact or not count.is_uniform:
         return None
@@ -286,16 +286,16 @@ def _make_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return None
 
 
-def _make_moved(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_move(_: Statement, operands: Sequence[Lanes]) -> Made:
     return operands[0]
 
 
-def _make_first(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_first_lane(_: Statement, operands: Sequence[Lanes]) -> Made:
     """Compute R2UR: the lanes have one value, or the first active one's is taken."""
     return Lanes((operands[0].values[0],) * LANES, operands[0].bits)
 
 
-def _make_exchanged(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> Made:
     """Compute SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
     source, index = operands[:2]
     if "IDX" not in statement.modifiers or not (index.is_exact and index.is_uniform):
@@ -303,25 +303,25 @@ def _make_exchanged(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return Lanes((source.values[index.values[0] % LANES],) * LANES, source.bits)
 
 
-def _make_absolute(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_absolute(_: Statement, operands: Sequence[Lanes]) -> Made:
     if not operands[0].is_exact:
         return None
-    return Lanes(tuple(abs(with_sign(x)) % WORD for x in operands[0].values))
+    return Lanes(tuple(abs(convert_to_signed(x)) % WORD for x in operands[0].values))
 
 
 # Opcode -> who works it out, and from how many operands at least.
 _MAKERS: dict[str, tuple[Maker, int]] = {
-    "IADD3": (_make_sum, 1),
-    "IADD": (_make_sum, 1),
-    "VIADD": (_make_sum, 1),
-    "IMAD": (_make_product, 3),
-    "LEA": (_make_scaled, 3),
-    "LOP3": (_make_bits, 4),
-    "SHF": (_make_shifted, 3),
-    "MOV": (_make_moved, 1),
-    "R2UR": (_make_first, 1),
-    "SHFL": (_make_exchanged, 2),
-    "IABS": (_make_absolute, 1),
+    "IADD3": (_compute_sum, 1),
+    "IADD": (_compute_sum, 1),
+    "VIADD": (_compute_sum, 1),
+    "IMAD": (_compute_product, 3),
+    "LEA": (_compute_scaled_sum, 3),
+    "LOP3": (_compute_bits, 4),
+    "SHF": (_compute_shifted, 3),
+    "MOV": (_compute_move, 1),
+    "R2UR": (_compute_first_lane, 1),
+    "SHFL": (_compute_shuffle, 2),
+    "IABS": (_compute_absolute, 1),
 }
 # Lanes that put the same in may get something else out.
 _OWN = re.compile(
@@ -329,7 +329,7 @@ _OWN = re.compile(
 )
 
 
-def make_value(statement: Statement, operands: Sequence[Lanes | None]) -> Made:
+def compute_value(statement: Statement, operands: Sequence[Lanes | None]) -> Made:
     """Return the first register that an instruction writes."""
     known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
@@ -433,7 +433,7 @@ class WarpRegisters:
                 continue
             value = made[0]
             if (n, register) in self._made:
-                value = join_lanes(self._made[n, register], value)
+                value = merge_lanes(self._made[n, register], value)
                 if value == self._made[n, register]:
                     continue
             self._made[n, register] = value
@@ -454,7 +454,7 @@ class WarpRegisters:
         if register != statement.writes[0]:  # the upper half
             uniform = all(value is not None and value.is_uniform for value in operands)
             return (UNKNOWN if uniform and not _OWN.match(statement.opcode) else None,)
-        return (make_value(statement, operands),)
+        return (compute_value(statement, operands),)
 
     def _read_operand(self, at: int, operand: str) -> tuple[Made] | None:
         """Return the value of an operand; None while it is not known yet."""
@@ -501,7 +501,7 @@ class WarpRegisters:
         known = [(n, register) for n in definitions if (n, register) in self._made]
         if not known:
             return None
-        return (reduce(join_lanes, [self._made[key] for key in known]),)
+        return (reduce(merge_lanes, [self._made[key] for key in known]),)
 
 
 def _read_number(text: str) -> int:

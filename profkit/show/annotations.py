@@ -52,7 +52,7 @@ def annotate_launches(rows: Iterable[Row]) -> list[Annotation]:
     """Return the findings of launches that have their source lines, the worst launch first."""
     found: dict[tuple[str, int | None, str], Annotation] = {}
     for row in rows:
-        run = row.shown
+        run = row.median_launch
         for finding in run.diagnosis.findings:
             if finding.status != "fires" or finding.note:
                 continue
@@ -192,7 +192,7 @@ def write_sarif(found: Sequence[Annotation]) -> str:
     }
     run = {
         "tool": {"driver": driver},
-        "results": [_sarif_result(each, rules.index(each.rule)) for each in found],
+        "results": [_make_sarif_result(each, rules.index(each.rule)) for each in found],
     }
     document = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return dumps(document, indent=1) + "\n"
@@ -211,7 +211,7 @@ def _describe_rule(rule: str) -> dict[str, Any]:
     }
 
 
-def _sarif_result(each: Annotation, index: int) -> dict[str, Any]:
+def _make_sarif_result(each: Annotation, index: int) -> dict[str, Any]:
     if each.advice:
         text = f"{each.message}. {each.advice}"
     else:

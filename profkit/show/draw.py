@@ -172,11 +172,11 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
 
 def draw_axes(frame: _Frame) -> Iterator[str]:
     middle = {"class_": "tick", "text_anchor": "middle"}
-    for tick in numbers.log_ticks(frame.left, frame.right):
+    for tick in numbers.list_log_ticks(frame.left, frame.right):
         x = frame.place_intensity(tick)
         yield write_element("line", class_="rule", x1=x, x2=x, y1=0, y2=frame.height)
         yield write_svg_text(f"{tick:,g}", **middle, x=x, y=frame.height + 16)
-    for tick in numbers.log_ticks(frame.bottom, frame.top):
+    for tick in numbers.list_log_ticks(frame.bottom, frame.top):
         y = frame.place_rate(tick)
         yield write_element("line", class_="rule", x1=0, x2="100%", y1=y, y2=y)
         yield write_svg_text(
@@ -200,12 +200,12 @@ def choose_named_launches(
             high = frame.place_rate(roof.high)
             taken.append((WIDE - 8 * len(roof.text), WIDE, high - 16, high + 14))
     for points in each:
-        for x, y, _ in numbers.place_points(points, frame.left, frame.right):
+        for x, y, _ in numbers.place_points_in_frame(points, frame.left, frame.right):
             across, high = float(frame.place_intensity(x)[:-1]) / 100 * WIDE, frame.place_rate(y)
             taken.append((across - 7, across + 7, high - 7, high + 7))
     named: set[int] = set()
     for (number, label, _), points in zip(launches, each, strict=True):
-        placed = numbers.place_points(points, frame.left, frame.right)
+        placed = numbers.place_points_in_frame(points, frame.left, frame.right)
         if not placed or len(named) == NAMED:
             continue
         x, y, _ = placed[-1]
@@ -266,7 +266,7 @@ def draw_tied_points(
     frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool, named: bool
 ) -> str:
     number, label, run = launch
-    placed = numbers.place_points(points, frame.left, frame.right)
+    placed = numbers.place_points_in_frame(points, frame.left, frame.right)
     at = [(frame.place_intensity(x), frame.place_rate(y), point) for x, y, point in placed]
     if not at:
         return ""
@@ -275,7 +275,7 @@ def draw_tied_points(
         parts.append(write_element("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]))
     highest = min(y for _, y, _ in at)
     for turn, (x, y, point) in enumerate(at):
-        said = write_tooltip(*filter(None, list_facts(label, point)))
+        said = write_tooltip(*filter(None, list_tooltip_facts(label, point)))
         mark = write_element("use", href=f"#m-{point.level}", x=x, y=y)
         if point.note:
             look = "point hollow"
@@ -300,7 +300,7 @@ def draw_tied_points(
     return write_element("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 
-def list_facts(label: str, point: model.Point) -> Iterator[str]:
+def list_tooltip_facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
     if point.family:
         family = numbers.spell_unit(point.family)
@@ -336,7 +336,7 @@ def draw_ladder(ladder: Ladder) -> Markup:
     times = [*(time for _, time in steps), *references.values()]
     if not times:
         return Markup("")
-    ends = list(chain.from_iterable(map(find_ends, times)))
+    ends = list(chain.from_iterable(map(find_interval_ends, times)))
     place = make_log_scale(min(ends), max(ends))
     rows = []
     for step, time in steps:
@@ -354,15 +354,19 @@ def draw_ladder(ladder: Ladder) -> Markup:
             kind = change.answer
         said = " · ".join(filter(None, (format_median(time), format_measured_speedup(change))))
         more = ", ".join(filter(None, (against, step.bound)))
-        rows.append(draw_row(step.variant, time, kind, more, said, place))
+        rows.append(draw_ladder_row(step.variant, time, kind, more, said, place))
     for name, time in references.items():
-        rows.append(draw_row(name, time, "reference", "a library call", format_median(time), place))
+        rows.append(
+            draw_ladder_row(name, time, "reference", "a library call", format_median(time), place)
+        )
     label = f"Case {ladder.case}: time per call, warm L2, logarithmic"
     return write_element("div", *rows, class_="rungs", role="group", aria_label=label)
 
 
-def draw_row(name: str, time: Interval, kind: str, more: str, said: str, place: Place) -> Markup:
-    x, *ends = (format_position(place(value)) for value in (time.median, *find_ends(time)))
+def draw_ladder_row(
+    name: str, time: Interval, kind: str, more: str, said: str, place: Place
+) -> Markup:
+    x, *ends = (format_position(place(value)) for value in (time.median, *find_interval_ends(time)))
     drawn = (
         write_tooltip(", ".join(filter(None, (name, format_median(time), more)))),
         write_element("line", x1=ends[0], x2=ends[1], y1=_RUNG_HIGH / 2, y2=_RUNG_HIGH / 2),
@@ -372,7 +376,7 @@ def draw_row(name: str, time: Interval, kind: str, more: str, said: str, place: 
     return write_element("span", escape_html(name)) + svg + write_element("span", escape_html(said))
 
 
-def find_ends(time: Interval) -> tuple[float, float]:
+def find_interval_ends(time: Interval) -> tuple[float, float]:
     """Return the 95 % interval; the median twice where there is none."""
     known = isfinite(time.low) and isfinite(time.high)
     if known:

@@ -37,8 +37,8 @@ def write_trace(path: Path, answer: Triage) -> None:
     """
     events: list[dict[str, Any]] = []
     for process in answer.timeline.processes:
-        events += _list_process(process)
-    events += _list_answer(answer)
+        events += _list_process_events(process)
+    events += _list_answer_events(answer)
     _write_json(path, {"displayTimeUnit": "ms", "traceEvents": events})
 
 
@@ -107,7 +107,7 @@ def _make_frame(name: str, line: str) -> dict[str, Any]:
     return frame
 
 
-def _list_process(process: Process) -> Iterator[dict[str, Any]]:
+def _list_process_events(process: Process) -> Iterator[dict[str, Any]]:
     """Yield what the GPU did, a track a stream, and what the host called, a track a thread."""
     pid = process.rank
     yield _name_track(pid, None, f"rank {process.rank} (process {process.pid})")
@@ -119,9 +119,9 @@ def _list_process(process: Process) -> Iterator[dict[str, Any]]:
             pid, STREAMS + activity.stream, activity.name, activity.start, activity.end
         )
         event["cat"] = KINDS[activity.kind]
-        event["args"] = _tell_activity(process, activity)
+        event["args"] = _describe_activity(process, activity)
         yield event
-    yield from _list_left_out(process)
+    yield from _list_left_out_events(process)
     threads = sorted({call.thread for call in process.calls})
     tracks = {thread: THREADS + at for at, thread in enumerate(threads)}
     for thread, track in tracks.items():
@@ -133,7 +133,7 @@ def _list_process(process: Process) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _list_left_out(process: Process) -> Iterator[dict[str, Any]]:
+def _list_left_out_events(process: Process) -> Iterator[dict[str, Any]]:
     """Yield from when to when recording torch's operators slowed the host."""
     if not process.disturbed:
         return
@@ -150,7 +150,7 @@ def _list_left_out(process: Process) -> Iterator[dict[str, Any]]:
             until = end
 
 
-def _tell_activity(process: Process, activity: Activity) -> dict[str, Any]:
+def _describe_activity(process: Process, activity: Activity) -> dict[str, Any]:
     about: dict[str, Any] = {
         "device": activity.device,
         "stream": activity.stream,
@@ -172,7 +172,7 @@ def _tell_activity(process: Process, activity: Activity) -> dict[str, Any]:
     return about
 
 
-def _list_answer(answer: Triage) -> Iterator[dict[str, Any]]:
+def _list_answer_events(answer: Triage) -> Iterator[dict[str, Any]]:
     """Tracks of the process that was judged: its steps, lines, and findings."""
     pid = answer.process.rank
     yield _name_track(pid, STEPS, "steps")
@@ -180,7 +180,7 @@ def _list_answer(answer: Triage) -> Iterator[dict[str, Any]]:
         said = f"step {number}" + (" (looked at)" if number == answer.steps.chosen else "")
         yield _make_event(pid, STEPS, said, step.first, step.first + step.period)
     yield _name_track(pid, LINES, "lines")
-    yield from _list_lines(answer.process, pid)
+    yield from _list_line_events(answer.process, pid)
     works = answer.steps.typical.works
     for number, finding in enumerate(answer.findings):
         track = FINDINGS + number
@@ -193,7 +193,7 @@ def _list_answer(answer: Triage) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _list_lines(process: Process, pid: int) -> Iterator[dict[str, Any]]:
+def _list_line_events(process: Process, pid: int) -> Iterator[dict[str, Any]]:
     """Runs of kernels of one line on the busiest stream, each one event."""
     times: dict[int, int] = {}
     for activity in process.activities:

@@ -55,7 +55,7 @@ class PageRow:
     all_time: float  # of the launches, in s
 
     @property
-    def part(self) -> float:
+    def share_of_time(self) -> float:
         """Its part of all time, 0-1; NaN when not known."""
         if self.all_time and self.row.times:
             return self.row.total / self.all_time
@@ -63,7 +63,7 @@ class PageRow:
 
     @property
     def run(self) -> Judged:
-        return self.row.shown
+        return self.row.median_launch
 
     @property
     def label(self) -> str:
@@ -80,8 +80,8 @@ def summarize_row(shown: PageRow) -> dict[str, Any]:
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     sort = {
         "time": row.total if row.times else None,
-        "part": shown.part,
-        "gain": run.top.worth if run.top else None,
+        "part": shown.share_of_time,
+        "gain": run.top.ranking_gain if run.top else None,
         "roof": nearest[1] if nearest else None,
         "occupancy": occupancy,
     }
@@ -99,8 +99,8 @@ def summarize_row(shown: PageRow) -> dict[str, Any]:
         "cause": run.top.cause if run.top else "",
         # Where no finding has one: at the limit is an answer too.
         "gain": words.format_worth(run.top) or ("near the hardware limit" if at_roof else ""),
-        "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
-        "saved_of": row.saved,
+        "saved": f"saves {figures.seconds(row.seconds_saved)}" if row.seconds_saved > 0 else "",
+        "saved_of": row.seconds_saved,
         "roof": f"{share(nearest[1])} of {spell_unit(nearest[0])}" if nearest else "",
         "occupancy": words.format_metric("occupancy", occupancy),
         "device": name_device(run),
@@ -114,10 +114,10 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
     end = total = 0.0
     for shown in several:
         row, run, total = shown.row, shown.run, shown.all_time
-        if shown.part > 0:
-            begin, end = end, end + shown.part
-            if row.saved > 0:
-                saved = f", about {figures.seconds(row.saved)} to save"
+        if shown.share_of_time > 0:
+            begin, end = end, end + shown.share_of_time
+            if row.seconds_saved > 0:
+                saved = f", about {figures.seconds(row.seconds_saved)} to save"
             else:
                 saved = ""
             label = words.label_verdict(run)
@@ -125,7 +125,7 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
             look = "unknown"
             if run.status == "ok":
                 look = run.diagnosis.bound
-            yield Bar(begin, end, look, about, f"launch-{shown.number}", row.saved / total)
+            yield Bar(begin, end, look, about, f"launch-{shown.number}", row.seconds_saved / total)
     if total and end < 0.996:
         left_out = f"rows not shown: {figures.seconds(total * (1 - end))}"
         yield Bar(end, 1.0, "rest", left_out, "launches")
@@ -157,14 +157,14 @@ def describe_launch(shown: PageRow) -> dict[str, Any]:
         "levels": list_memory_levels(run.values),
         "limits": find_block_limits(known),
         "needs": find_cuts_for_one_more_block(known),
-        "listing": list(list_neighbours(run.lines)),
+        "listing": list(group_neighbouring_lines(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
         "stalls": list_stalls(run),
         "pipes": list_pipes(run),
     }
 
 
-def list_neighbours(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
+def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
     """Yield runs of neighbouring lines in the order of the file, then those without a line."""
     coded = sorted((x for x in lines if x.file), key=lambda x: (x.file or "", x.line or 0))
     numbered = ((x.file, (x.line or 0) - n, x) for n, x in enumerate(coded))
@@ -264,7 +264,7 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
             f.rule: describe_finding(f) for f in run.diagnosis.findings if f.status != "clear"
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
-        "amounts": list_amounts(run, rules),
+        "amounts": list_cause_amounts(run, rules),
     }
 
 
@@ -284,7 +284,7 @@ def describe_finding(finding: LaunchFinding) -> list[Any]:
     return said
 
 
-def list_amounts(run: Judged, rules: Sequence[str]) -> dict[str, list[list[Any] | None]]:
+def list_cause_amounts(run: Judged, rules: Sequence[str]) -> dict[str, list[list[Any] | None]]:
     """Return how much of each rule's cause a launch has, by each of its measures, with the text."""
     launch = Launch(run.values)
     amounts: dict[str, list[list[Any] | None]] = {}

@@ -33,9 +33,9 @@ from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import list_frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Grid, Paragraph, TextLine, to_html
+from profkit.show.text.blocks import Block, Grid, Paragraph, TextLine, render_html
 from profkit.show.text.escape import shorten_name
-from profkit.show.text.terminal import ShowsItself, make_console, to_text
+from profkit.show.text.terminal import ShowsItself, make_console, render_text
 from profkit.show.views import comparison as changes
 from profkit.show.views.triage import show_compared_triages, show_triage
 
@@ -70,14 +70,14 @@ class Frame(pd.DataFrame):
         return Frame
 
     def _repr_html_(self) -> str:
-        return to_html(show_frame(self))
+        return render_html(show_frame(self))
 
     def __repr__(self) -> str:
         if self.shape[1] <= COLUMNS:
             return super().__repr__()
         leading = PLAIN_FINDINGS if "rule" in self.columns else PLAIN
         width = min(pd.options.display.width or WIDTH, WIDTH)
-        return to_text(show_frame(self, leading), make_console(width=width)).rstrip("\n")
+        return render_text(show_frame(self, leading), make_console(width=width)).rstrip("\n")
 
 
 def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterator[Block]:
@@ -230,7 +230,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in list_frame_rows(resolve_launches(runs, artifacts)):
-        hope = cost_model.whatif_launch(
+        hope = cost_model.predict_changed_launch(
             Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
         )
         rows.append((*map(row.get, names), hope.gain, hope.low, hope.high))
@@ -265,7 +265,7 @@ def diagnose(
     judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
     found = Frame(launches.diagnose_frame(judged))
     if judged:
-        sentences = words.write_headline(launches.judged_rows(judged))
+        sentences = words.write_headline(launches.make_launch_rows(judged))
         found.attrs["answer"] = {"text": " ".join(sentences), "rows": len(found)}
     return found
 
@@ -368,8 +368,8 @@ def lines(
     if len(files) == 1 and launch is not None:
         places = [(files[0], launch)]
     if len(places) == 1:
-        return Frame(launches.launch_lines(*places[0], count))
-    frames = {place: launches.launch_lines(*place, count) for place in places}
+        return Frame(launches.make_launch_lines_frame(*places[0], count))
+    frames = {place: launches.make_launch_lines_frame(*place, count) for place in places}
     return Frame(pd.concat(frames, names=["report", "launch"]).reset_index(["report", "launch"]))
 
 
@@ -542,14 +542,16 @@ def resolve_run(given: Any) -> Any:
     frame = resolve_launches(given)
     if frame.empty:
         raise ProfkitError("the frame has no rows to compare", TAKES)
-    variant, case, kernel = (find_only(frame, column) for column in ("variant", "case", "kernel"))
+    variant, case, kernel = (
+        find_only_value(frame, column) for column in ("variant", "case", "kernel")
+    )
     name = variant or (shorten_name(kernel, KERNEL) if kernel else f"{len(frame)} launches")
     if not variant and len(frame) == 1 and "launch" in frame:
         name += f" (launch {frame['launch'].iloc[0]})"
     return Run(name, case, None, frame)
 
 
-def find_only(frame: pd.DataFrame, column: str) -> str | None:
+def find_only_value(frame: pd.DataFrame, column: str) -> str | None:
     if column in frame:
         values = set(frame[column].dropna())
     else:

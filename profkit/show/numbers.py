@@ -13,7 +13,7 @@ from math import ceil, floor, inf, log10, nan
 from typing import TYPE_CHECKING, Any
 
 from profkit.model import roofline as model
-from profkit.model.launch import collected_metrics
+from profkit.model.launch import select_collected_metrics
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, compute
 from profkit.reports.metrics.launch import OCCUPANCY
@@ -107,7 +107,7 @@ def list_longest(rows: Sequence[Row]) -> list[Row]:
     ncu divides counted cycles by the duration of a launch. Its start and end, a few microseconds,
     count no cycles: of a short launch the clocks, and the peaks worked out from them, are too low.
     """
-    times = [collected_metrics(row).get("time", nan) for row in rows]
+    times = [select_collected_metrics(row).get("time", nan) for row in rows]
     longest = max((time for time in times if time > 0), default=nan)
     kept = [row for row, time in zip(rows, times, strict=True) if time >= _LONG * longest]
     return kept or list(rows)
@@ -168,12 +168,12 @@ def compute_axis_limits(
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left = max(min(xs) / wide, _LEFT)
     right = max(min(max(xs) * wide, _RIGHT), 10 * left)
-    drawn = chain.from_iterable(place_points(points, left, right) for points in launches)
+    drawn = chain.from_iterable(place_points_in_frame(points, left, right) for points in launches)
     ys = [y for _, y, _ in drawn if y > 0] + [left * min(slopes)] + peaks
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def place_points(
+def place_points_in_frame(
     points: Sequence[model.Point], left: float, right: float
 ) -> list[tuple[float, float, model.Point]]:
     """Return the points in the frame with their places, from the left.
@@ -191,7 +191,7 @@ def place_points(
     return sorted(placed, key=lambda at: at[0])
 
 
-def log_ticks(low: float, high: float) -> list[float]:
+def list_log_ticks(low: float, high: float) -> list[float]:
     """Return powers of ten, and on a short axis 2 and 5 times those; an end where there is none."""
     digits = [1]
     if high < 1e3 * low:

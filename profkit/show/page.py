@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
+from profkit.diagnosis.launches import LINES, Judged, add_readable_source_lines, make_launch_rows
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
@@ -83,11 +83,13 @@ def render_page(
 
     `reports`: every file that was asked for, readable or not.
     """
-    every = judged_rows(chosen)
+    every = make_launch_rows(chosen)
     total = sum(row.total for row in every)
-    shown_runs = [row.shown for row in every[:top]]
-    runs, notes = with_known_lines(shown_runs, LINES, HOT, AROUND)
-    kept = [row.replace_launch(row.shown, run) for row, run in zip(every, runs, strict=False)]
+    shown_runs = [row.median_launch for row in every[:top]]
+    runs, notes = add_readable_source_lines(shown_runs, LINES, HOT, AROUND)
+    kept = [
+        row.replace_launch(row.median_launch, run) for row, run in zip(every, runs, strict=False)
+    ]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = _find_runs_beside_reports(reports, {run.report for run in chosen})
     ladders, without = build_ladders(recorded)
@@ -100,7 +102,7 @@ def render_page(
     rooflines = draw_roofline_of_each_device([(s.number, s.label, s.run) for s in shown])
     content = {
         "title": name_page(title, shown_runs),
-        "tab": name_tab(title, shown_runs),
+        "tab": make_tab_title(title, shown_runs),
         "files": reports.files,
         "rows": [(row, launch.describe_launch(s)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
@@ -128,7 +130,7 @@ def render_page(
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
-def name_tab(title: str, runs: Sequence[Judged]) -> str:
+def make_tab_title(title: str, runs: Sequence[Judged]) -> str:
     """Return what tells a page from others in a row of tabs: its reports and GPU, or its own title."""
     if title != TITLE or not runs:
         return title
@@ -173,7 +175,7 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
             "gain": changes.GAIN,
         },
         "rules": rules,
-        "measures": {rule: list_measures(rule) for rule in rules if rule in BY_ID},
+        "measures": {rule: describe_measures(rule) for rule in rules if rule in BY_ID},
         "shapes": [rule for rule in rules if rule in BY_ID and BY_ID[rule].shape],
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
@@ -184,7 +186,7 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
     }
 
 
-def list_measures(rule: str) -> list[dict[str, Any]]:
+def describe_measures(rule: str) -> list[dict[str, Any]]:
     """Return how the script tells whether a launch has less of a rule's cause than another."""
     measures = []
     for measure in BY_ID[rule].measures:

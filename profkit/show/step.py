@@ -45,7 +45,7 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    marks = mark_works(of.triage)
+    marks = list_work_marks(of.triage)
     kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
     first = content["first"]
     bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.iterate_step_parts(step))
@@ -76,7 +76,7 @@ def _list_cards(
 ) -> list[dict[str, Any]]:
     """List findings as cards; a card without a mark covers nothing that is drawn."""
     drawn = {mark for own in marks.values() for mark in own}
-    drawn |= {mark for cause in screen.CAUSES for mark in mark_gap(of.triage, cause)}
+    drawn |= {mark for cause in screen.CAUSES for mark in list_gap_marks(of.triage, cause)}
     cards = []
     for number, row in enumerate(of.content["findings"], 1):
         title, try_ = screen.write_finding_texts(row, of.content["step"])
@@ -102,7 +102,7 @@ def _list_kernels(
     """List the columns of the table of kernels, and its rows."""
     kernels = of.content["kernels"][:KERNELS]
     table = screen.make_kernels_table(kernels, of.content.get("origins", ()))
-    columns = table.list_telling_columns()
+    columns = table.list_filled_columns()
     rows = []
     for row, cells in zip(kernels, table.rows, strict=True):
         sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
@@ -153,7 +153,7 @@ def write_highlight_rules(of: PageProgram, number: int) -> str:
     return ""
 
 
-def mark_works(of: Triage) -> dict[int, tuple[str, ...]]:
+def list_work_marks(of: Triage) -> dict[int, tuple[str, ...]]:
     """Return each work's marks: f1 for the first finding that covers it, k1 for its kernel's row."""
     marks: dict[int, list[str]] = {}
     for number, finding in enumerate(of.findings[:FINDINGS], 1):
@@ -165,7 +165,7 @@ def mark_works(of: Triage) -> dict[int, tuple[str, ...]]:
     return {index: tuple(own) for index, own in marks.items()}
 
 
-def mark_gap(of: Triage, cause: str) -> tuple[str, ...]:
+def list_gap_marks(of: Triage, cause: str) -> tuple[str, ...]:
     """Return the marks of idle time: those of findings that are about idle time of its cause."""
     marks = []
     for number, finding in enumerate(of.findings[:FINDINGS], 1):
@@ -183,13 +183,13 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
     """
     first, wide = of.steps.typical.first, max(1, of.split.period)
     works = of.steps.typical.works
-    marks = mark_works(of)
+    marks = list_work_marks(of)
     places = {index: at[g.id] for g in of.groups if at and g.id in at for index in g.works}
     lanes: dict[str, list[Bar]] = {"idle": []}
     for start, stop, cause in of.split.gaps:
         said = f"idle, {cause}: {_say_time(stop - start)}"
         ends = (start - first) / wide, (stop - first) / wide
-        lanes["idle"].append(Bar(*ends, LOOKS[cause], said, marks=mark_gap(of, cause)))
+        lanes["idle"].append(Bar(*ends, LOOKS[cause], said, marks=list_gap_marks(of, cause)))
     for index in sorted(range(len(works)), key=lambda index: works[index].activity.stream):
         done = works[index].activity
         if done.end <= first:
@@ -205,7 +205,7 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
         lanes.setdefault(f"stream {done.stream}", []).append(bar)
     if lines := list(_list_lines(works, marks, first, wide)):
         lanes["lines"] = lines
-    return {name: draw_strip(_join_narrow(bars), name) for name, bars in lanes.items()}
+    return {name: draw_strip(_merge_narrow_bars(bars), name) for name, bars in lanes.items()}
 
 
 def _say_work(work: StepWork) -> str:
@@ -253,7 +253,7 @@ def _list_lines(
         )
 
 
-def _join_narrow(bars: Iterable[Bar]) -> Iterator[Bar]:
+def _merge_narrow_bars(bars: Iterable[Bar]) -> Iterator[Bar]:
     """Yield bars that the eye cannot tell apart as one; none outside of the picture."""
     group: list[Bar] = []
     end = 0.0  # of the group
@@ -261,16 +261,16 @@ def _join_narrow(bars: Iterable[Bar]) -> Iterator[Bar]:
         if bar.end <= 0 or bar.begin >= 1:
             continue
         shown = replace(bar, begin=max(bar.begin, 0.0), end=min(bar.end, 1.0))
-        if group and not _is_one(group, end, shown):
-            yield _draw_as_one(group, end)
+        if group and not _is_drawn_together(group, end, shown):
+            yield _merge_bars(group, end)
             group, end = [], 0.0
         group.append(shown)
         end = max(end, shown.end)
     if group:
-        yield _draw_as_one(group, end)
+        yield _merge_bars(group, end)
 
 
-def _is_one(group: Sequence[Bar], end: float, bar: Bar) -> bool:
+def _is_drawn_together(group: Sequence[Bar], end: float, bar: Bar) -> bool:
     """Return whether a bar is drawn as one with those before it."""
     if bar.end - group[0].begin <= CELL:
         return True
@@ -283,7 +283,7 @@ def _is_alike(one: Bar, other: Bar) -> bool:
     return (one.look, one.to, one.marks) == (other.look, other.to, other.marks)
 
 
-def _draw_as_one(group: Sequence[Bar], end: float) -> Bar:
+def _merge_bars(group: Sequence[Bar], end: float) -> Bar:
     """The widest of some bars, from the first's begin to the last's end, with the marks of all."""
     widest = max(group, key=lambda bar: bar.end - bar.begin)
     marks = dict.fromkeys(mark for bar in group for mark in bar.marks)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from profkit.cli.app import app
-from profkit.diagnosis.ablated import add_measured
+from profkit.diagnosis.ablated import add_measured_gains
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.judge import Estimate
 from profkit.lab.ablation.judge import judge_record
@@ -152,10 +152,10 @@ def test_what_a_fix_was_measured_to_reach_leads_and_a_bound_never_does() -> None
             for row in found.measured
         ]
         of = msgspec.structs.replace(found, measured=tuple(measured))
-        ranked = add_measured(Diagnosis("memory", None, "", tuple(findings)), of).findings
+        ranked = add_measured_gains(Diagnosis("memory", None, "", tuple(findings)), of).findings
         assert [f.rule for f in ranked] == [list(gains)[at] for at in order]
         assert ranked[order.index(1)].measured is not None
-        assert ranked[order.index(1)].worth == 9.0, "a bound is shown and does not rank"
+        assert ranked[order.index(1)].ranking_gain == 9.0, "a bound is shown and does not rank"
 
 
 def test_a_recorded_ablation_is_shown_as_text(tmp_path: Path) -> None:

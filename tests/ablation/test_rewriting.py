@@ -239,7 +239,7 @@ def test_a_refusal_says_four_things() -> None:
     """Of a kernel in which nothing was executed, nothing can be taken away: each says so, whole."""
     module = read_module(KERNEL.read_text())
     code = make_code(module)
-    nothing = [0] * len(survey.make_counters(module, code.accesses))
+    nothing = [0] * len(survey.make_initial_counters(module, code.accesses))
     seen = survey.read_counters(module, code.accesses, nothing)
     code = replace(code, survey=seen, local_bytes=0, fast="")
     for ablation in list_ablations():
@@ -281,11 +281,11 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
     subprocess.run([nvcc, *flags, "-o", file, source], check=True)
     module = read_module(file.read_text())
     code = make_code(module)
-    texts = {"base": module.text, "count": survey.write_counting(module, code.accesses)}
+    texts = {"base": module.text, "count": survey.write_counting_module(module, code.accesses)}
     texts["timeline"] = timeline.write_timeline(module)
     for name, found in make_changes(code).items():
         rewritten = read_module(found.text)
-        texts[f"{name}, counting"] = survey.write_counting(rewritten, [])
+        texts[f"{name}, counting"] = survey.write_counting_module(rewritten, [])
         pinned = Changes(rewritten)
         for kernel in rewritten.kernels.values():
             if kernel.is_entry:
@@ -378,14 +378,14 @@ def test_a_pair_of_changes_is_one_code_with_two_tables() -> None:
     changes = make_changes(code)
     by_id = {ablation.id: ablation for ablation in list_ablations()}
     reading = SimpleNamespace(read_launched=read_module)
-    both = pairs.join_changes(reading, code, changes["no-barriers"], by_id["no-stores"])
+    both = pairs.combine_changes(reading, code, changes["no-barriers"], by_id["no-stores"])
     assert both is not None
     assert "profkit1_table" in both.text
     assert "profkit_table" in both.text
     assert both.table == changes["no-stores"].table
     ours = replace(code, module=read_module(changes["no-stores"].text))
     with pytest.raises(Refused, match="names that profkit adds"):
-        pairs.join_changes(reading, ours, changes["no-barriers"], by_id["no-stores"])
+        pairs.combine_changes(reading, ours, changes["no-barriers"], by_id["no-stores"])
 
 
 def test_atomics_are_stored_where_nobody_reads_their_answer() -> None:

@@ -8,9 +8,9 @@ import pytest
 from profkit.lab.ablation.assemble import assemble_ptx
 from profkit.lab.ablation.change import Code, Refused
 from profkit.lab.ablation.classes.wide import ABLATION
-from profkit.lab.ablation.comparison import refuse_arithmetic
-from profkit.lab.ablation.footprint import find_again, write_marking
-from profkit.lab.ablation.launches import rank_axes, take_part
+from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
+from profkit.lab.ablation.footprint import find_regions_in_rewritten, write_marking_module
+from profkit.lab.ablation.launches import rank_axes, shrink_grid
 from profkit.lab.ablation.ptx import Module, read_module
 from profkit.lab.ablation.survey import Seen, count_accesses, count_executed
 from tests.ablation.test_rewriting import make_code
@@ -111,8 +111,8 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
         for at in range(begin, begin + 2 * row, 4):
             touched.update(range(walk_to(change.text, at), walk_to(change.text, at) + 16, 4))
     assert touched == set(range(LOW, LOW + size, 4))
-    again = find_again(change.regions, read_module(change.text))
-    marking = write_marking(read_module(change.text), again)
+    again = find_regions_in_rewritten(change.regions, read_module(change.text))
+    marking = write_marking_module(read_module(change.text), again)
     assert marking.count("st.global.u8 [%pk_at], %pk_one;") == 3
     assert marking.count(f"sub.s64 %pk_at, %pk_at, {LOW};") == 2
     assert {access.width for region in again for access in region.accesses} == {16}
@@ -120,8 +120,8 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
 
 def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
     assert rank_axes((6, 64, 1)) == [1, 0, 2]
-    assert take_part((128, 128, 1), 4) == (32, 128, 1)
-    assert take_part((128, 128, 1), 4, axis=1) == (128, 32, 1)
+    assert shrink_grid((128, 128, 1), 4) == (32, 128, 1)
+    assert shrink_grid((128, 128, 1), 4, axis=1) == (128, 32, 1)
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_one_part_of_the_blocks_makes_that_part_of_the_accesses() -> None:
     code = make_add()
     assert count_once(code.module) == {"ld": 2, "st": 1}
     assert count_once(read_module(ABLATION.make(code).text)) == {"ld": 2, "st": 1}
-    assert take_part((6, 64, 1), 8) == (6, 8, 1)
+    assert shrink_grid((6, 64, 1), 8) == (6, 8, 1)
 
 
 def test_a_gain_that_leaves_no_time_for_the_arithmetic_is_refused() -> None:
-    refuse_arithmetic(3.0, {"fp32": 0.3, "int": 0.9})
+    refuse_gain_beyond_arithmetic(3.0, {"fp32": 0.3, "int": 0.9})
     with pytest.raises(Refused, match="fp32"):
-        refuse_arithmetic(4.0, {"fp32": 0.3, "int": 0.9})
+        refuse_gain_beyond_arithmetic(4.0, {"fp32": 0.3, "int": 0.9})
 
 
 def test_ptx_of_one_gpus_features_is_assembled_for_that_gpu(tmp_path, monkeypatch) -> None:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import judge_reports, judged_rows
+from profkit.diagnosis.launches import judge_reports, make_launch_rows
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
@@ -30,9 +30,9 @@ from profkit.reports.raw_counters import make_raw_part
 from profkit.reports.reader import load_reports, read_raw_frame
 from profkit.show import page as pages
 from profkit.show import plots
-from profkit.show.text.blocks import to_markdown
+from profkit.show.text.blocks import render_markdown
 from profkit.show.text.escape import iterate_csv
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
 from tests.conftest import ROOT
 from tests.reports.made import METRICS, report, result
@@ -73,10 +73,10 @@ def judge_part(rows: list[dict[str, Any]]) -> Reports:
 def show_everywhere(reports: Reports) -> dict[str, Any]:
     """Every form of the answer that needs no picture; the JSON document."""
     launches = judge_reports(reports)
-    rows = judged_rows(launches)
+    rows = make_launch_rows(launches)
     blocks = list(show_diagnosis(rows, rows[:3], full=True))
-    to_text(blocks, make_console(width=100))
-    to_markdown(blocks)
+    render_text(blocks, make_console(width=100))
+    render_markdown(blocks)
     write_brief_diagnosis(rows)
     "".join(iterate_csv(reports.launches))
     return make_diagnosis_document(reports.files, launches).to_json()

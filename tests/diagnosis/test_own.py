@@ -34,6 +34,6 @@ def test_a_counter_of_the_report_is_read_by_its_name_and_the_row_comes_first():
 
 
 def test_no_report_is_opened_for_a_name_that_no_counter_has(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(launches, "_raw_counters", lambda _: pytest.fail("opened"))
+    monkeypatch.setattr(launches, "_read_raw_counters", lambda _: pytest.fail("opened"))
     with pytest.raises(KeyError):
         OwnColumns({"report": REPORT, "launch": 0})["my_figure"]

@@ -14,9 +14,9 @@ from profkit.diagnosis.pages import (
     FOLDER,
     find_range,
     list_thresholds,
-    measured_pairs,
-    rule_page,
-    written_page,
+    read_named_page,
+    read_probe_pairs,
+    read_rule_page,
 )
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
@@ -30,7 +30,7 @@ WORDS, METRICS = sorted(BOUNDS), sorted(set(FAMILIES.values()))
 
 @pytest.mark.parametrize("rule", [r.id for r in ALL])
 def test_a_rule_has_its_page(rule: str) -> None:
-    page = rule_page(rule)
+    page = read_rule_page(rule)
     assert page.before != page.after
     assert page.before.language == page.after.language
     assert all(alarm.endswith((".", "!")) for alarm in page.false_alarms)
@@ -40,7 +40,7 @@ def test_a_rule_has_its_page(rule: str) -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_bound_has_its_page(word: str) -> None:
-    page = written_page(f"words/{word}.md")
+    page = read_named_page(f"words/{word}.md")
     assert page.thresholds
     assert page.false_alarms
     _holds_for_all(page.hardware, page.official)
@@ -48,7 +48,7 @@ def test_a_bound_has_its_page(word: str) -> None:
 
 @pytest.mark.parametrize("family", METRICS)
 def test_a_family_of_metrics_has_its_page(family: str) -> None:
-    page = written_page(f"metrics/{family}.md")
+    page = read_named_page(f"metrics/{family}.md")
     _holds_for_all(page.hardware, page.official)
 
 
@@ -66,7 +66,7 @@ def test_no_page_is_of_nothing() -> None:
 
 def test_a_page_that_is_missing_is_named() -> None:
     with pytest.raises(ProfkitError, match=r"no page nothing\.md"):
-        rule_page("nothing")
+        read_rule_page("nothing")
 
 
 def test_thresholds_stand_with_their_reasons() -> None:
@@ -85,9 +85,9 @@ def test_only_rules_of_barriers_name_the_threshold_of_wgmma() -> None:
 
 
 def test_pairs_are_the_rule_s_own() -> None:
-    pairs = measured_pairs("uncoalesced-access")
+    pairs = read_probe_pairs("uncoalesced-access")
     assert pairs[0].gain == max(pair.gain for pair in pairs)
-    assert measured_pairs("clocks-unsteady") == ()
+    assert read_probe_pairs("clocks-unsteady") == ()
     ends = find_range("shared_busy")
     assert ends is not None
     assert ends.low[1] < ends.high[1] <= 1.0
@@ -99,7 +99,7 @@ def test_what_is_measured_is_what_was_recorded() -> None:
     import explained
 
     for rule, pairs in explained.pairs().items():
-        assert [vars(pair) for pair in measured_pairs(rule)] == pairs, "python tools/explained.py"
+        assert [vars(pair) for pair in read_probe_pairs(rule)] == pairs, "python tools/explained.py"
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_before_and_after_compile(tmp_path: Path) -> None:
         pytest.skip("no nvcc")
     includes, bodies = set(), []
     for rule in ALL:
-        page = rule_page(rule.id)
+        page = read_rule_page(rule.id)
         for which, snippet in (("before", page.before), ("after", page.after)):
             if snippet.language != "cuda":
                 continue

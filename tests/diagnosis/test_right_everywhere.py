@@ -638,7 +638,7 @@ def test_a_short_launch_is_promised_less_than_a_long_one_with_the_same_counters(
         ends = min(0.5, 2 / microseconds)
         shares = {"sm_active": 1 - ends, "sm_active_max": 1 - ends}
         said = judge_launch({**wait, **shares, "time": microseconds * 1e-6})
-        worth.append(finding(said, "long-scoreboard").worth)
+        worth.append(finding(said, "long-scoreboard").ranking_gain)
     assert worth == sorted(worth, reverse=True)
     assert worth[0] > 1.7
     assert worth[-1] < 1.5
@@ -661,7 +661,7 @@ def test_what_a_cause_makes_warps_wait_for_promises_no_more_than_the_cause():
     assert said.top.rule == "shared-bank-conflicts"
     full = finding(said, "shared-bandwidth")
     assert full.cause.endswith("shared-bank-conflicts is the cause of it")
-    assert full.worth <= said.top.worth
+    assert full.ranking_gain <= said.top.ranking_gain
 
 
 def test_below_a_cause_without_a_price_its_wait_has_none():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.model.launch import Launch, NotCollected, find_counted_part
+from profkit.model.launch import Launch, NotCollected, compute_counted_share_of_duration
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -436,9 +436,9 @@ def test_a_dram_clock_is_read_as_the_roofline_reads_it():
     found = hit("clocks-unsteady", **clocks)
     assert "counted for 92.6 % of the duration" in found.cause
     assert found.cause.endswith("it ran at 631 MHz")
-    assert find_counted_part(clocks) == pytest.approx(0.926, abs=1e-3)
+    assert compute_counted_share_of_duration(clocks) == pytest.approx(0.926, abs=1e-3)
     halved = {**clocks, "dram_clock": 2500.5e6}  # counted once where the attribute counts twice
-    assert find_counted_part(halved) == 1.0
+    assert compute_counted_share_of_duration(halved) == 1.0
     assert "counters ran" not in hit("clocks-unsteady", **halved).cause
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.launches import HotLine, Judged, Row, judged_rows
+from profkit.diagnosis.launches import HotLine, Judged, Row, make_launch_rows
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.verdict import decide_bound, judge_launch
 from profkit.model.launch import Launch, Missing
@@ -167,12 +167,12 @@ def test_alike_launches_share_a_row():
         launch(1.0, grid=(2, 1, 1)),
         launch(1.0, status="failed"),
     ]
-    found = judged_rows(runs)
+    found = make_launch_rows(runs)
     assert len(found) == 6
     row = next(r for r in found if len(r.launches) == 3)
-    assert (row.times, row.total, row.shown) == ([1.0, 2.0, 3.0], 6.0, runs[2])
-    assert row.saved == pytest.approx(sum(run.saved for run in runs[:3]))
-    assert len(judged_rows(runs, every=True)) == 8
+    assert (row.times, row.total, row.median_launch) == ([1.0, 2.0, 3.0], 6.0, runs[2])
+    assert row.seconds_saved == pytest.approx(sum(run.seconds_saved for run in runs[:3]))
+    assert len(make_launch_rows(runs, every=True)) == 8
 
 
 @pytest.mark.parametrize(("share", "leads"), [(0.4, False), (0.6, True), (0.998, True)])
@@ -181,10 +181,12 @@ def test_most_of_the_time_of_no_known_cause_is_first(share: float, leads: bool):
     lacking = Missing("WarpStateStats", "not collected")
     unknown = Diagnosis("latency", None, "", (), (lacking,))
     runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=unknown)]
-    assert (judged_rows(runs)[0].shown.kernel == "dominant") == leads
+    assert (make_launch_rows(runs)[0].median_launch.kernel == "dominant") == leads
     complete = replace(unknown, missing=())
     runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=complete)]
-    assert judged_rows(runs)[0].shown.kernel == "k", "what is known to be at no fault does not lead"
+    assert make_launch_rows(runs)[0].median_launch.kernel == "k", (
+        "what is known to be at no fault does not lead"
+    )
 
 
 def test_the_row_that_could_save_most_is_first():
@@ -195,21 +197,21 @@ def test_the_row_that_could_save_most_is_first():
         launch(9.0, kernel="c", diagnosis=quiet),
         launch(10.0, kernel="d", diagnosis=quiet),
     ]
-    assert [row.shown.kernel for row in judged_rows(runs)] == ["b", "k", "d", "c"]
-    assert runs[2].saved == 0.0
+    assert [row.median_launch.kernel for row in make_launch_rows(runs)] == ["b", "k", "d", "c"]
+    assert runs[2].seconds_saved == 0.0
     assert runs[2].top is None
-    assert 0 < runs[0].saved < 1.0
+    assert 0 < runs[0].seconds_saved < 1.0
 
 
 def test_an_even_number_of_launches_is_shown_by_the_lower_middle():
     row = Row((launch(4.0), launch(1.0), launch(2.0), launch(3.0)))
-    assert row.shown.time == 2.0
+    assert row.median_launch.time == 2.0
     unknown = launch(nan)
     assert isnan(unknown.time)
-    assert unknown.saved == 0.0
+    assert unknown.seconds_saved == 0.0
     none = Row((unknown, launch(nan, kernel="z")))
-    assert (none.times, none.total, none.shown) == ([], 0, unknown)
-    assert Row((unknown, launch(1.0))).shown.time == 1.0
+    assert (none.times, none.total, none.median_launch) == ([], 0, unknown)
+    assert Row((unknown, launch(1.0))).median_launch.time == 1.0
     assert isnan(launch(1.0, values={}).time)
 
 

@@ -11,10 +11,10 @@ import profkit as pk
 from profkit.diagnosis import launches
 from profkit.diagnosis.launches import (
     LINES,
+    add_source_lines,
     judge_reports,
-    judged_rows,
-    launch_lines,
-    with_lines,
+    make_launch_lines_frame,
+    make_launch_rows,
 )
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
@@ -60,7 +60,7 @@ def test_launch_shapes_and_doubts_happen_at_no_line() -> None:
 
 
 def test_findings_of_stage2() -> None:
-    (run,) = with_lines(judge_reports(read_report([STAGE2])))
+    (run,) = add_source_lines(judge_reports(read_report([STAGE2])))
     where = {f.rule: f.where for f in run.diagnosis.findings}
     assert [
         (Path(x.file).name, x.line, round(x.share, 2)) for x in where["shared-bank-conflicts"]
@@ -76,7 +76,7 @@ def test_findings_of_stage2() -> None:
 
 
 def test_more_lines_and_the_launchs_own() -> None:
-    (run,) = with_lines(judge_reports(read_report([STAGE2])), 5, listed=2)
+    (run,) = add_source_lines(judge_reports(read_report([STAGE2])), 5, listed=2)
     assert len(run.top.where) == 5  # type: ignore[union-attr]
     assert [x.stall for x in run.lines] == ["short_scoreboard", "short_scoreboard"]
 
@@ -99,22 +99,22 @@ def test_frame() -> None:
     assert waits.producer_opcode.ne("").any()
     assert not waits.producer_opcode.isin(["LDG", "LDS", "LDSM", "MUFU"]).any()
     assert waits.producer_pc.lt(waits.pc).all()
-    assert len(launch_lines(STAGE2, 0, count=1)) == frame.rule.nunique()
+    assert len(make_launch_lines_frame(STAGE2, 0, count=1)) == frame.rule.nunique()
 
 
 def test_frame_of_nothing(tmp_path: Path) -> None:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(made.report())
-    assert len(launch_lines(path)) == 0
+    assert len(make_launch_lines_frame(path)) == 0
     with pytest.raises(ProfkitError, match="has no launch 7"):
-        launch_lines(STAGE2, 7)
+        make_launch_lines_frame(STAGE2, 7)
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
-        launch_lines(Path(__file__))
+        make_launch_lines_frame(Path(__file__))
 
 
 def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
     """Its cubin says nothing of who called tl.sum: the barrier is in the library's line."""
-    (run,) = with_lines(judge_reports(read_report([TRITON])))
+    (run,) = add_source_lines(judge_reports(read_report([TRITON])))
     # Its barriers are worth too little for a finding: their lines are asked for by themselves.
     request = LinesRequest(str(TRITON), 0, {"barrier-wait": BY_ID["barrier-wait"].lines}, 3)
     lines = answer_line_requests([request])[0].counters["barrier-wait"]
@@ -134,7 +134,7 @@ def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
 
 
 def test_a_cuda_kernel_is_told_in_cudas_words():
-    (run,) = with_lines(judge_reports(read_report([STAGE2])))
+    (run,) = add_source_lines(judge_reports(read_report([STAGE2])))
     fired = [f for f in run.diagnosis.findings if f.status == "fires"]
     assert fired
     assert all(f.advice != BY_ID[f.rule].triton for f in fired)
@@ -159,8 +159,8 @@ def test_what_is_tritons(kernel, file, triton):
 def test_launches_of_one_name_with_other_code_are_not_alike():
     run = judge_reports(read_report([STAGE2]))[0]
     other = replace(run, values={**run.values, "registers": run.values["registers"] + 8})
-    assert len(judged_rows([run, run])) == 1
-    assert len(judged_rows([run, other])) == 2
+    assert len(make_launch_rows([run, run])) == 1
+    assert len(make_launch_rows([run, other])) == 2
 
 
 PROBES = ROOT / "artifacts" / "probes"
@@ -183,7 +183,7 @@ def _probe(name: str):
 )
 def test_gathers_are_told_from_what_a_layout_fixes(probe, least, most):
     run = _probe(probe)
-    (lined,) = with_lines([run])
+    (lined,) = add_source_lines([run])
     before, after = (
         next(f for f in of.diagnosis.findings if f.rule == "uncoalesced-access")
         for of in (run, lined)

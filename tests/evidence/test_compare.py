@@ -293,7 +293,7 @@ def test_every_cause_that_has_an_amount_has_a_measure():
     for rule in ALL:
         plainest = Launch(rule.fires[0])
         amounts = [(m, m.of(plainest)) for m in rule.measures if is_measured(m, plainest)]
-        assert not amounts or any(m.is_there(amount) for m, amount in amounts), rule.id
+        assert not amounts or any(m.is_enough_for_cause(amount) for m, amount in amounts), rule.id
 
 
 def is_measured(measure: Measure, launch: Launch) -> bool:

@@ -10,7 +10,7 @@ from msgspec import structs
 from profkit.evidence.compare import GateResult
 from profkit.evidence.ladder import decide_variant, summarize_gate, summarize_variant
 from profkit.evidence.runs import MissingEvidence
-from profkit.show.text.blocks import to_markdown
+from profkit.show.text.blocks import render_markdown
 from profkit.show.views.comparison import show_ladder_summary
 from tests.copies import replace
 from tests.evidence.made import row, run, samples
@@ -74,7 +74,7 @@ def test_the_table_has_baseline_and_references_fastest_first():
     ]
     assert found.sides[1].against.speedup.median == pytest.approx(2, rel=0.02)
     assert found.sides[2].against.answer == "slower"
-    text = to_markdown(show_ladder_summary(found))
+    text = render_markdown(show_ladder_summary(found))
     assert "- **keep**: " in text
     assert "| L2 hit rate | 80 % | not collected |" in text
     assert "2.00x" in text
@@ -90,7 +90,7 @@ def test_another_baseline_can_be_named_and_a_missing_one_is_said():
 
 
 def test_without_counters_the_figures_are_not_collected():
-    text = to_markdown(
+    text = render_markdown(
         show_ladder_summary(summarize_variant(folder(run("a", launches=[])), "a", "B"))
     )
     assert "not collected" in text

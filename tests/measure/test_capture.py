@@ -299,7 +299,7 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
-    from profkit.show.text.terminal import make_console, to_text
+    from profkit.show.text.terminal import make_console, render_text
     from profkit.show.views import measured
 
     kernels = [
@@ -309,7 +309,7 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
         {"kernel": "sub"},
     ]
     blank = capture.CapturedEntry(kernel="?").to_json()
-    text = to_text(
+    text = render_text(
         measured.show_captured_kernels([{**blank, **k} for k in kernels]), make_console(width=100)
     )
     assert "1.05" in text

@@ -28,7 +28,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wrap(tmp_path: Path, options: CollectOptions = CollectOptions()) -> profiler.Collected:  # noqa: B008
-    return profiler.wrap(PROGRAM, tmp_path / "out/x.ncu-rep", NCU, options)
+    return profiler.profile_program(PROGRAM, tmp_path / "out/x.ncu-rep", NCU, options)
 
 
 def left_in(folder: Path) -> list[str]:
@@ -36,7 +36,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
-    got = wrap(tmp_path, CollectOptions(filters=profiler.launch_filters("attn", 2, 3)))
+    got = wrap(tmp_path, CollectOptions(filters=profiler.list_launch_filters("attn", 2, 3)))
     assert left_in(tmp_path / "out") == ["x.ncu-rep"]
     assert got.kernels
     assert got.note == ""
@@ -100,7 +100,7 @@ def test_a_crash_says_what_the_program_said(
 
 def test_a_program_that_fails_late_keeps_its_report_and_says_so(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "raise SystemExit(3)"]
-    got = profiler.wrap(program, tmp_path / "x.ncu-rep", NCU, CollectOptions())
+    got = profiler.profile_program(program, tmp_path / "x.ncu-rep", NCU, CollectOptions())
     assert got.path.is_file()
     assert got.note == "it returned 3"
 
@@ -108,7 +108,7 @@ def test_a_program_that_fails_late_keeps_its_report_and_says_so(tmp_path: Path) 
 def test_megabytes_of_output_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NCU", "megabytes")
     with (tmp_path / "echo").open("w+b") as echo:
-        got = profiler.wrap(PROGRAM, tmp_path / "x.ncu-rep", NCU, CollectOptions(), echo)
+        got = profiler.profile_program(PROGRAM, tmp_path / "x.ncu-rep", NCU, CollectOptions(), echo)
         assert echo.tell() > 29_000_000
     assert got.kernels
     done = process.run_command([sys.executable, "-c", "print('x' * 10_000_000 + 'end')"])
@@ -146,7 +146,7 @@ def test_an_interrupt_leaves_nothing(
         "signal.signal(signal.SIGTERM, stop)\n"
         f"ncu = Path({str(NCU)!r})\n"
         f"report = Path({str(tmp_path / 'out/x.ncu-rep')!r})\n"
-        "profiler.wrap(['true'], report, ncu, profiler.CollectOptions())"
+        "profiler.profile_program(['true'], report, ncu, profiler.CollectOptions())"
     )
     running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     until = time.monotonic() + 300
@@ -170,18 +170,18 @@ def test_another_kernel_than_asked_for_is_refused(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ProfkitError, match="cannot write in"):
-        profiler.wrap(PROGRAM, tmp_path / "file/x.ncu-rep", NCU, CollectOptions())
+        profiler.profile_program(PROGRAM, tmp_path / "file/x.ncu-rep", NCU, CollectOptions())
 
 
 def test_a_bad_expression_is_refused_before_anything_starts() -> None:
     with pytest.raises(ProfkitError, match=r"--kernel \("):
-        profiler.launch_filters("(", 0, None)
-    assert profiler.launch_filters(None, 0, None) == ()
+        profiler.list_launch_filters("(", 0, None)
+    assert profiler.list_launch_filters(None, 0, None) == ()
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="no-such-ncu: command not found"):
-        profiler.wrap(
+        profiler.profile_program(
             PROGRAM,
             tmp_path / "x.ncu-rep",
             Path("no-such-ncu"),

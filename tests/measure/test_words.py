@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect import profiler
-from profkit.collect.ncu_output import NcuWords, match_any_case
+from profkit.collect.ncu_output import NcuWords, make_pattern_case_insensitive
 from profkit.errors import ProfkitError
 
 PRINTED = (
@@ -57,13 +57,13 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_letters_match_in_either_case(pattern: str, name: str) -> None:
-    posix = match_any_case(pattern).replace("[:digit:]", r"\d")
+    posix = make_pattern_case_insensitive(pattern).replace("[:digit:]", r"\d")
     assert re.search(posix, name)
     assert not re.search(posix, "---")
 
 
 def test_a_range_is_given_to_ncu_in_both_of_its_forms() -> None:
-    asked = profiler.launch_filters(None, 0, 5, "step/1 [a]")
+    asked = profiler.list_launch_filters(None, 0, 5, "step/1 [a]")
     assert asked == (
         "--launch-count",
         "5",

@@ -7,9 +7,9 @@ import pytest
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waits import LOADS_WAIT
 from profkit.diagnosis.rules.waste import share_conflicts
-from profkit.model.launch import Launch, widened
+from profkit.model.launch import Launch, share_of_instructions_if_widest
 from profkit.model.resources import find_attainable_share_of_pins
-from profkit.model.scenario import NOTHING, Scenario, bound_speedup, model_gain
+from profkit.model.scenario import NOTHING, Scenario, bound_speedup_by_units, model_gain
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -86,7 +86,9 @@ def test_floating_point_instructions_stay_whatever_goes_of_the_others(rule):
     assert "fp32" not in most.units
     # Half of the slots that were used at 80 % are arithmetic: at most 2.5x, and not L2's 100x.
     idle = {**IDLE, "l2_cache_busy": 0.01, "dram_busy": 0.01}
-    assert bound_speedup(Launch({**idle, **counts, "issue_busy": 0.8}), most) == pytest.approx(2.5)
+    assert bound_speedup_by_units(
+        Launch({**idle, **counts, "issue_busy": 0.8}), most
+    ) == pytest.approx(2.5)
 
 
 def test_a_stream_gets_the_same_bytes_faster_and_not_fewer_of_them():
@@ -132,7 +134,7 @@ def test_what_a_stream_reaches_is_in_the_middle_where_its_writes_are_not_known()
 def test_wider_accesses_take_what_is_around_them_along(sectors, excess, stays):
     counts = {"instructions": 10.0, "inst_fp32": 2.0, "excess_sectors": excess}
     launch = Launch({**counts, "global_load_sectors_per_request": sectors})
-    assert widened(launch) == pytest.approx(stays)
+    assert share_of_instructions_if_widest(launch) == pytest.approx(stays)
 
 
 @pytest.mark.parametrize(

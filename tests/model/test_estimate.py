@@ -9,19 +9,19 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch
-from profkit.model.resources import REACH, RESOURCES, loads
+from profkit.model.resources import REACH, RESOURCES, measure_unit_loads
 from profkit.model.scenario import (
     SPREAD,
     Fix,
     Scenario,
-    bound_speedup,
+    bound_speedup_by_units,
     compute_headroom,
     join_scenarios,
     make_expectation,
     measure_wait_reduction,
     model_gain,
     price_fixes,
-    share_of_fullest,
+    share_of_fullest_unit,
 )
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
@@ -89,25 +89,25 @@ def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
 
 
 def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
-    assert share_of_fullest(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
-    assert share_of_fullest(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
-    assert share_of_fullest(
+    assert share_of_fullest_unit(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
+    assert share_of_fullest_unit(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
+    assert share_of_fullest_unit(
         Launch({"dram_busy": 0.45, "issue_busy": 0.19}), Scenario()
     ) == pytest.approx(0.5)
     work = Scenario(units={"dram": 0.5})
-    left = share_of_fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
+    left = share_of_fullest_unit(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
     assert left == pytest.approx(0.45 * 0.5 / REACH["dram"])  # less of it streams at the full rate
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
     assert model_gain(launch(), Scenario()) == 1
-    assert bound_speedup(launch(), Scenario()) == 1
+    assert bound_speedup_by_units(launch(), Scenario()) == 1
     waits = {"stall_math_pipe_throttle": 0.1, "stall_dispatch_stall": 0.1}
     busy = launch(**waits, instructions=1e7, global_load_sectors_per_request=4.0)
     for rule in ALL:
         fix = rule.fix
         if fix and fix.best and fix.typical and fix.kind in ("throughput", "wait"):
-            most = bound_speedup(busy, fix.best(busy))
+            most = bound_speedup_by_units(busy, fix.best(busy))
             assert 1 <= model_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
 
 
@@ -224,7 +224,12 @@ def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
 def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
     found = judge_launch(COPY)
     top = found.findings[0]
-    assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
+    assert (top.rule, top.at_roof, top.expect, top.ranking_gain) == (
+        "dram-bandwidth",
+        True,
+        None,
+        1.0,
+    )
     assert top.cause.endswith(
         "near the hardware limit: at the best rate on record the same work takes 7.68 % less time"
     )
@@ -238,7 +243,7 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
 def test_headroom_needs_the_units_that_could_be_full():
     assert compute_headroom(Launch({"dram_busy": 0.5})) is None
     assert compute_headroom(launch(dram_busy=0.45)) == pytest.approx(2.0)
-    assert loads(Launch({})) == {}
+    assert measure_unit_loads(Launch({})) == {}
 
 
 def test_what_no_counter_bounds_has_no_bound_but_an_expectation():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.model.launch import Launch, find_counted_part
+from profkit.model.launch import Launch, compute_counted_share_of_duration
 from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
@@ -72,8 +72,8 @@ def test_ceilings_say_their_clock_and_source():
     assert by_name["dram"].clock == 3e9
     assert by_name["l2"].clock == 1.6e9
     assert by_name["tensor_fp16"].clock == 1.5e9
-    assert by_name["dram"].memory
-    assert not by_name["fp32"].memory
+    assert by_name["dram"].is_memory
+    assert not by_name["fp32"].is_memory
     assert {c.source for c in by_name.values()} == {"report"}
 
 
@@ -295,11 +295,15 @@ def test_clocks_of_a_short_launch_hold_for_the_part_that_was_counted():
     """DRAM's clock does not fall within a launch: if it seems to, the SM clock seems low by the same."""
     low = {"sm_clock_max": 1.8e9, "dram_clock_max": 3e9}
     short = MACHINE | low | {"sm_clock": 0.6e9, "dram_clock": 1.2e9, "peak_dram": 0.4e12}
-    assert find_counted_part(short) == pytest.approx(0.4)
+    assert compute_counted_share_of_duration(short) == pytest.approx(0.4)
     ceilings = {c.name: c for c in list_ceilings(short)}
     assert ceilings["dram"].value == pytest.approx(1e12)
     assert ceilings["fp32"].clock == pytest.approx(1.5e9)
     # So corrected, this SM clock would be above its maximum: the memory clock is lower.
-    assert find_counted_part(short | {"sm_clock": 1.7e9}) == 1.0
-    assert find_counted_part(MACHINE) == 1.0  # what the clocks can reach is not in the report
-    assert find_counted_part(MACHINE | low | {"dram_clock": 2.95e9}) == 1.0  # passes differ by that
+    assert compute_counted_share_of_duration(short | {"sm_clock": 1.7e9}) == 1.0
+    assert (
+        compute_counted_share_of_duration(MACHINE) == 1.0
+    )  # what the clocks can reach is not in the report
+    assert (
+        compute_counted_share_of_duration(MACHINE | low | {"dram_clock": 2.95e9}) == 1.0
+    )  # passes differ by that

@@ -9,17 +9,17 @@ import pytest
 from profkit.model.launch import (
     Launch,
     NotCollected,
-    collected_metrics,
     explain_cache_resident,
     measure_idleness,
+    select_collected_metrics,
 )
 from profkit.model.resources import (
     BY_LIMITER,
+    compute_cycles_waited_per_load,
+    find_next_limit,
     list_resource_uses,
-    load_wait,
     measure_resource_use,
-    next_limit,
-    share_at_work,
+    share_of_time_with_work,
 )
 from profkit.model.roofline import list_ceilings, list_families, list_missing, list_points
 
@@ -47,7 +47,9 @@ from profkit.model.roofline import list_ceilings, list_families, list_missing, l
 def test_how_idle_the_sms_were(values, average, busiest, assumed):
     idle = measure_idleness(Launch(values))
     assert (idle.average, idle.busiest) == pytest.approx((average, busiest))
-    assert (idle.ends, idle.spread) == pytest.approx((1 - busiest, busiest - average))
+    assert (idle.share_without_any_work, idle.spread) == pytest.approx(
+        (1 - busiest, busiest - average)
+    )
     assert idle.assumed is assumed
     with pytest.raises(NotCollected):
         measure_idleness(Launch({"grid_size": 66.0}))
@@ -66,11 +68,11 @@ COUNTS = {
 
 
 def test_cycles_that_a_load_waits():
-    assert load_wait(Launch({**LOADS, **COUNTS})) == pytest.approx(1500)
+    assert compute_cycles_waited_per_load(Launch({**LOADS, **COUNTS})) == pytest.approx(1500)
     three = {**COUNTS, "inst_async_copy": 4e4, "inst_texture": 4e4}
-    assert load_wait(Launch({**LOADS, **three})) == pytest.approx(750)
+    assert compute_cycles_waited_per_load(Launch({**LOADS, **three})) == pytest.approx(750)
     with pytest.raises(NotCollected):
-        load_wait(Launch({**LOADS, **COUNTS, "inst_global_load": 0.0}))
+        compute_cycles_waited_per_load(Launch({**LOADS, **COUNTS, "inst_global_load": 0.0}))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_cycles_that_a_load_waits():
     ],
 )
 def test_time_at_work(values, part):
-    assert share_at_work(Launch(values)) == part
+    assert share_of_time_with_work(Launch(values)) == part
 
 
 def test_a_use_is_of_the_time_at_work():
@@ -114,20 +116,20 @@ def test_what_binds_next():
         ["dram", "l2"],
         ["l2", "dram"],
     )
-    first = next_limit(launch)
+    first = find_next_limit(launch)
     assert first is not None
     assert (first.limiter, first.elapsed, first.room) == ("dram", 0.8, pytest.approx(1.25))
-    links = next_limit(launch, "dram")  # without DRAM L2 is its links alone
+    links = find_next_limit(launch, "dram")  # without DRAM L2 is its links alone
     assert links is not None
     assert (links.limiter, links.elapsed) == ("l2", 0.6)
-    rest = next_limit(launch, "dram", "l2")
+    rest = find_next_limit(launch, "dram", "l2")
     assert rest is not None
     assert (rest.limiter, rest.room) == ("xu", 2.0)
-    l2 = next_limit(launch, "dram", "xu")
+    l2 = find_next_limit(launch, "dram", "xu")
     assert l2 is not None
     assert l2.elapsed == 0.6
-    assert next_limit(Launch({})) is None
-    idle = next_limit(Launch({"xu_busy": 0.0}))
+    assert find_next_limit(Launch({})) is None
+    idle = find_next_limit(Launch({"xu_busy": 0.0}))
     assert idle is not None
     assert idle.room == inf
 
@@ -135,7 +137,7 @@ def test_what_binds_next():
 def test_scattered_sectors_leave_dram_less_room():
     pairs = {"dram_busy": 0.5, "l2_read_hit": 0.0, "l2_read_bytes": 100.0}
     for read, room in ((180.0, 1.1), (179.0, 2.0), (100.0, 2.0)):
-        found = next_limit(Launch({**pairs, "dram_read": read}))
+        found = find_next_limit(Launch({**pairs, "dram_read": read}))
         assert found is not None
         assert found.room == pytest.approx(room)
 
@@ -167,7 +169,7 @@ def test_ceilings_by_the_device_s_attributes():
     assert (dram.value, dram.clock, dram.source) == (0.5, 7.0, "report")
     (device,) = list_ceilings({"peak_dram_device": 0.5})
     assert isnan(device.clock)
-    assert collected_metrics({"a": nan, "b": 1, "cc": "9.0"}) == {"b": 1.0}
+    assert select_collected_metrics({"a": nan, "b": 1, "cc": "9.0"}) == {"b": 1.0}
 
 
 def test_which_precision_leads():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from tools import programs
 
 
@@ -24,4 +24,4 @@ def said(file: str) -> dict[str, Any]:
         answer, counts = programs.judge_recording(programs.DATA / file)
     if file.endswith(".json.gz"):
         holds(answer)
-    return triage_document(answer, counts)
+    return make_triage_document(answer, counts)

@@ -15,15 +15,15 @@ from profkit.errors import ProfkitError
 from profkit.program import counts
 from profkit.program import readers as recordings
 from profkit.program.change import compare_triages
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.ranks import compare_ranks, merge_timelines, select_ranks
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as CATEGORIES
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import base_name
-from profkit.show.text.blocks import to_markdown
-from profkit.show.text.terminal import to_text
+from profkit.show.text.blocks import render_markdown
+from profkit.show.text.terminal import render_text
 from profkit.show.views.triage import draw_step_bar, show_compared_triages, show_triage
 from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
@@ -70,7 +70,7 @@ def _screen(of: dict[str, Any], width: int = 120) -> str:
     from rich.console import Console
 
     console = Console(width=width, markup=False, emoji=False, highlight=False)
-    return to_text(show_triage(of), console)
+    return render_text(show_triage(of), console)
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -92,9 +92,9 @@ def test_the_screen_names_what_is_first() -> None:
 def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:
     evil = "\x1b[31mred[/]<script>|`*_kernel"
     path = ran(lambda p: p.launch(evil, 500.0)).write(tmp_path / "t.json")
-    of = triage_document(triage_timeline(recordings.read_timeline(path)))
+    of = make_triage_document(triage_timeline(recordings.read_timeline(path)))
     assert "\x1b" not in _screen(of)
-    markdown = to_markdown(show_triage(of))
+    markdown = render_markdown(show_triage(of))
     assert "<script>" not in re.sub(r"``.*?``", "", markdown)  # a name is code, fenced twice
 
 
@@ -126,7 +126,7 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert found.slowest == 1
     assert [r.waiting for r in found.rows] == [pytest.approx(300_000, rel=0.01), 0]
     assert found.longer == ("my_extra_kernel", pytest.approx(300_000, rel=0.01))
-    of = triage_document(triage_timeline(timeline))
+    of = make_triage_document(triage_timeline(timeline))
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
     assert any("rank 0 waits 0.300 ms per step in collectives for rank 1" in n for n in of["notes"])
@@ -148,7 +148,7 @@ def test_two_real_ranks_with_unlike_parts() -> None:
     # Two H200s under torchrun, rank 1 with 5/4 of the rows, rank 0 with 3/4; counted on rank 1.
     answer, counted = judge_recordings([DATA / "slow_rank.triage"])
     assert counted is not None
-    of = triage_document(answer, counted)
+    of = make_triage_document(answer, counted)
     assert of["program"]["ranks"] == 2
     assert of["first"]["category"] == "collective"
     rows = of["ranks"]
@@ -191,7 +191,7 @@ def test_what_became_of_each_promise() -> None:
     assert (promise["category"], promise["state"]) == ("attention-unfused", "gone")
     assert found["kept"] is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
     assert found["new"] == ["kernel"]
-    text = to_markdown(show_compared_triages(found))
+    text = render_markdown(show_compared_triages(found))
     assert f"{found['saved_ms']:.3g} ms saved" in text
 
 
@@ -209,7 +209,7 @@ def test_two_gpus_show_no_gain() -> None:
     before, after = _step(10, 10, 10), _step(5, 5, 5, "A100") | {"findings": []}
     found = compare_triages(before, after)
     assert (found["answer"], found["kept"], found["outcome"]) == ("cannot tell", None, None)
-    text = to_markdown(show_compared_triages(found))
+    text = render_markdown(show_compared_triages(found))
     assert "different GPUs" in text
     assert "saved" not in text
 
@@ -218,7 +218,7 @@ def test_an_estimate_is_said_to_be_one_and_may_not_tell() -> None:
     before = _step(10, 8, 12)
     after = _step(9, 7, 11) | {"findings": []}
     assert compare_triages(before, after)["answer"] == "faster"  # at both ends and between
-    text = to_markdown(show_compared_triages(compare_triages(before, after)))
+    text = render_markdown(show_compared_triages(compare_triages(before, after)))
     assert "about 10.0 ms (8.00 to 12.0)" in text
     assert "1.11x (1.09 to 1.14)" in text
     assert "12.0 ms before, 11.0 ms after" in text
@@ -230,12 +230,12 @@ def test_more_than_was_promised_is_not_broken() -> None:
     before, after = _step(10, 10, 10), _step(4, 4, 4) | {"findings": []}
     found = compare_triages(before, after)
     assert (found["kept"], found["outcome"]) == (False, "more")
-    text = to_markdown(show_compared_triages(found))
+    text = render_markdown(show_compared_triages(found))
     assert "larger than predicted" in text
     assert "kept" not in text
     less = compare_triages(before, _step(9.7, 9.7, 9.7) | {"findings": []})
     assert less["outcome"] == "less"
-    assert "smaller than predicted" in to_markdown(show_compared_triages(less))
+    assert "smaller than predicted" in render_markdown(show_compared_triages(less))
 
 
 def test_two_steps_that_differ_by_more_than_the_change_do_not_tell() -> None:
@@ -273,7 +273,7 @@ def test_two_programs_have_no_ratio(before: Any, after: Any, two: bool) -> None:
     assert (found["answer"] == "cannot tell") == two
     assert any("different programs" in note for note in found["notes"]) == two
     assert (found["promises"] == []) == two
-    assert ("saved" in to_markdown(show_compared_triages(found))) == (not two)
+    assert ("saved" in render_markdown(show_compared_triages(found))) == (not two)
 
 
 def test_two_of_one_program_are_the_same() -> None:
@@ -359,7 +359,7 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
         p.wait()
 
     answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
-    page = render_program_page(PageProgram("t.json", answer, triage_document(answer)))
+    page = render_program_page(PageProgram("t.json", answer, make_triage_document(answer)))
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     assert "unsafe" not in page[: page.index("<title>")]
@@ -381,7 +381,7 @@ def test_the_page_of_a_triage_has_the_parts_of_a_page_of_launches(name: str) -> 
     from profkit.show.step import PageProgram
 
     answer = triage_timeline(recordings.read_timeline(DATA / name))
-    of = triage_document(answer)
+    of = make_triage_document(answer)
     page = render_program_page(PageProgram(name, answer, of))
     places = set(re.findall(r' id="([^"]+)"', page))
     links = re.findall(r'href="#([^"]+)"', page)
@@ -423,17 +423,17 @@ def test_shares_of_kernels_that_overlap_say_that_they_do(tmp_path: Path) -> None
             p.launch(name, 3.0)
 
     answer = triage_timeline(recordings.read_timeline(ran(overlap).write(tmp_path / "t.json.gz")))
-    of = triage_document(answer)
+    of = make_triage_document(answer)
     assert sum(row["share"] for row in of["kernels"]) > 1.5
     assert "these shares add up to 17" in _screen(of)
 
 
 def test_a_replay_that_fails_gives_no_time_without_the_profiler(tmp_path: Path) -> None:
     answer = triage_timeline(recordings.read_timeline(_small_steps().write(tmp_path / "t.json.gz")))
-    of = triage_document(answer)
+    of = make_triage_document(answer)
     assert of["step"]["plain_ms"]["expect"] < 0.9 * of["step"]["ms"]
     failed = replace(answer, hosts=replace(answer.hosts, error=0.5))
-    of = triage_document(failed)
+    of = make_triage_document(failed)
     assert of["step"]["plain_ms"]["expect"] == pytest.approx(of["step"]["ms"])
 
 

@@ -45,7 +45,7 @@ def test_a_cut_trace_is_read_up_to_the_cut(share: float, packed: bool, tmp_path:
     assert 0.8 * share * whole - 10 < left <= whole
     if share < 0.99:  # the last bytes are those after the list of events
         assert "cut" in timeline.notes[0]
-    assert triage_timeline(timeline).healthy
+    assert triage_timeline(timeline).why_healthy
 
 
 def test_a_trace_cut_before_its_first_kernel(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_graph_s_kernels_share_its_launch(tmp_path: Path) -> None:
     program.events = kept
     answer = triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
     assert answer.groups[0].calls == 5
-    assert answer.healthy
+    assert answer.why_healthy
 
 
 def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import read_timeline
 from profkit.program.triage import triage_timeline
 from tests.program.made import EXP, GEMM, MUL, Program
@@ -46,7 +46,7 @@ def test_replayed_kernels_have_the_operators_of_the_capture(tmp_path: Path) -> N
     replay(program)
     assert find_makers(program, tmp_path) == [(op, function) for op, _, function in LAYERS]
     answer = triage_timeline(read_timeline(tmp_path / "t.json"))
-    ops = {row["op"] for row in triage_document(answer)["origins"]}
+    ops = {row["op"] for row in make_triage_document(answer)["origins"]}
     assert ops == {op for op, _, _ in LAYERS}
 
 

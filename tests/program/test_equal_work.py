@@ -11,10 +11,14 @@ import pytest
 
 from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
-from profkit.program.findings.loops import find_batchable_launches, list_loops, price_together
+from profkit.program.findings.loops import (
+    estimate_batched_time,
+    find_batchable_launches,
+    list_loops,
+)
 from profkit.program.readers import torch_trace
-from profkit.program.replay.scenario import hosts
-from profkit.program.steps.attribution import put_place
+from profkit.program.replay.scenario import make_host_models
+from profkit.program.steps.attribution import set_place
 from profkit.program.steps.cut import find_steps
 from profkit.program.timeline import Place
 from profkit.program.triage import Triage, make_case, triage_timeline
@@ -40,7 +44,7 @@ def make(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> C
     timeline = torch_trace.read_torch_trace(trace)
     process = timeline.processes[0]
     steps = find_steps(process)
-    return make_case(process, steps, hosts(timeline, process, steps.typical))
+    return make_case(process, steps, make_host_models(timeline, process, steps.typical))
 
 
 def list_said(of: Triage, words: str) -> list[StepFinding]:
@@ -270,7 +274,7 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
     case = make(step, tmp_path, host)
     (loop,) = list_loops(case, frozenset())
     (run,) = loop.list_runs()
-    together, least = price_together(case, run)
+    together, least = estimate_batched_time(case, run)
     kernels = case.sum_time(run)
     assert 0 < together <= least <= kernels * 1e6
     # Together they take no less than the operations and bytes of all, and no less than one of them.
@@ -348,7 +352,7 @@ def find_loop(
         part = "backward" if number >= turns else "forward"
         path = module.format(number % turns)
         place = Place(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
-        works[index + 1] = replace(work, maker=put_place(work.maker, place))
+        works[index + 1] = replace(work, maker=set_place(work.maker, place))
     made = replace(case, step=replace(case.step, works=works))
     return list(find_batchable_launches(made, frozenset()))
 

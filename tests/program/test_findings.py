@@ -336,7 +336,7 @@ PLANTED: dict[str, tuple[Step, str]] = {
 def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
     step, category = PLANTED[name]
     of = judged(step, tmp_path)
-    assert not of.healthy
+    assert not of.why_healthy
     assert of.findings[0].rule == category
     saves = of.findings[0].saving
     assert 0 <= saves.low <= saves.expected <= saves.high <= of.split.period / 1e6
@@ -379,7 +379,7 @@ def test_what_is_only_large_products_saves_nothing_on_the_host(
 def test_large_products_are_healthy(tmp_path: Path) -> None:
     of = judged(large, tmp_path)
     assert of.findings == []
-    assert "100 % in gemm kernels" in of.healthy
+    assert "100 % in gemm kernels" in of.why_healthy
 
 
 def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
@@ -503,12 +503,12 @@ def test_padding_inside_of_tiles_is_said_without_rounds_where_several_blocks_fit
     odd = Product(rows=130, inner=4096, columns=130, batch=64, size=2, seconds=1e-4)
     name = "ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x3_nn"
     small = Activity("kernel", name, 0, 100_000, grid=(3, 3, 64), block=(128, 1, 1), registers=96)
-    cut = products.cut_into_tiles(odd, small, 132)
+    cut = products.find_tiling(odd, small, 132)
     assert cut is not None
     assert (cut.tile, cut.tiles, cut.rounds) == ((64, 64), 576, 0)
     assert cut.used == pytest.approx((130 / 192) ** 2)
-    assert products.cut_into_tiles(odd, replace(small, name=name + "_splitK_nn"), 132) is None
-    assert products.cut_into_tiles(odd, replace(small, name="my_own_gemm"), 132) is None
+    assert products.find_tiling(odd, replace(small, name=name + "_splitK_nn"), 132) is None
+    assert products.find_tiling(odd, replace(small, name="my_own_gemm"), 132) is None
 
 
 @pytest.mark.parametrize("cc", [None, (7, 0)], ids=["no cc", "no rate"])
@@ -806,9 +806,9 @@ def test_healthy_says_what_a_host_that_is_slower_than_thought_would_cost(tmp_pat
 
     judgement = judged(step, tmp_path, host=8.0)
     assert judgement.findings == []
-    assert "up to" in judgement.healthy
-    assert "--step-ms" in judgement.healthy
-    assert "--step-ms" not in judged(step, tmp_path, host=8.0, plain_ms=1.9).healthy
+    assert "up to" in judgement.why_healthy
+    assert "--step-ms" in judgement.why_healthy
+    assert "--step-ms" not in judged(step, tmp_path, host=8.0, plain_ms=1.9).why_healthy
 
 
 @pytest.mark.parametrize("rows", [1_600_000, 20_000])

@@ -12,7 +12,7 @@ from profkit.program.findings.case import Case
 from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.operators import TABLE, find_needs
 from profkit.program.readers import torch_trace
-from profkit.program.replay.scenario import EXPECT, hosts
+from profkit.program.replay.scenario import EXPECT, make_host_models
 from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM, Example
 from profkit.program.steps.cut import find_steps
 from profkit.program.triage import make_case, triage_timeline
@@ -29,7 +29,7 @@ def read_case(example: Example) -> Case:
     timeline = run_example(example)
     process = timeline.processes[0]
     steps = find_steps(process)
-    return make_case(process, steps, hosts(timeline, process, steps.typical))
+    return make_case(process, steps, make_host_models(timeline, process, steps.typical))
 
 
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import injected, store
 from profkit.program.readers.gathered import STANDARD_INPUT, read_gathered
 from profkit.program.readers.others import OTHERS, list_table_rows
@@ -1020,7 +1020,7 @@ def test_a_python_frame_is_a_function_and_its_line_the_def_s() -> None:
         with p.op("model.py(45): forward", kind="python_function"):
             p.launch(MUL, 100.0)
 
-    (row,) = triage_document(judged(ran(step)))["kernels"]
+    (row,) = make_triage_document(judged(ran(step)))["kernels"]
     assert row["source"] == "in forward (model.py:45)"
     assert json.dumps(row).count("model.py:45") == 1
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.findings.case import StepFinding
 from profkit.program.ranks import merge_timelines
 from profkit.program.readers import torch_trace
@@ -293,7 +293,7 @@ def test_nothing_false_is_said_of_any_recording(
     if plain is not None:
         assert of.hosts.plain.expect == pytest.approx(plain, rel=1e-6)
         assert of.hosts.plain.low == of.hosts.plain.expect == of.hosts.plain.high
-    document = triage_document(of)
+    document = make_triage_document(of)
     json.dumps(document, allow_nan=False)
     assert document["first"]["say"]
     if plain is None or plain <= of.split.period / 1e6:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.program.readers import read_timeline
-from profkit.program.steps.kinds import is_librarys
+from profkit.program.steps.kinds import is_library_kernel
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from profkit.program.verdict import WORTH
@@ -79,7 +79,7 @@ def without_operators(timeline: Timeline) -> Timeline:
 
 def names_are_known(timeline: Timeline) -> bool:
     activities = (a for process in timeline.processes for a in process.activities)
-    return all(is_librarys(a.name) for a in activities if a.kind == "kernel")
+    return all(is_library_kernel(a.name) for a in activities if a.kind == "kernel")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.program.origins import find_operator
 from profkit.program.readers import injected
-from profkit.program.readers.operators import read_operators, spread_operators
+from profkit.program.readers.operators import assign_operators_to_all_steps, read_operators
 from profkit.program.readers.store import read_store, write_timeline
 from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
@@ -39,7 +39,7 @@ def spread(
     """Give calls operators; `blocks` is how many a call launches, by its correlation number."""
     origins = {call.correlation: (call.origin, 0) for call in calls}
     threads = {call.correlation: 899 + call.thread for call in calls}  # the system's numbers
-    return spread_operators(spans, calls, (origins,), threads, blocks or {})
+    return assign_operators_to_all_steps(spans, calls, (origins,), threads, blocks or {})
 
 
 def record_steps(*numbers: int, size: int = 64) -> list[HostSpan]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import injected, read_timeline, store
 from profkit.program.readers.frames import (
     Frame,
@@ -15,10 +15,10 @@ from profkit.program.readers.frames import (
     Stack,
     clean_module,
     find_module,
-    place_of_stack,
+    find_place_of_stack,
 )
 from profkit.program.recorded import triage
-from profkit.program.steps.idle import launch_place
+from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.places import find_place, join_layers, join_paths, say_place
 from profkit.program.timeline import Place, Timeline
 from profkit.program.triage import triage_timeline
@@ -123,7 +123,7 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_the_document_has_lines_and_sums_them(tmp_path: Path) -> None:
     answer = triage_timeline(injected.read_injected(record_training(tmp_path / "r", 12)))
-    content = triage_document(answer)
+    content = make_triage_document(answer)
     rows = {row["name"]: row for row in content["kernels"]}
     assert rows["attention"]["line"] == f"{MODEL}:64"
     assert rows["attention"]["module"] == "h.*.attn"
@@ -172,22 +172,22 @@ FORWARD = (MODEL, 64, "Attention.forward")
 def test_the_line_is_the_one_that_says_what_is_computed(
     rows: list[tuple[str, int, str]], line: int, called: str
 ) -> None:
-    place = place_of_stack(Stack(frames(*rows)))
+    place = find_place_of_stack(Stack(frames(*rows)))
     assert place.line.endswith(f":{line}")
     assert place.called == (f"{called}:8" if called else "")
 
 
 def test_what_an_optimizer_has_computed_for_it_is_not_its_own() -> None:
     step = (f"{TORCH}/optim/sgd.py", 3, "step")
-    assert place_of_stack(Stack(frames(step, (USER, 8, "f")))).part == "optimizer"
+    assert find_place_of_stack(Stack(frames(step, (USER, 8, "f")))).part == "optimizer"
     closure = (USER, 5, "closure")
-    assert place_of_stack(Stack(frames(closure, step, (USER, 8, "f")))).part == "forward"
+    assert find_place_of_stack(Stack(frames(closure, step, (USER, 8, "f")))).part == "forward"
 
 
 def test_a_stack_of_libraries_alone_has_the_nearest_model_or_nothing() -> None:
-    assert place_of_stack(Stack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
-    assert place_of_stack(Stack(frames((f"{TORCH}/x.py", 1, "f")))) == Place()
-    assert place_of_stack(Stack(())) == Place()
+    assert find_place_of_stack(Stack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
+    assert find_place_of_stack(Stack(frames((f"{TORCH}/x.py", 1, "f")))) == Place()
+    assert find_place_of_stack(Stack(())) == Place()
 
 
 def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
@@ -200,7 +200,7 @@ def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
         generated="/cache/ab/cab.py",
         origins=origins,
     )
-    place = place_of_stack(stack)
+    place = find_place_of_stack(stack)
     assert place.line == f"{MODEL}:7"
     assert place.lines == (f"{MODEL}:7", f"{MODEL}:5")
     assert (place.module, place.called) == ("h.0.norm", f"{USER}:88")
@@ -373,7 +373,8 @@ def test_a_trace_s_backward_kernels_have_the_function_of_their_forward(tmp_path:
     for recorded in (timeline, kept_again(timeline, tmp_path / "kept")):
         answer = triage_timeline(recorded)
         places = {
-            g.name: launch_place(answer.steps.typical.works[g.works[0]]) for g in answer.groups
+            g.name: describe_launch_place(answer.steps.typical.works[g.works[0]])
+            for g in answer.groups
         }
         for name, line in (("attend", 10), ("feed", 20)):
             assert places[f"{name}_kernel"] == f"in {name} (model.py:{line})"

@@ -112,7 +112,7 @@ def test_a_gpu_that_is_idle_is_not_healthy_though_nothing_is_found(tmp_path: Pat
 
     of = judged(step, tmp_path)
     assert of.verdict.category == "unknown"
-    assert of.healthy == ""
+    assert of.why_healthy == ""
 
 
 def test_a_replay_that_misses_the_recording_shows_no_saving(tmp_path: Path) -> None:

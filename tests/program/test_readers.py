@@ -168,10 +168,10 @@ def test_sqlite_of_something_else(tmp_path: Path) -> None:
 
 def test_a_timeline_s_own_recorder_does_not_slow_the_host(tmp_path: Path) -> None:
     trace = recordings.read_timeline(ran(_copying).write(tmp_path / "t.json"))
-    assert trace.disturbs
+    assert trace.is_host_slowed
     own = replace(trace, how="cupti")
     assert isinstance(own, Timeline)
-    assert not own.disturbs
+    assert not own.is_host_slowed
     low, expect, high = triage_timeline(own).hosts.plain
     assert expect == low == high
 
@@ -190,22 +190,22 @@ def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
 
 
 def test_each_kernel_says_how_to_look_at_it() -> None:
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
 
     timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
-    rows = triage_document(triage_timeline(timeline))["kernels"]
+    rows = make_triage_document(triage_timeline(timeline))["kernels"]
     assert rows[0]["next"] == "profkit profile --kernel scale_strided --count 1 -- ./strided 5"
     assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}
 
 
 def test_a_kernel_s_name_is_one_word_of_the_command() -> None:
-    from profkit.program.document import triage_document
+    from profkit.program.document import make_triage_document
 
     timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
     (process,) = timeline.processes
     named = [replace(a, name="evil'; rm -rf x;'") for a in process.activities]
     hostile = replace(timeline, processes=(replace(process, activities=named),))
-    rows = triage_document(triage_timeline(hostile))["kernels"]
+    rows = make_triage_document(triage_timeline(hostile))["kernels"]
     asked = [shlex.split(r["next"]) for r in rows if r["next"]]
     assert asked
     assert all(words[4:] == ["--count", "1", "--", "./strided", "5"] for words in asked), asked

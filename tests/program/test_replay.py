@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.replay.play import DEPTH, Model, build_model
 from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Range
@@ -153,5 +153,5 @@ def test_a_saving_is_predicted_where_copies_of_pageable_memory_are_the_program(
     tmp_path: Path,
 ) -> None:
     trace = ran(held_until_staged, 1).write(tmp_path / "t.json")
-    document = triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+    document = make_triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
     assert document["findings"][0]["category"] == "copy"

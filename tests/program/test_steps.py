@@ -12,7 +12,7 @@ import pytest
 from profkit.program import readers as recordings
 from profkit.program.steps.cut import WHOLE, find_steps
 from profkit.program.steps.idle import CAUSES, clean_operator, split_period
-from profkit.program.steps.kinds import classify_kernel, find_precision, is_librarys
+from profkit.program.steps.kinds import classify_kernel, find_precision, is_library_kernel
 from profkit.program.steps.period import _count_alike, _shorten_turns, find_repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
@@ -419,7 +419,7 @@ def test_what_a_kernel_is_by_its_name(name: str) -> None:
     assert classify_kernel(name) == kind
     if precision:
         assert find_precision(name) == precision
-    assert is_librarys(name) == (name != "my_kernel(float*, int)")
+    assert is_library_kernel(name) == (name != "my_kernel(float*, int)")
 
 
 def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:

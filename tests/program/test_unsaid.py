@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.steps.kinds import classify_kernel, find_precision
 from profkit.program.triage import triage_timeline
@@ -35,7 +35,7 @@ BACK = "autograd::engine::evaluate_function: "
 
 def said(step: Step, tmp_path: Path, host: float = 10.0) -> dict[str, Any]:
     trace = ran(step, host=host).write(tmp_path / "trace.json.gz")
-    return triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+    return make_triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
 
 
 def categories(of: dict[str, Any]) -> set[str]:
@@ -474,7 +474,7 @@ def test_what_allocates_once_is_a_start_and_what_always_does_is_a_step(
     steps: int, category: str, tmp_path: Path
 ) -> None:
     trace = ran(allocate, steps).write(tmp_path / "trace.json")
-    of = triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
+    of = make_triage_document(triage_timeline(torch_trace.read_torch_trace(trace)))
     assert of["first"]["category"] == category
     assert ("record several steps after a warm-up" in of["first"]["say"]) == (steps == 1)
 
@@ -534,7 +534,7 @@ def test_a_gpu_that_was_idle_for_most_of_the_recording_is_healthy_only_if_measur
     assert answer.split.busy < 0.5 * answer.split.period
     assert answer.verdict.category == "unknown"
     assert "--step-ms" in answer.verdict.say
-    assert triage_timeline(timeline, plain_ms=0.41).healthy
+    assert triage_timeline(timeline, plain_ms=0.41).why_healthy
 
 
 def wait_for_nobody(p: Program) -> None:

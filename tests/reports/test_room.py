@@ -12,7 +12,7 @@ from pathlib import Path
 import ncu_report  # noqa: F401 - else a process that has forked lets forks read all reports
 import pytest
 
-from profkit.diagnosis.launches import judge_reports, with_known_lines
+from profkit.diagnosis.launches import add_readable_source_lines, judge_reports
 from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, cubin, hotlines, isolated, reader
 from profkit.reports.isolated import LibraryRoom
@@ -190,6 +190,6 @@ def test_without_memory_only_source_lines_are_lost(
     monkeypatch.setattr(hotlines, "run_isolated", None)
     judged = judge_reports(reader.read_report([report]))
     monkeypatch.setattr(hotlines, "run_isolated", run_out)
-    lined, notes = with_known_lines(judged)
+    lined, notes = add_readable_source_lines(judged)
     assert notes == [f"{report}: without source lines: out of memory"]
     assert [run.diagnosis.bound for run in lined] == [run.diagnosis.bound for run in judged]

@@ -196,12 +196,12 @@ def test_sums_of_metrics_by_address() -> None:
         "plain": 3.0,
     }
     kernel = _kernel(metrics=held)
-    assert kernel.values({"a": 1.0}) == {16: 1.0, 32: 2.0}
-    assert kernel.values({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
-    assert kernel.values({"a": 1.0, "absent": 1.0}) is None
-    assert kernel.values({"plain": 1.0}) is None
-    assert kernel.values({"none": 1.0}) == {}
-    assert kernel.values({}) == {}
+    assert kernel.read_instances({"a": 1.0}) == {16: 1.0, 32: 2.0}
+    assert kernel.read_instances({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
+    assert kernel.read_instances({"a": 1.0, "absent": 1.0}) is None
+    assert kernel.read_instances({"plain": 1.0}) is None
+    assert kernel.read_instances({"none": 1.0}) == {}
+    assert kernel.read_instances({}) == {}
 
 
 def test_places() -> None:

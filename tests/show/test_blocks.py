@@ -17,9 +17,9 @@ from profkit.show.text.blocks import (
     Paragraph,
     TextLine,
     TextSpan,
-    to_markdown,
+    render_markdown,
 )
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 
 HOSTILE = "[red]x[/red] <b>y</b> | `z` \x1b[31m @me \n next"
 BLOCKS = [
@@ -31,7 +31,7 @@ BLOCKS = [
 
 
 def test_a_terminal_shows_what_it_was_given():
-    text = to_text(BLOCKS, make_console(width=100))
+    text = render_text(BLOCKS, make_console(width=100))
     assert text.count("[red]x[/red] <b>y</b> | `z`") == 4
     assert "\x1b[31m" not in text
     assert "\\x1b[31m" in text
@@ -39,7 +39,7 @@ def test_a_terminal_shows_what_it_was_given():
 
 
 def test_markdown_renders_as_itself():
-    text = to_markdown(BLOCKS)
+    text = render_markdown(BLOCKS)
     assert "<b>" not in text
     assert "@me" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -60,7 +60,7 @@ def test_no_line_ends_between_a_number_and_its_unit(width):
         ListItem(told, under=(told,)),
         Grid(("a", "b"), (("x", told[0] * 3),), wraps=1),
     ]
-    text = to_text(blocks, make_console(width=width))
+    text = render_text(blocks, make_console(width=width))
     assert not re.search(r"\n *(?:%|ms|cycles|TB/s|M)(?!\w)", text)
     assert " ".join(text.split()).count("53.6 % of 1.25 ms") >= 4
     assert text.replace("\n", "").isprintable()
@@ -70,7 +70,7 @@ def test_no_line_ends_between_a_number_and_its_unit(width):
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_table_fits_the_terminal(width):
     grid = Grid(("a", "cause"), (("rule", "word " * 60),), wraps=1)
-    assert max(map(len, to_text([grid], make_console(width=width)).splitlines())) <= width
+    assert max(map(len, render_text([grid], make_console(width=width)).splitlines())) <= width
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,7 +94,7 @@ def test_a_table_of_anything_says_its_numbers_whole(width, kinds, rows, random):
     head = tuple(f"{'>' * (kind == 'number')}{kind} {i}" for i, kind in enumerate(kinds))
     grid = Grid(head, cells, wraps=kinds.index("prose") if "prose" in kinds else None)
     on = Console(width=width, force_terminal=True, color_system=None, markup=False)
-    lines = to_text([grid], on).splitlines()
+    lines = render_text([grid], on).splitlines()
     assert max(map(len, lines)) <= width
     if width >= 80 and len(kinds) <= 4:  # else perhaps a table beside the first column again
         assert len(lines) <= 3 * rows + 6
@@ -108,7 +108,7 @@ def test_a_table_of_anything_says_its_numbers_whole(width, kinds, rows, random):
 def test_a_column_that_says_nothing_is_left_out_unless_it_was_asked_for(width):
     rows = (("a", "not counted", "1"), ("b", "not counted", "2"))
     grid = Grid(("kernel", "limit", ">n"), rows)
-    assert "limit" not in to_text([grid], make_console(width=width))
-    assert "limit" in to_text([replace(grid, asked=True)], make_console(width=width))
+    assert "limit" not in render_text([grid], make_console(width=width))
+    assert "limit" in render_text([replace(grid, asked=True)], make_console(width=width))
     half = replace(grid, rows=(*rows, ("c", "memory: l2", "3")))
-    assert to_text([half], make_console(width=width)).count("not counted") == 2
+    assert render_text([half], make_console(width=width)).count("not counted") == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, with_lines
+from profkit.diagnosis.launches import Judged, add_source_lines, judge_reports, make_launch_rows
 from profkit.reports.reader import read_report
 from profkit.show.text.words import BRIEF
 from profkit.show.views.diagnosis import write_brief_diagnosis
@@ -55,14 +55,14 @@ def probes() -> dict[str, Judged]:
     files = sorted(map(str, find_files(ROOT / "artifacts" / "probes", "*.ncu-rep*")))
     runs = [run for run in judge_reports(read_report(files)) if run.variant in PROBES]
     first = {run.variant: run for run in reversed(runs) if run.variant}
-    return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
+    return dict(zip(first, add_source_lines(list(first.values()), None, 0), strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
     run = probes[probe]
-    text = write_brief_diagnosis(judged_rows([run]))
+    text = write_brief_diagnosis(make_launch_rows([run]))
     assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
     assert len(text) <= BRIEF
     if run.diagnosis.bound != "launch":
@@ -70,7 +70,7 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
 
 
 def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
-    table = judged_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
+    table = make_launch_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
     text = write_brief_diagnosis(table)
     assert len(text) <= BRIEF
     assert f"{len(table) - 3} more kernels" in text
@@ -78,7 +78,7 @@ def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
 
 
 def test_the_second_row_is_a_line(made: Made) -> None:
-    table = judged_rows([made("slow", 3e-3), made("quick", 1e-3)])
+    table = make_launch_rows([made("slow", 3e-3), made("quick", 1e-3)])
     (line,) = [x for x in write_brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
         "2. quick, 1.00 ms, memory: shared; shared-bank-conflicts (expect 7.70x (3.25 to 7.94), "

@@ -10,10 +10,10 @@ from profkit.errors import ProfkitError
 from profkit.program.rules import BY_ID, RULES
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Code, get_plain_text, to_markdown
+from profkit.show.text.blocks import Code, get_plain_text, render_markdown
 from profkit.show.text.escape import escape_markdown
 from profkit.show.text.labels import NCU_LABELS
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.explain import explain, show_index, show_reference
 from tests.conftest import ROOT
 
@@ -88,7 +88,10 @@ def test_a_name_near_nothing_gets_the_list() -> None:
 
 
 def test_index_and_reference_hold_everything() -> None:
-    listed, written = to_text(show_index(), make_console(width=80)), to_markdown(show_reference())
+    listed, written = (
+        render_text(show_index(), make_console(width=80)),
+        render_markdown(show_reference()),
+    )
     for name in (*(r.id for r in ALL), *CATALOGUE, *words.BOUNDS, *words.WAITS):
         assert f"- {name}:" in listed
     for name in (*(r.id for r in ALL), *CATALOGUE):
@@ -106,12 +109,14 @@ def test_index_and_reference_hold_everything() -> None:
     ],
 )
 def test_a_rule_says_which_ablation_measures_it(rule: str, says: str) -> None:
-    assert says in " ".join(to_text(explain(rule).blocks(), make_console(width=200)).split())
+    assert says in " ".join(render_text(explain(rule).blocks(), make_console(width=200)).split())
 
 
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
-    assert page.read_text("utf-8") == to_markdown(show_reference()), "make readme writes it anew"
+    assert page.read_text("utf-8") == render_markdown(show_reference()), (
+        "make readme writes it anew"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +212,10 @@ def test_every_category_of_triage_has_a_page(category: str) -> None:
 
 
 def test_the_index_and_the_reference_hold_the_rules_of_a_step() -> None:
-    listed, written = to_text(show_index(), make_console(width=80)), to_markdown(show_reference())
+    listed, written = (
+        render_text(show_index(), make_console(width=80)),
+        render_markdown(show_reference()),
+    )
     for rule in RULES:
         assert f"- {rule.id}:" in listed
         assert f"## {rule.id}\n" in written

@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, make_table
+from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows, make_table
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
 from tests.conftest import committed
@@ -21,7 +21,7 @@ def test_saved_is_time_less_time_over_what_to_expect(made: Made) -> None:
     # One wavefront of eight stays, and a microsecond of the launch's ends stays anyway.
     assert run.top.gain == pytest.approx(2e-3 / (0.125 * 2e-3 + 1e-6), rel=2e-3)
     assert run.top.expect is not None
-    assert run.saved == pytest.approx(2e-3 * (1 - 1 / run.top.expect.gain))
+    assert run.seconds_saved == pytest.approx(2e-3 * (1 - 1 / run.top.expect.gain))
 
 
 def test_at_a_roof_nothing_is_saved(own: tuple[object, list[Judged]]) -> None:
@@ -30,24 +30,24 @@ def test_at_a_roof_nothing_is_saved(own: tuple[object, list[Judged]]) -> None:
     assert (run.top.rule, run.top.at_roof, run.top.expect) == ("dram-bandwidth", True, None)
     assert "near the hardware limit: at the best rate on record" in run.top.cause
     assert run.diagnosis.headroom == pytest.approx(1.04, abs=0.01)
-    assert run.saved == 0
+    assert run.seconds_saved == 0
 
 
 def test_nothing_is_saved_where_nothing_is_known(made: Made) -> None:
-    assert made(time=nan).saved == 0
-    assert made(status="failed").saved == 0
+    assert made(time=nan).seconds_saved == 0
+    assert made(status="failed").seconds_saved == 0
     assert made(status="failed").top is None
 
 
 def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
     runs = [made(time=t, index=i) for i, t in enumerate((3e-3, 1e-3, 2e-3))]
-    (row,) = judged_rows(runs)
+    (row,) = make_launch_rows(runs)
     assert row.times == [1e-3, 2e-3, 3e-3]
-    assert row.shown.index == 2
+    assert row.median_launch.index == 2
     assert row.total == pytest.approx(6e-3)
     # By the launch in the middle; what a launch takes to begin and end is no share of its time.
-    assert row.saved == pytest.approx(sum(run.saved for run in runs), rel=1e-3)
-    assert len(judged_rows(runs, every=True)) == 3
+    assert row.seconds_saved == pytest.approx(sum(run.seconds_saved for run in runs), rel=1e-3)
+    assert len(make_launch_rows(runs, every=True)) == 3
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,17 @@ def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
 def test_another_shape_report_or_kernel_is_another_row(
     made: Made, other: dict[str, object]
 ) -> None:
-    assert len(judged_rows([made(), made(**other)])) == 2
+    assert len(make_launch_rows([made(), made(**other)])) == 2
 
 
 def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
     slow_fine = made("fine", 1.0, rule="grid-too-small", diagnosis=made(status="failed").diagnosis)
     quick_bad, slow_bad = made("quick", 1e-5), made("slow", 1e-3)
     unknown = made("unknown", nan)
-    names = [row.shown.kernel for row in judged_rows([unknown, slow_fine, quick_bad, slow_bad])]
+    names = [
+        row.median_launch.kernel
+        for row in make_launch_rows([unknown, slow_fine, quick_bad, slow_bad])
+    ]
     # What takes most of the time and whose cause is not known leads.
     assert names == ["fine", "slow", "quick", "unknown"]
 

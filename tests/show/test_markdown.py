@@ -6,8 +6,8 @@ import html.parser
 
 from markdown_it import MarkdownIt
 
-from profkit.diagnosis.launches import HotLine, Row, judged_rows
-from profkit.show.text.blocks import to_markdown
+from profkit.diagnosis.launches import HotLine, Row, make_launch_rows
+from profkit.show.text.blocks import render_markdown
 from profkit.show.views.diagnosis import show_diagnosis
 
 from .conftest import HOSTILE, Made
@@ -35,7 +35,7 @@ OURS = {
 
 
 def _rendered(table: list[Row]) -> str:
-    return to_markdown(show_diagnosis(table, table, full=True))
+    return render_markdown(show_diagnosis(table, table, full=True))
 
 
 def _tags(source: str) -> dict[str, int]:
@@ -52,7 +52,7 @@ def _tags(source: str) -> dict[str, int]:
 def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
     line = HotLine("|x|`.cu", 1, "``a`` | <b>", 1, 0.5, "barrier", 0.5)
     runs = [made(n, report=f"{n[:99]}.r", device=n[:50], lines=(line,)) for n in HOSTILE]
-    found = judged_rows(runs)
+    found = make_launch_rows(runs)
     tags = _tags(_rendered(found))
     assert set(tags) == OURS
     assert tags["details"] == len(HOSTILE)
@@ -61,7 +61,7 @@ def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
 
 
 def test_the_table_has_the_verdict(made: Made) -> None:
-    found = judged_rows([made("f", 3e-3), made("g", 1e-3)])
+    found = make_launch_rows([made("f", 3e-3), made("g", 1e-3)])
     assert _rendered(found).splitlines()[4] == (
         "| 1 | `f` | a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
         "| 7.90x (3.30 to 7.98) |"

@@ -15,7 +15,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.notebook import COLUMNS, Frame
-from profkit.show.text.blocks import Grid, Heading, TextLine, to_html
+from profkit.show.text.blocks import Grid, Heading, TextLine, render_html
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE
@@ -115,7 +115,7 @@ def test_hostile_text_stays_text(text: str) -> None:
     cells = {"kernel": [text], "cause": [text], name: [1.0], "evidence": [{text: 1.0}]}
     frame = Frame(cells, dtype=object)
     blocks = [Heading(text), TextLine(text, text), Grid((text,), ((text,),))]
-    for shown in (frame._repr_html_(), to_html(blocks)):
+    for shown in (frame._repr_html_(), render_html(blocks)):
         seen = Seen(shown)
         assert set(seen.tags) <= OURS
         assert seen.attributes <= {"style"}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import NvidiaRule, judged_rows
+from profkit.diagnosis.launches import NvidiaRule, make_launch_rows
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
 from profkit.files import write_text
@@ -304,13 +304,13 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
 def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> None:
     runs = [made("slow", 3e-3), made("quick", 1e-3)]
     html = pages.render_page(NONE, runs).html
-    for sentence in write_headline(judged_rows(runs)):
+    for sentence in write_headline(make_launch_rows(runs)):
         assert escape(sentence) in html.replace("\u00a0", " ")
     assert html.index('class="answer"') < html.index('id="overview"')
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)
     assert bars == [("0.0", "750.0"), ("750.0", "250.0")]
     assert re.findall(r'<rect class="saved" x="[\d.]+" y="0" width="([\d.]+)"', html) == [
-        f"{1000 * run.saved / 4e-3:.2f}" for run in runs
+        f"{1000 * run.seconds_saved / 4e-3:.2f}" for run in runs
     ]
     assert re.findall(r'<details class="one" id="launch-(\d)"[^>]* open>', html) == ["1"]
 

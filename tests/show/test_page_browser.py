@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import Judged, judge_reports, judged_rows
+from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows
 from profkit.evidence.counters import compare_launches
 from profkit.files import write_text
-from profkit.program.document import triage_document
+from profkit.program.document import make_triage_document
 from profkit.program.readers import read_timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import quantity
@@ -58,7 +58,7 @@ def chromium() -> Iterator[Any]:
 def runs() -> list[Judged]:
     """The launches in the order of the page's rows."""
     found = judge_reports(read_report([ROOT / "artifacts" / name for name in REPORTS]))
-    return [row.shown for row in judged_rows(found)]
+    return [row.median_launch for row in make_launch_rows(found)]
 
 
 @pytest.fixture(scope="module")
@@ -450,7 +450,9 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("step")
     answer = triage_timeline(read_timeline(ran(run, 3).write(folder / "t.json")))
     path = folder / "page.html"
-    write_text(path, render_program_page(PageProgram("t.json", answer, triage_document(answer))))
+    write_text(
+        path, render_program_page(PageProgram("t.json", answer, make_triage_document(answer)))
+    )
     return path
 
 

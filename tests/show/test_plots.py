@@ -16,7 +16,7 @@ from profkit.reports.figures import quantity
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.numbers import PIPES, format_range, format_rate_tick, log_ticks
+from profkit.show.numbers import PIPES, format_range, format_rate_tick, list_log_ticks
 from profkit.show.plots.bars import STATE_LOOKS
 from profkit.show.plots.base import clip_text, group_alike, name_rows
 
@@ -451,6 +451,6 @@ def test_figures():
 
 
 def test_ticks_are_powers_of_ten_or_closer_on_a_short_axis():
-    assert log_ticks(0.5, 1e4) == [1, 10, 100, 1e3, 1e4]
-    assert log_ticks(3e-6, 3e-5) == pytest.approx([5e-6, 1e-5, 2e-5])
-    assert log_ticks(3.1, 4.9) == [3.1]
+    assert list_log_ticks(0.5, 1e4) == [1, 10, 100, 1e3, 1e4]
+    assert list_log_ticks(3e-6, 3e-5) == pytest.approx([5e-6, 1e-5, 2e-5])
+    assert list_log_ticks(3.1, 4.9) == [3.1]

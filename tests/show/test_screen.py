@@ -8,11 +8,11 @@ from dataclasses import replace
 from rich.cells import cell_len
 from rich.console import Console
 
-from profkit.diagnosis.launches import Judged, Row, judged_rows
+from profkit.diagnosis.launches import Judged, Row, make_launch_rows
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
-from profkit.show.text.terminal import to_text
-from profkit.show.text.words import find_larger, write_headline
+from profkit.show.text.terminal import render_text
+from profkit.show.text.words import find_larger_gain, write_headline
 from profkit.show.views.screen import say_expected, show_screen
 from profkit.show.views.triage import make_kernels_table
 
@@ -23,13 +23,13 @@ CLOCKS = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock
 
 def show(rows: list[Row]) -> str:
     on = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
-    return to_text(show_screen(rows, rows[0]), on)
+    return render_text(show_screen(rows, rows[0]), on)
 
 
 def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
     """Whatever the names: four in a real report of a transpose."""
     names = ["naiveGmem", "transposeSmemUnrollPad<float, 32>(float *)", "copyGmem", "k", "f<1>"]
-    rows = judged_rows([made(name, (5 - i) * 1e-4) for i, name in enumerate(names)])
+    rows = make_launch_rows([made(name, (5 - i) * 1e-4) for i, name in enumerate(names)])
     lines = show(rows).splitlines()
     assert len(lines) <= 30
     table = lines[lines.index("") + 1 :]
@@ -40,7 +40,7 @@ def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
 
 
 def test_a_screen_has_the_details_of_the_first_row_only(made: Made) -> None:
-    shown = show(judged_rows([made("slow", 3e-3), made("quick", 1e-3)]))
+    shown = show(make_launch_rows([made("slow", 3e-3), made("quick", 1e-3)]))
     assert shown.count("excess_shared_wavefronts 87.5 %") == 1
     assert "\nslow: " in shown
     assert "\nquick: " not in shown
@@ -48,7 +48,7 @@ def test_a_screen_has_the_details_of_the_first_row_only(made: Made) -> None:
 
 def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
-    shown = show(judged_rows(runs))
+    shown = show(make_launch_rows(runs))
     assert shown.count("clocks-unsteady") == 1
     said = "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %), by ncu's default or a power limit"
     assert said in " ".join(shown.split())
@@ -58,21 +58,21 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
 
 
 def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
-    shown = show(judged_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
+    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
     assert "in 1 of 2 launches" in " ".join(shown.split())
 
 
 def test_reports_are_named_only_where_there_are_several(made: Made) -> None:
-    one = show(judged_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
+    one = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
     assert "a.ncu-rep #" not in one
-    two = show(judged_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
+    two = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
     said = " ".join(two.split())
     assert "g b#0" in said  # a letter in the row, and below the table which file that is
     assert "a: a.ncu-rep b: b.ncu-rep" in said
 
 
 def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
-    rows = judged_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
+    rows = make_launch_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
     shown = show(rows)
     prose = [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
     assert max(map(cell_len, prose)) <= 80
@@ -98,20 +98,20 @@ def make_finding(rule: str, saving: Estimate) -> LaunchFinding:
 def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
     larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
     run = add_finding(made(time=1e-3), larger)
-    assert find_larger(run) == larger
-    text = write_headline(judged_rows([run]))[1]
+    assert find_larger_gain(run) == larger
+    text = write_headline(make_launch_rows([run]))[1]
     assert text.endswith("a larger gain is expected from occupancy-shared: 2.20x (1.98 to 2.42).")
 
 
 def test_about_the_same_gain_is_not(made: Made) -> None:
     other = make_finding("occupancy-shared", expecting(1.3, bound=3.0))
-    assert find_larger(add_finding(made(time=1e-3), other)) is None
+    assert find_larger_gain(add_finding(made(time=1e-3), other)) is None
 
 
 def test_a_larger_gain_that_may_be_none_is_not_named(made: Made) -> None:
     wide = Estimate(low=0.99, expected=2.2, high=2.6, bound=3.0)
     other = make_finding("occupancy-shared", wide)
-    assert find_larger(add_finding(made(time=1e-3), other)) is None
+    assert find_larger_gain(add_finding(made(time=1e-3), other)) is None
 
 
 def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
@@ -123,7 +123,7 @@ def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
     findings = (lead, *run.diagnosis.findings[1:])
     bounded = replace(run, diagnosis=replace(run.diagnosis, findings=findings))
     assert bounded.top == lead
-    assert find_larger(bounded) is None
+    assert find_larger_gain(bounded) is None
 
 
 def test_an_expectation_in_a_few_characters(made: Made) -> None:
@@ -149,7 +149,7 @@ def test_names_are_short_and_reports_named_on_one_line(made: Made) -> None:
         )
         for i, name in enumerate(kernels)
     ]
-    lines = show(judged_rows(runs)).splitlines()
+    lines = show(make_launch_rows(runs)).splitlines()
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == "# kernel launch time top finding expected".split()
     assert table[1].startswith("1  attention_scalar")
@@ -179,7 +179,7 @@ def test_a_line_of_python_is_whole_and_its_row_one_line() -> None:
     rows = [list_kernel(i, place, "transformer.h.0.mlp.c_fc") for i, place in enumerate(places, 1)]
     for width in (80, 100, 160):
         on = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
-        lines = to_text([make_kernels_table(rows)], on).splitlines()
+        lines = render_text([make_kernels_table(rows)], on).splitlines()
         assert len(lines) == 1 + len(places)
         assert all(place in line for place, line in zip(places, lines[1:], strict=True))
     assert "transformer.h.0.mlp.c_fc" in lines[1]

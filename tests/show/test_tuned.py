@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.show import plots
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views import measured as tuned
 
 
@@ -74,7 +74,7 @@ SAID = {
 
 
 def _told(search: dict) -> str:
-    return to_text(tuned.show_ended_search(search), make_console(width=200))
+    return render_text(tuned.show_ended_search(search), make_console(width=200))
 
 
 def test_the_end_of_a_search_in_lines() -> None:
@@ -87,14 +87,14 @@ def test_the_end_of_a_search_in_lines() -> None:
 
 
 def test_the_summary_holds_decision_path_and_pictures() -> None:
-    text = tuned.search_summary(SAID, trials(12), ["history.png"])
+    text = tuned.write_search_summary(SAID, trials(12), ["history.png"])
     assert "**keep**: 1.3x faster" in text
     assert "1.3x faster; p = 0.02." in text
     assert "| 2 | random |" in text
     assert "1.200x (1.100 to 1.300)" in text
     assert "![history](history.png)" in text
     champion = {**SAID["champion"], "number": 0}
-    fall = tuned.search_summary({**SAID, "keep": False, "champion": champion}, trials(3), [])
+    fall = tuned.write_search_summary({**SAID, "keep": False, "champion": champion}, trials(3), [])
     assert "**fall back**" in fall
     assert "nothing was confirmed faster" in fall
 
@@ -137,5 +137,5 @@ def test_nothing_to_draw_is_said() -> None:
 def test_hostile_names_stay_text() -> None:
     said = {**SAID, "variant": "[red]x[/red]\x1b[31m", "because": "<script>|\n# x"}
     assert "\x1b" not in _told(said)
-    text = tuned.search_summary(said, trials(3), [])
+    text = tuned.write_search_summary(said, trials(3), [])
     assert "<script>" not in text

@@ -9,7 +9,7 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import Judged, Row, judge_reports, judged_rows
+from profkit.diagnosis.launches import Judged, Row, judge_reports, make_launch_rows
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
@@ -20,7 +20,7 @@ from profkit.reports.reader import read_report
 from profkit.show.launch import PageRow, summarize_row
 from profkit.show.text import words
 from profkit.show.text.words import write_headline
-from profkit.show.views.diagnosis import fold_verdict, write_brief_diagnosis
+from profkit.show.views.diagnosis import show_folded_verdict, write_brief_diagnosis
 from tests.conftest import committed, others
 from tests.copies import replace
 
@@ -53,21 +53,26 @@ def wrong_numbers(run: Judged) -> Iterator[str]:
 
 def wrong_words(row: Row) -> Iterator[str]:
     """What the forms say of one row that disagrees with its numbers, or between them."""
-    run, text = row.shown, " ".join(write_headline([row]))
+    run, text = row.median_launch, " ".join(write_headline([row]))
     said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)[.;](?: |$)", text)
-    told = f"saves {figures.seconds(row.saved)}" if row.saved > 0 else ""
+    told = f"saves {figures.seconds(row.seconds_saved)}" if row.seconds_saved > 0 else ""
     page = summarize_row(PageRow(1, row, 1.0))
-    if (page["saved"], page["saved_of"]) != (told, row.saved):
-        yield f"page {page['saved']}, ranked by {page['saved_of']}, row {row.saved}"
-    wide = run.top and run.top.expect and run.top.expect.is_wide and run.top.reached is None
-    if bool(said) != (row.saved > 0 and not wide) or (said and told != f"saves {said[1]}"):
-        yield f"saves {row.saved}, said: {text}"
-    if run.top and row.saved > row.total * most(run.top) * (1 + 1e-9):
-        yield f"saves {row.saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
+    if (page["saved"], page["saved_of"]) != (told, row.seconds_saved):
+        yield f"page {page['saved']}, ranked by {page['saved_of']}, row {row.seconds_saved}"
+    wide = (
+        run.top
+        and run.top.expect
+        and run.top.expect.is_wide
+        and run.top.measured_reachable_gain is None
+    )
+    if bool(said) != (row.seconds_saved > 0 and not wide) or (said and told != f"saves {said[1]}"):
+        yield f"saves {row.seconds_saved}, said: {text}"
+    if run.top and row.seconds_saved > row.total * most(run.top) * (1 + 1e-9):
+        yield f"saves {row.seconds_saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
     document = make_diagnosis_document([], [run]).to_json()["launches"][0]["saves_s"]
-    if len(row.launches) == 1 and (document or 0.0) != row.saved:
-        yield f"JSON {document}, row {row.saved}"
-    everything = f"{write_brief_diagnosis([row])} {fold_verdict(row, 1, row.total)}"
+    if len(row.launches) == 1 and (document or 0.0) != row.seconds_saved:
+        yield f"JSON {document}, row {row.seconds_saved}"
+    everything = f"{write_brief_diagnosis([row])} {show_folded_verdict(row, 1, row.total)}"
     for nonsense in (
         r"\b0 ns",
         r"takes not collected",
@@ -84,14 +89,14 @@ def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
 ) -> None:
     bad = [f"{run.report} #{run.index}: {x}" for run in all_runs for x in wrong_numbers(run)]
     assert bad == []
-    assert sum(run.saved > 0 for run in all_runs) > 100
+    assert sum(run.seconds_saved > 0 for run in all_runs) > 100
 
 
 @pytest.mark.slow
 def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[Judged]) -> None:
-    rows = [*judged_rows(all_runs), *judged_rows(all_runs, every=True)]
-    assert [f"{row.shown.report}: {x}" for row in rows for x in wrong_words(row)] == []
-    ranked = [row.saved for row in judged_rows(all_runs)]
+    rows = [*make_launch_rows(all_runs), *make_launch_rows(all_runs, every=True)]
+    assert [f"{row.median_launch.report}: {x}" for row in rows for x in wrong_words(row)] == []
+    ranked = [row.seconds_saved for row in make_launch_rows(all_runs)]
     assert ranked == sorted(ranked, reverse=True)
 
 
@@ -126,33 +131,33 @@ def found(*findings: LaunchFinding) -> Diagnosis:
 def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> None:
     run = made(time=9.6e-6, diagnosis=found(CAPPED, LARGE))
     assert isnan(run.diagnosis.estimate_saved_time(run.time))
-    (row,) = judged_rows([run])
-    assert (row.saved, list(wrong_words(row))) == (0.0, [])
+    (row,) = make_launch_rows([run])
+    assert (row.seconds_saved, list(wrong_words(row))) == (0.0, [])
     assert " ".join(write_headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1
     unbounded = made(time=1e-5, diagnosis=found(finding("atomics-contention", None, 34.0)))
-    assert unbounded.saved == 0  # 1x to 34x: nothing is sure
+    assert unbounded.seconds_saved == 0  # 1x to 34x: nothing is sure
 
 
 def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made) -> None:
     several = [found(CAPPED, LARGE), found(finding("barrier-wait", 1.5, 1.2)), found(LARGE)]
     for order in ((0, 1, 2), (1, 0, 2), (0, 2, 1)):
         runs = [made(time=t * 1e-6, index=t, diagnosis=several[k]) for t, k in enumerate(order, 1)]
-        (row,) = judged_rows(runs)
-        assert (row.shown.index, list(wrong_words(row))) == (2, [])
+        (row,) = make_launch_rows(runs)
+        assert (row.median_launch.index, list(wrong_words(row))) == (2, [])
 
 
 def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
     unknown = made(status="failed", kernel="attention", time=nan, index=1)
-    first = write_headline(judged_rows([made(time=1e-5), unknown]))[0]
+    first = write_headline(make_launch_rows([made(time=1e-5), unknown]))[0]
     assert first.startswith("ncu could not profile attention, so this is about the rest. ")
-    assert "--replay-mode application" in " ".join(write_headline(judged_rows([unknown])))
+    assert "--replay-mode application" in " ".join(write_headline(make_launch_rows([unknown])))
 
 
 def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> None:
-    (row,) = judged_rows([made(time=nan)])
+    (row,) = make_launch_rows([made(time=nan)])
     text = " ".join(write_headline([row]))
     assert not {"takes", "about"} & set(text.split())
-    assert words.say_finding_worth(row.shown.top) in text  # type: ignore[arg-type]
+    assert words.say_finding_worth(row.median_launch.top) in text  # type: ignore[arg-type]
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
@@ -172,7 +177,7 @@ def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
     for left_out in ((), ("occupancy",), ("occupancy", "registers"), ("shared_block", "registers")):
         run = made(time=1e-5)
         values = {**run.values, "occupancy": 0.5, **of, **dict.fromkeys(left_out, nan)}
-        text = str(fold_verdict(Row((replace(run, values=values),)), 1, 1e-5))
+        text = str(show_folded_verdict(Row((replace(run, values=values),)), 1, 1e-5))
         assert (
             ("of at most 66.7 %" in text)
             == ("occupancy 50 % of" in text)

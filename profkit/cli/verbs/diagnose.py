@@ -261,17 +261,17 @@ def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> 
 def _print_document(chosen: Chosen, top: int | None, lines: int | None) -> Sequence[Judged]:
     """Print the launches, of the worst `top` rows if not None, as one document; return them."""
     from profkit.cli import output
-    from profkit.diagnosis.document import launch_entry, make_diagnosis_document
-    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.diagnosis.document import make_diagnosis_document, make_launch_entry
+    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
 
     launches: Sequence[Judged] = chosen.launches
     if top is not None:
-        kept = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
+        kept = {id(run) for row in make_launch_rows(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in kept]
     if lines != 0:
-        launches = with_lines(launches, lines, lines or 0)
+        launches = add_source_lines(launches, lines, lines or 0)
     document = make_diagnosis_document(chosen.reports.files, ())
-    output.print_json_rows(document, "launches", map(launch_entry, launches))
+    output.print_json_rows(document, "launches", map(make_launch_entry, launches))
     return launches
 
 
@@ -301,18 +301,20 @@ class _Detail:
 
 def _show_launches(chosen: Chosen, detail: _Detail) -> None:
     """Print the answer, the table, and the first rows in detail."""
-    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
 
-    table = judged_rows(chosen.launches, every=detail.each)
+    table = make_launch_rows(chosen.launches, every=detail.each)
     if not table:
         _print_unread_lines(chosen.launches)
         return
     detailed = detail.choose_rows(table)
     read: Sequence[Judged] = chosen.launches
     if detail.lines != 0:
-        read = with_lines([row.shown for row in detailed], detail.lines, detail.lines or 0)
+        read = add_source_lines(
+            [row.median_launch for row in detailed], detail.lines, detail.lines or 0
+        )
         pairs = zip(detailed, read, strict=True)
-        detailed = [row.replace_launch(row.shown, run) for row, run in pairs]
+        detailed = [row.replace_launch(row.median_launch, run) for row, run in pairs]
     _print_rows(table, detailed, detail)
     _print_unread_lines(read)
 
@@ -332,16 +334,16 @@ def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
         output.print_unwrapped(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     output.print_blocks(show_diagnosis(table, detailed, full=detail.every))
-    if detail.lines and not any(has_source(row.shown) for row in detailed):
+    if detail.lines and not any(has_source(row.median_launch) for row in detailed):
         output.print_note(NO_LINES)
 
 
 def _print_unread_lines(runs: Sequence[Judged]) -> None:
     """Say of which reports the source lines could not be read: the answer is whole without."""
     from profkit.cli import output
-    from profkit.diagnosis.launches import list_unread
+    from profkit.diagnosis.launches import explain_unread_lines
 
-    for why in list_unread(runs):
+    for why in explain_unread_lines(runs):
         output.print_note(f"{why}; allow more of it, or --lines 0")
 
 
@@ -354,12 +356,12 @@ def has_source(run: Judged) -> bool:
 
 def _print_annotations(chosen: Chosen, form: str) -> None:
     """Print each finding at its source line, a line each."""
-    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
     from profkit.show.annotations import WRITERS, annotate_launches
 
-    rows = judged_rows(chosen.launches)
-    lined = with_lines([row.shown for row in rows], None, 0)
+    rows = make_launch_rows(chosen.launches)
+    lined = add_source_lines([row.median_launch for row in rows], None, 0)
     pairs = zip(rows, lined, strict=True)
-    rows = [row.replace_launch(row.shown, run) for row, run in pairs]
+    rows = [row.replace_launch(row.median_launch, run) for row, run in pairs]
     print(WRITERS[form](annotate_launches(rows)), end="")
     _print_unread_lines(lined)

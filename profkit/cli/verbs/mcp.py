@@ -36,10 +36,10 @@ from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import (
     Judged,
     Row,
+    add_source_lines,
     judge_reports,
-    judged_rows,
-    launch_lines,
-    with_lines,
+    make_launch_lines_frame,
+    make_launch_rows,
 )
 from profkit.diagnosis.launches import make_table as judged_table
 from profkit.diagnosis.rules import ALL
@@ -53,7 +53,7 @@ from profkit.files import (
     resolve_path,
 )
 from profkit.model.roofline import find_nearest_roof, list_missing
-from profkit.program.document import triage_document, write_second
+from profkit.program.document import convert_to_second_form, make_triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
@@ -64,7 +64,7 @@ from profkit.reports.reader import ReportFile, Reports, read_any_report
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
-from profkit.show.text.terminal import make_console, to_text
+from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.agents import (
     NAME,
     select_comparison,
@@ -366,7 +366,7 @@ class Answers:
         bad = self._list_unread(read.files)
         launches = judge_reports(read)
         kept = find_launches(read, launches, kernel, where)
-        table = judged_rows([launches[n] for n in kept])
+        table = make_launch_rows([launches[n] for n in kept])
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
         lined, text = self._write_diagnosis(table, max(1, min(top, TOP)))
@@ -376,8 +376,11 @@ class Answers:
 
     def _write_diagnosis(self, table: list[Row], count: int) -> tuple[list[Judged], str]:
         """Return the first launches with their source lines, and the text on all of them."""
-        lined = with_lines([row.shown for row in table[:count]])
-        first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        lined = add_source_lines([row.median_launch for row in table[:count]])
+        first = [
+            row.replace_launch(row.median_launch, run)
+            for row, run in zip(table, lined, strict=False)
+        ]
         calls = [*self._iterate_next_calls(lined[:1])]
         return lined, write_brief_diagnosis([*first, *table[len(lined) :]], calls)
 
@@ -397,7 +400,7 @@ class Answers:
 
         sides = self._resolve_side(before), self._resolve_side(after)
         if (programs := compare_recordings(*sides)) is not None:
-            text = to_text(show_compared_triages(programs), make_console(width=100))
+            text = render_text(show_compared_triages(programs), make_console(width=100))
             return self._make_answer(text, select_programs(programs))
         evidence = sources.open_evidence(self._resolve_inside("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
@@ -420,18 +423,18 @@ class Answers:
         path = self._find_file(recording)
         self._refuse_other(str(path), "triage")
         answer, counts = judge_recordings([path], plain_ms=step_ms or None)
-        content = triage_document(answer, counts)
+        content = make_triage_document(answer, counts)
         if counts and counts.report:
             call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
         screen = show_triage(content, "profkit triage --json", by)
         blocks = [mark_shell_command(block) for block in screen if not is_only_visual(block)]
-        chosen = select_triage(write_second(content))
+        chosen = select_triage(convert_to_second_form(content))
         if by != "kernel":
             del chosen["kernels"]
             chosen["table"] = select_origins(content, by)
-        return self._make_answer(to_text(blocks, make_console(width=100)), chosen)
+        return self._make_answer(render_text(blocks, make_console(width=100)), chosen)
 
     @_confine_reads
     def explain(self, name: str = "") -> Told:
@@ -468,7 +471,7 @@ class Answers:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         self._refuse_other(path, "diagnose")
-        frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
+        frame = make_launch_lines_frame(path, launch, min(count, LINES)).head(LINES)
         frame = frame[frame["file"].notna()]
         if not len(frame):
             return Told(f"no source lines in this report. {ASK}{LINES_HINT}")

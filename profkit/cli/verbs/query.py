@@ -117,7 +117,7 @@ def _print_answer(history: History, question: str) -> list[ProfkitError]:
     from profkit.cli.output import print_blocks
     from profkit.evidence.history import ROWS_MOST, query_history
     from profkit.evidence.tables import QueryDocument
-    from profkit.show.views.history import answer_blocks, list_plain_rows
+    from profkit.show.views.history import list_plain_rows, show_query_answer
 
     frame, problems = query_history(history, question)
     if options.FORM.json:
@@ -128,5 +128,5 @@ def _print_answer(history: History, question: str) -> list[ProfkitError]:
         hint = "ask for less: WHERE, GROUP BY or LIMIT"
         problems.append(ProfkitError(f"the answer is cut: its first {most:,} rows", hint))
         frame = frame.head(most)
-    print_blocks(answer_blocks(frame), QueryDocument(rows=tuple(list_plain_rows(frame))))
+    print_blocks(show_query_answer(frame), QueryDocument(rows=tuple(list_plain_rows(frame))))
     return problems

@@ -69,8 +69,8 @@ from profkit.program.document import (
     SECOND_NAME,
     SecondTriageDocument,
     TriageDocument,
-    triage_document,
-    write_second,
+    convert_to_second_form,
+    make_triage_document,
 )
 from profkit.program.ranks import select_ranks
 from profkit.program.readers import store
@@ -270,14 +270,14 @@ class _Asked:
         """Print the answer, as a document in the version that was asked for where JSON was."""
         document: TriageDocument | SecondTriageDocument = content
         if self.version != 1:
-            document = write_second(content)
+            document = convert_to_second_form(content)
         print_blocks(show_triage(content, by=self.by), document)
 
 
 def _judge_recordings(paths: Sequence[Path], asked: _Asked, kept: _Kept) -> TriageDocument:
     """Judge recordings of one program, a file per rank, and keep what was asked for."""
     answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
-    content = triage_document(answer, kept.set_final_report_path(counts or Counts()))
+    content = make_triage_document(answer, kept.set_final_report_path(counts or Counts()))
     kept.name = paths[0].name
     kept.keep_recording(answer.timeline, content, counts)
     kept.write_files(answer, content)
@@ -302,7 +302,7 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
     counts = None
     if asked.budget and not ended:
         counts = Counts(notes=(watching.UNENDED,))
-    content = triage_document(answer, counts)
+    content = make_triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if not asked.budget or not ended:
         asked.print_answer(content)
@@ -321,7 +321,7 @@ def _record_and_judge(command: Sequence[str], window: Window, asked: _Asked, kep
         )
         counts = _count_kernels(command, answer, asked, kept)
     sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
-    content = triage_document(sharper, counts)
+    content = make_triage_document(sharper, counts)
     kept.keep_answer(sharper, content)
     if one_document or counts.groups:
         asked.print_answer(content)
@@ -430,7 +430,9 @@ class _Kept:
 def _write_documents(folder: Path, content: TriageDocument) -> None:
     """Write an answer in both versions of its document."""
     write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
-    write_text(folder / SECOND_NAME, dumps(write_second(content), indent=1, allow_nan=False))
+    write_text(
+        folder / SECOND_NAME, dumps(convert_to_second_form(content), indent=1, allow_nan=False)
+    )
 
 
 @contextmanager

@@ -93,10 +93,10 @@ def _estimate_report(
 ) -> Iterator[Expected]:
     from profkit.cli.launches import read_launches
     from profkit.model.launch import Launch
-    from profkit.model.whatif import Expected, whatif_launch
+    from profkit.model.whatif import Expected, predict_changed_launch
 
     for judged in read_launches([report], kernel).launches:
-        expectation = whatif_launch(Launch(judged.values), counts)
+        expectation = predict_changed_launch(Launch(judged.values), counts)
         yield Expected(judged.case or judged.kernel, judged.time, expectation)
 
 
@@ -104,7 +104,7 @@ def _estimate_variant(
     variant: str, changes: str, case: str | None, artifacts: Path
 ) -> tuple[str, tuple[CounterChange, ...], list[Expected]]:
     from profkit.cli import sources
-    from profkit.model.whatif import Expected, parse_changes, whatif_launch
+    from profkit.model.whatif import Expected, parse_changes, predict_changed_launch
 
     evidence = sources.open_evidence(artifacts)
     if changes == HEADER:
@@ -112,7 +112,9 @@ def _estimate_variant(
     else:
         counts = parse_changes(changes)
     runs = [evidence.load(*name) for name in evidence.find_named(variant, case)]
-    expected = [Expected(r.case, r.row["time"], whatif_launch(r.launch, counts)) for r in runs]
+    expected = [
+        Expected(r.case, r.row["time"], predict_changed_launch(r.launch, counts)) for r in runs
+    ]
     return variant, counts, expected
 
 

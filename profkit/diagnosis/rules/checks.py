@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.model.launch import HALVES, Launch, Threshold, find_counted_part
+from profkit.model.launch import HALVES, Launch, Threshold, compute_counted_share_of_duration
 from profkit.model.resources import list_resource_uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
 from profkit.reports import figures
 from profkit.reports.figures import share
 
 
-def _check_nothing(values: Launch) -> Hit | None:
+def _check_no_cause_found(values: Launch) -> Hit | None:
     usages = sorted(list_resource_uses(values), key=lambda u: -u.elapsed)
     if not usages:
         values.need("issue_busy")
@@ -37,7 +37,7 @@ IDLE_STATE = Threshold(
 MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
-def _check_operations(launch: Launch) -> Hit | None:
+def _check_declared_operations(launch: Launch) -> Hit | None:
     declared, counted = launch["declared_operations"], launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
     if counted > MISMATCH * declared and declared > 0:
@@ -58,7 +58,7 @@ def _check_clocks(launch: Launch) -> Hit | None:
         return None  # a few thousand cycles do not measure a clock
     said_sm = f"the SM clock was {_say_clock(launch, 'sm')}"
     said_memory = f"the DRAM clock was {_say_clock(launch, 'dram')}"
-    part = find_counted_part(launch)
+    part = compute_counted_share_of_duration(launch)
     if part < 1:
         highest = f"{launch['sm_clock'] / part / 1e6:,.0f} MHz"
         return Hit(
@@ -85,7 +85,7 @@ def _say_clock(launch: Launch, unit: str) -> str:
     return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({share(now / most)})"
 
 
-def _check_replay(launch: Launch) -> Hit | None:
+def _check_replay_consistency(launch: Launch) -> Hit | None:
     launch.need("time")
     bad = []
     for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active"):
@@ -118,7 +118,7 @@ RULES = (
             "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then, keep more loads "
             "in flight per warp and move fewer bytes through the busiest unit."
         ),
-        check=_check_nothing,
+        check=_check_no_cause_found,
         otherwise=True,
         fix=Fix(best=lambda _: Scenario(waits=NOTHING)),
         fires=(
@@ -136,7 +136,7 @@ RULES = (
         meaning="The problem says how many operations it needs. Far more means redundant or "
         "padded work; far fewer means that this launch is not the whole workload.",
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
-        check=_check_operations,
+        check=_check_declared_operations,
         looks=("declared_operations", "tensor_ops", "fp32_rate", "time"),
         fires=(launch(declared_operations=1e9, tensor_ops=2e9, fp32_rate=0.0, time=1e-5),),
         clear=(launch(declared_operations=1e9, tensor_ops=1.05e9, fp32_rate=0.0, time=1e-5),),
@@ -179,7 +179,7 @@ RULES = (
         "leaves its range, the runs differed: short launches, data-dependent work, contention.",
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
         note=True,
-        check=_check_replay,
+        check=_check_replay_consistency,
         looks=(
             "l2_hit",
             "l1_hit",

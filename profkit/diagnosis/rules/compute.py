@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import FEWER, make_unit_rule, relieve_unit, remove_redundant
-from profkit.diagnosis.rules.occupancy import full_warps
-from profkit.diagnosis.rules.waits import instruction_share, sum_stalls
+from profkit.diagnosis.rules.memory import (
+    FEWER,
+    make_fix_of_full_unit,
+    make_unit_rule,
+    remove_redundant,
+)
+from profkit.diagnosis.rules.occupancy import count_threads_per_warp
+from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stalls
 from profkit.model.launch import (
     Launch,
     Threshold,
     count_working_lanes,
     is_tree,
+    measure_tensor_busy,
     share_of_arithmetic,
-    tensor,
 )
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, measure_resource_use
 from profkit.model.scenario import (
@@ -84,7 +89,7 @@ _STEPS = ("wait", "branch_resolving", "math_pipe_throttle")
 
 
 def _count_full_lanes(launch: Launch) -> float:
-    return full_warps(launch) if "block_size" in launch else 32.0
+    return count_threads_per_warp(launch) if "block_size" in launch else 32.0
 
 
 def _check_divergence(launch: Launch) -> Hit | None:
@@ -164,16 +169,16 @@ def _check_tensor_idle(launch: Launch) -> Hit | None:
     return None
 
 
-def _check_redundant(launch: Launch) -> Hit | None:
-    again = count_repetitions(launch)
+def _check_redundant_exponentials(launch: Launch) -> Hit | None:
+    again = count_exps_per_useful_exp(launch)
     if again < 2:
         return None
     return Hit(f"{again:.3g} exponentials are computed for each useful one")
 
 
-def _check_turns(launch: Launch) -> Hit | None:
+def _check_pipes_taking_turns(launch: Launch) -> Hit | None:
     launch.need("xu_busy", "tensor_busy")
-    xu, matrix = launch["xu_busy"], tensor(launch)
+    xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
         return None
     return Hit(
@@ -185,21 +190,24 @@ def _check_turns(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _share_fused(launch: Launch) -> float:
+def _estimate_gain_of_fusing(launch: Launch) -> float:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
     return apply_amdahl(pairs * part)
 
 
-def _on_tensor_cores(launch: Launch) -> Scenario:
-    scalar = max(instruction_share(launch, "inst_half"), instruction_share(launch, "inst_ffma"))
+def _move_to_tensor_cores(launch: Launch) -> Scenario:
+    scalar = max(
+        compute_instruction_share(launch, "inst_half"),
+        compute_instruction_share(launch, "inst_ffma"),
+    )
     stays = 1 - scalar * (1 - MATRIX)
     units = dict.fromkeys(("fp16", "fp32", "issue"), stays)
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays))
 
 
-def count_repetitions(launch: Launch) -> float:
+def count_exps_per_useful_exp(launch: Launch) -> float:
     useful = launch["declared_exps"]
     if useful > 0:
         return 32 * launch["inst_exp"] / useful
@@ -226,8 +234,8 @@ def _share_held_by_exponentials(launch: Launch) -> float:
     return min(1.0, held / others)
 
 
-def _overlap_pipes(launch: Launch) -> float:
-    xu, matrix = launch["xu_busy"], tensor(launch)
+def _estimate_gain_of_overlap(launch: Launch) -> float:
+    xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     return (xu + matrix) / max(xu, matrix)
 
 
@@ -262,7 +270,7 @@ RULES = (
             "Do products of matrices with tl.dot, compute outside the loop what does not change "
             "in it, and skip tiles that are masked out."
         ),
-        fix=relieve_unit("fp32", RELIEVED, "issue"),
+        fix=make_fix_of_full_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
     make_unit_rule(
@@ -291,7 +299,7 @@ RULES = (
             "Use tl.dot for products of matrices; convert less: .to(tl.float32) once, after "
             "tl.load."
         ),
-        fix=relieve_unit("fp16", RELIEVED, "issue"),
+        fix=make_fix_of_full_unit("fp16", RELIEVED, "issue"),
     ),
     make_unit_rule(
         unit="Integer pipe",
@@ -366,7 +374,7 @@ RULES = (
         fix=Fix(
             "instructions",
             "no bound. expected: an eighth of the scalar instructions of the product remains",
-            typical=_on_tensor_cores,
+            typical=_move_to_tensor_cores,
         ),
         fires=(
             launch(
@@ -402,7 +410,7 @@ RULES = (
                 of=_share_unfused, what="of the FP32 instructions are single", border=1 - FUSED
             ),
         ),
-        fix=remove_redundant(_share_fused, *EVERY),
+        fix=remove_redundant(_estimate_gain_of_fusing, *EVERY),
         less_work=True,
         fires=(
             launch(fp32_fused=0.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
@@ -470,12 +478,12 @@ RULES = (
         "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
         triton=("Compute tl.exp once per element, and keep it for the sum and for what is stored."),
-        check=_check_redundant,
+        check=_check_redundant_exponentials,
         looks=("inst_exp", "declared_exps", "xu_busy"),
         lines=("instructions exponential",),
         measures=(
             Measure(
-                of=count_repetitions,
+                of=count_exps_per_useful_exp,
                 what="exponentials for each useful one",
                 unit="ratio",
                 border=2,
@@ -483,7 +491,7 @@ RULES = (
         ),
         # Work done again is done on every pipe again.
         fix=remove_redundant(
-            count_repetitions,
+            count_exps_per_useful_exp,
             *COMPUTE,
             held=_share_held_by_exponentials,
             formula="bound: time falls with the exponentials, up to the next unit at its peak. "
@@ -509,10 +517,10 @@ RULES = (
             "Take two tiles in one program, so that the exponentials of one run during the tl.dot "
             "of the other; use tl.exp2; warp_specialize=True in tl.range where the GPU has it."
         ),
-        check=_check_turns,
+        check=_check_pipes_taking_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
-        fix=remove_redundant(_overlap_pipes, "tensor", "xu"),
+        fix=remove_redundant(_estimate_gain_of_overlap, "tensor", "xu"),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

@@ -17,7 +17,7 @@ from profkit.model.launch import (
     Threshold,
     measure_idleness,
 )
-from profkit.model.resources import ENTRY, EVERY, LINKS, list_resource_uses, next_limit
+from profkit.model.resources import ENTRY, EVERY, LINKS, find_next_limit, list_resource_uses
 from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
 from profkit.reports.figures import counted, seconds, share
 
@@ -83,8 +83,8 @@ def _check_grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps, fill = ceil(launch["block_size"] / 32), _share_filled(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
-    if enough or fill >= 1 or _price_empty(launch, fill) < LINE:
-        return None if enough else _check_one_each(launch)
+    if enough or fill >= 1 or _estimate_gain_of_filling(launch, fill) < LINE:
+        return None if enough else _check_few_warps(launch)
     idle = "SMs"
     if fill < blocks / sms:
         idle = "schedulers"
@@ -100,8 +100,8 @@ def _check_grid(launch: Launch) -> Hit | None:
     )
 
 
-def _check_one_each(launch: Launch) -> Hit | None:
-    if not _is_thin(launch):
+def _check_few_warps(launch: Launch) -> Hit | None:
+    if not _has_few_warps(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
     warps, idle = launch["warps_per_scheduler"], share(1 - launch["issue_busy_active"])
@@ -112,7 +112,7 @@ def _check_one_each(launch: Launch) -> Hit | None:
     )
 
 
-def _is_thin(launch: Launch) -> bool:
+def _has_few_warps(launch: Launch) -> bool:
     """Whether every scheduler has a warp or two, which wait, and there is room for more blocks.
 
     One warp hides no latency; what keeps others away is neither registers nor shared memory but that
@@ -135,13 +135,15 @@ def _share_filled(launch: Launch) -> float:
     return fill
 
 
-def _price_empty(launch: Launch, fill: float) -> float:
+def _estimate_gain_of_filling(launch: Launch, fill: float) -> float:
     """What SMs and schedulers without work cost, next to what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
     if launch.get("time", 0) > 0:
-        ends = min(1.0, max(measure_idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
-    after = next_limit(launch)
+        ends = min(
+            1.0, max(measure_idleness(launch).share_without_any_work, EMPTY_LAUNCH / launch["time"])
+        )
+    after = find_next_limit(launch)
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
     if fill < FILLED:
@@ -179,7 +181,7 @@ def _check_tail(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _find_uneven(launch: Launch, least: float) -> Idleness | None:
+def _find_uneven_idleness(launch: Launch, least: float) -> Idleness | None:
     """How idle the SMs are if they finish at times that differ by more than launches begin and end."""
     launch.need("sm_active")
     idle = measure_idleness(launch)
@@ -193,7 +195,7 @@ def _find_uneven(launch: Launch, least: float) -> Idleness | None:
 def _check_hidden_tail(launch: Launch) -> Hit | None:
     launch.need("waves", "grid_size", "sm_count", "sm_active_max")
     blocks, sms = launch["grid_size"], launch["sm_count"]
-    idle = _find_uneven(launch, HIDDEN)
+    idle = _find_uneven_idleness(launch, HIDDEN)
     if idle is None or launch["waves"] > 1 or blocks < sms:
         return None
     idlest = launch.get("sm_active_min", idle.average)
@@ -217,7 +219,7 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
 
 def _check_imbalance(launch: Launch) -> Hit | None:
     launch.need("grid_size", "sm_count")
-    idle = _find_uneven(launch, LINE)
+    idle = _find_uneven_idleness(launch, LINE)
     if idle is None or launch["grid_size"] < launch["sm_count"]:
         return None  # idle SMs for want of blocks are another rule's
     if "waves" in launch:
@@ -240,7 +242,7 @@ def _share_without_work(launch: Launch) -> float:
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
     if time > 0:
-        return min(measure_idleness(launch).ends, 2 * ENDS_MOST / time)
+        return min(measure_idleness(launch).share_without_any_work, 2 * ENDS_MOST / time)
     return 0.0
 
 
@@ -255,7 +257,7 @@ def _check_short(launch: Launch) -> Hit | None:
         return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
     text += f", of which the busiest SM is busy for {share(idle.busiest)}"
     # The rest of a longer idle time is not a launch's own, so nothing is said of it here.
-    if part < idle.ends:
+    if part < idle.share_without_any_work:
         return Hit(
             f"{text}: a launch's start and end explain at most {seconds(part * time)} of the rest"
         )
@@ -265,7 +267,7 @@ def _check_short(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _fill_places(launch: Launch, ends: float) -> Scenario:
+def _fill_empty_slots(launch: Launch, ends: float) -> Scenario:
     """Blocks enough for every place: of the SMs, and of the warps on each."""
     fill = launch["grid_size"] / launch["sm_count"]
     fill = min(1.0, fill, launch.get("waves", fill))
@@ -275,7 +277,7 @@ def _fill_places(launch: Launch, ends: float) -> Scenario:
     return Scenario(places=1 / fill, ends=min(1.0, idle))
 
 
-def _even_out(launch: Launch) -> Scenario:
+def _balance_sms(launch: Launch) -> Scenario:
     """All SMs at work as long as the busiest is now."""
     idle = measure_idleness(launch)
     return Scenario(gone=1 - idle.average / idle.busiest)
@@ -283,10 +285,10 @@ def _even_out(launch: Launch) -> Scenario:
 
 def _fill_last_wave(launch: Launch) -> Scenario:
     full = Scenario(gone=1 - launch["waves"] / ceil(launch["waves"]))
-    return min(full, _even_out(launch), key=lambda scenario: scenario.gone)
+    return min(full, _balance_sms(launch), key=lambda scenario: scenario.gone)
 
 
-def _without_ends(launch: Launch) -> Scenario:
+def _remove_launch_ends(launch: Launch) -> Scenario:
     if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
@@ -294,10 +296,10 @@ def _without_ends(launch: Launch) -> Scenario:
 
 
 _GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
-_EVEN = Fix("shape", _GIVEN_BACK, _even_out, _even_out)
+_EVEN = Fix("shape", _GIVEN_BACK, _balance_sms, _balance_sms)
 
 
-def _make_launch(average: float, idlest: float, waves: float) -> dict[str, float]:
+def _make_example_launch(average: float, idlest: float, waves: float) -> dict[str, float]:
     """Return a launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
     return launch(
         sm_active=average,
@@ -310,11 +312,11 @@ def _make_launch(average: float, idlest: float, waves: float) -> dict[str, float
     )
 
 
-def _share_moves(launch: Launch) -> float:
+def _share_move_instructions(launch: Launch) -> float:
     return launch["inst_mov"] / max(launch["instructions"], 1.0)
 
 
-def _share_of_places(launch: Launch) -> float:
+def _share_slots_filled(launch: Launch) -> float:
     """Share of the machine's places that the grid fills at once."""
     fill = _share_filled(launch)
     return min(1.0, fill, launch.get("waves", fill))
@@ -392,7 +394,11 @@ RULES = (
         "again before anything else: 10 to 200 times faster has been seen.",
         check=_check_debug,
         looks=("inst_mov", "inst_generic", "instructions", "local_instructions"),
-        measures=(Measure(of=_share_moves, what="of the instructions are moves", border=MOVES),),
+        measures=(
+            Measure(
+                of=_share_move_instructions, what="of the instructions are moves", border=MOVES
+            ),
+        ),
         fires=(
             launch(inst_mov=4.4e6, inst_generic=2.3e5, instructions=1e7),
             launch(inst_mov=2.6e6, inst_generic=1.1e5, instructions=1e7),
@@ -421,20 +427,20 @@ RULES = (
         shape="grid_too_small",
         measures=(
             Measure(
-                of=_share_of_places,
+                of=_share_slots_filled,
                 what="of the block slots filled",
                 border=FILLED,
                 less_is_worse=True,
             ),
         ),
-        costs=lambda launch: _price_empty(launch, _share_filled(launch)),
+        costs=lambda launch: _estimate_gain_of_filling(launch, _share_filled(launch)),
         fix=Fix(
             "shape",
             "bound: every slot of the GPU filled, except at the launch's ends, up to the fullest "
             "unit. expected: the same, with the ends that each block pays. Both count more warps in "
             "all: the same threads in smaller blocks gain less, since no more of them wait at once",
-            lambda launch: _fill_places(launch, EMPTY_LAUNCH),
-            lambda launch: _fill_places(launch, SHARE_OF_ENDS),
+            lambda launch: _fill_empty_slots(launch, EMPTY_LAUNCH),
+            lambda launch: _fill_empty_slots(launch, SHARE_OF_ENDS),
         ),
         fires=(
             launch(grid_size=32, sm_count=132, block_size=384, waves=0.24, sm_active=0.2),
@@ -489,16 +495,16 @@ RULES = (
         measures=(_UNEVEN,),
         fix=_EVEN,
         fires=(
-            _make_launch(0.4, 0.3, waves=8.0),
-            _make_launch(0.8, 0.7, waves=8.0),
-            _make_launch(0.2, 0.15, waves=1.0),
+            _make_example_launch(0.4, 0.3, waves=8.0),
+            _make_example_launch(0.8, 0.7, waves=8.0),
+            _make_example_launch(0.2, 0.15, waves=1.0),
             {"sm_active": 0.4, "grid_size": 1056, "sm_count": 132, "waves": 8.0, "time": 1e-4},
         ),
         clear=(
-            _make_launch(0.93, 0.9, waves=8.0),
-            _make_launch(0.8, 0.75, waves=1.0),
-            {**_make_launch(0.4, 0.3, waves=8.0), "time": 2e-6},
-            {**_make_launch(0.4, 0.3, waves=0.5), "grid_size": 66},
+            _make_example_launch(0.93, 0.9, waves=8.0),
+            _make_example_launch(0.8, 0.75, waves=1.0),
+            {**_make_example_launch(0.4, 0.3, waves=8.0), "time": 2e-6},
+            {**_make_example_launch(0.4, 0.3, waves=0.5), "grid_size": 66},
         ),
         explains=("imbalance",),
     ),
@@ -519,15 +525,15 @@ RULES = (
         measures=(_UNEVEN,),
         fix=_EVEN,
         fires=(
-            _make_launch(0.85, 0.79, waves=1.0),
-            {**_make_launch(0.88, 0.82, waves=0.9), "grid_size": 704},
+            _make_example_launch(0.85, 0.79, waves=1.0),
+            {**_make_example_launch(0.88, 0.82, waves=0.9), "grid_size": 704},
         ),
         clear=(
-            _make_launch(0.95, 0.9, waves=1.0),
-            _make_launch(0.85, 0.79, waves=2.0),
-            _make_launch(0.2, 0.15, waves=1.0),
-            {**_make_launch(0.85, 0.79, waves=1.0), "time": 4e-6},
-            {**_make_launch(0.85, 0.79, waves=0.5), "grid_size": 66},
+            _make_example_launch(0.95, 0.9, waves=1.0),
+            _make_example_launch(0.85, 0.79, waves=2.0),
+            _make_example_launch(0.2, 0.15, waves=1.0),
+            {**_make_example_launch(0.85, 0.79, waves=1.0), "time": 4e-6},
+            {**_make_example_launch(0.85, 0.79, waves=0.5), "grid_size": 66},
         ),
         explains=("imbalance", "tail"),
     ),
@@ -553,7 +559,7 @@ RULES = (
                 of_time=True,
             ),
         ),
-        fix=Fix(best=_without_ends),
+        fix=Fix(best=_remove_launch_ends),
         fires=(
             launch(time=2.1e-6, sm_active_max=0.3),
             launch(time=8e-6, sm_active_max=0.7),

@@ -13,16 +13,16 @@ from profkit.model.resources import (
     BY_LIMITER,
     ENTRY,
     LINKS,
+    find_next_limit,
     list_resource_uses,
     measure_resource_use,
-    next_limit,
 )
 from profkit.model.scenario import (
     NOTHING,
     RELIEVED,
     Fix,
     Scenario,
-    bound_speedup,
+    bound_speedup_by_units,
     compute_least_share_of_time,
 )
 from profkit.reports.figures import format_percent, share
@@ -48,7 +48,7 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
         text = f"{what} at {share(found.elapsed)} of {'' if computes else 'its '}peak"
         if metric not in launch:
             text += " by the device attributes"
-        after = next_limit(launch, limiter, *own)
+        after = find_next_limit(launch, limiter, *own)
         if after is None or after.room == inf:
             return Hit(text)
         return Hit(f"{text}; {after.say_as_clause(found.elapsed)}")
@@ -56,7 +56,7 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     return check_unit
 
 
-def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
+def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     """What fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
     best = Scenario(dict.fromkeys((limiter, *with_it), 0.0), NOTHING)
@@ -97,7 +97,7 @@ def make_unit_rule(
     usual = {
         "measures": (load,),
         "lines": (f"instructions {limiter}",),
-        "fix": relieve_unit(limiter, RELIEVED),
+        "fix": make_fix_of_full_unit(limiter, RELIEVED),
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
@@ -143,7 +143,7 @@ def remove_redundant(
         scenario = make_best(launch)
         if held is not None:
             scenario = replace(scenario, gone=scenario.gone * held(launch))
-        most = bound_speedup(launch, scenario)
+        most = bound_speedup_by_units(launch, scenario)
         is_full = any(
             use.near and use.resource.limiter in units for use in list_resource_uses(launch)
         )
@@ -154,15 +154,15 @@ def remove_redundant(
     return Fix("waste", formula or _REDUNDANT, make_best, make_typical)
 
 
-def _count_fetches(launch: Launch) -> float:
+def _count_fetches_per_byte(launch: Launch) -> float:
     declared = launch["declared_bytes"]
     if declared <= 0:
         raise NotCollected("declared_bytes")
     return launch["dram_bytes"] / declared
 
 
-def _check_low_hit(launch: Launch) -> Hit | None:
-    hit, again = launch["l2_hit"], _count_fetches(launch)
+def _check_low_l2_hit_rate(launch: Launch) -> Hit | None:
+    hit, again = launch["l2_hit"], _count_fetches_per_byte(launch)
     launch.need("dram_busy")
     found = measure_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
@@ -170,7 +170,7 @@ def _check_low_hit(launch: Launch) -> Hit | None:
     return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
 
 
-def _check_resident(launch: Launch) -> Hit | None:
+def _check_cache_resident(launch: Launch) -> Hit | None:
     launch.need("dram_bytes")
     if "declared_bytes" not in launch:
         launch.need("l2_hit")
@@ -219,7 +219,7 @@ RULES = (
             "next to each other (GROUP_M), a row kept in the program instead of a second tl.load."
         ),
         lines=LINES,
-        fix=relieve_unit("l2", RELIEVED, LINKS),
+        fix=make_fix_of_full_unit("l2", RELIEVED, LINKS),
         fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
         clear=(launch(l2_cache_busy=0.3, sm_active=0.95),),
     ),
@@ -241,7 +241,7 @@ RULES = (
             "instead of a load for each element that it is used for."
         ),
         lines=("l1-requests", "wavefronts"),
-        fix=relieve_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
+        fix=make_fix_of_full_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
         clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
@@ -261,7 +261,7 @@ RULES = (
             "two tl.dot."
         ),
         lines=("wavefronts", "stalls shared"),
-        fix=relieve_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
+        fix=make_fix_of_full_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
     ),
     make_unit_rule(
         unit="Texture stages",
@@ -271,7 +271,7 @@ RULES = (
         meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
         "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
-        fix=relieve_unit("texture", 0.1, "l1", "issue"),
+        fix=make_fix_of_full_unit("texture", 0.1, "l1", "issue"),
         clear=(launch(texture_busy=0.0, sm_active=0.98),),
     ),
     LaunchRule(
@@ -283,18 +283,18 @@ RULES = (
         "window.",
         triton="Group the programs so that neighbours share tiles (GROUP_M), "
         'eviction_policy="evict_first" on what is read once, "evict_last" on what is reused.',
-        check=_check_low_hit,
+        check=_check_low_l2_hit_rate,
         looks=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
         lines=LINES,
         measures=(
             Measure(
-                of=_count_fetches,
+                of=_count_fetches_per_byte,
                 what="times the compulsory bytes",
                 unit="ratio",
                 border=REFETCHED,
             ),
         ),
-        fix=remove_redundant(_count_fetches, "dram", "l2"),
+        fix=remove_redundant(_count_fetches_per_byte, "dram", "l2"),
         less_work=True,
         fires=(
             launch(l2_hit=0.3, dram_busy=0.85, dram_bytes=3e9, declared_bytes=1e9, sm_active=0.95),
@@ -313,7 +313,7 @@ RULES = (
         advice="Nothing to fix: read the L2 point of the roofline; to measure from DRAM, flush "
         "the caches (ncu --cache-control all).",
         note=True,
-        check=_check_resident,
+        check=_check_cache_resident,
         looks=("dram_bytes", "declared_bytes", "l2_hit", "threads"),
         fires=(launch(dram_bytes=1e7, declared_bytes=2e9),),
         clear=(launch(dram_bytes=2.1e9, declared_bytes=2e9),),

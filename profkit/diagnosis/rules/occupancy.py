@@ -11,7 +11,7 @@ from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, share_of_arithmetic
-from profkit.model.resources import COMPUTE, list_resource_uses, share_of_begun_blocks
+from profkit.model.resources import COMPUTE, list_resource_uses, share_of_block_launch_rate
 from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, apply_amdahl
 from profkit.reports.figures import counted, seconds, share
 
@@ -44,7 +44,7 @@ def _share_issuing(launch: Launch) -> float:
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
-def _is_carved_out(launch: Launch) -> bool:
+def _is_limited_by_carveout(launch: Launch) -> bool:
     """Whether the SM has shared memory for one more block, and the driver chose a smaller carve-out.
 
     It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
@@ -52,9 +52,11 @@ def _is_carved_out(launch: Launch) -> bool:
     return "shared_block" in launch and "shared_step" not in launch
 
 
-def _is_no_limit(other: str, metric: str, launch: Launch) -> bool:
+def _follows_another_limit(other: str, metric: str, launch: Launch) -> bool:
     """Whether another limit only follows this one."""
-    return (other, metric) == _EMPTY_BLOCKS or (other == "limit_shared" and _is_carved_out(launch))
+    return (other, metric) == _EMPTY_BLOCKS or (
+        other == "limit_shared" and _is_limited_by_carveout(launch)
+    )
 
 
 def _make_occupancy_check(
@@ -64,7 +66,7 @@ def _make_occupancy_check(
         blocks, limit = launch["blocks_per_sm"], launch[metric]
         others = []
         for m in _LIMITS:
-            if m != metric and not _is_no_limit(m, metric, launch):
+            if m != metric and not _follows_another_limit(m, metric, launch):
                 others.append(launch[m])
         if limit > blocks or limit >= min(others):
             return None
@@ -101,7 +103,7 @@ def _make_tiles_smaller(launch: Launch) -> Scenario:
 
 def _make_blocks_larger(launch: Launch) -> Scenario:
     """More warps per SM, and full ones: the same threads in fewer instructions."""
-    filled = full_warps(launch) / WARP if "block_size" in launch else 1.0
+    filled = count_threads_per_warp(launch) / WARP if "block_size" in launch else 1.0
     places = 1 / launch["occupancy_limit"] / filled
     return Scenario(dict.fromkeys(COMPUTE, filled), places=places)
 
@@ -212,20 +214,20 @@ SHORT_LIFE = Threshold(
 )
 
 
-def full_warps(launch: Launch) -> float:
+def count_threads_per_warp(launch: Launch) -> float:
     """Threads per warp that the block's size allows, 32 for a multiple of 32."""
     size = launch["block_size"]
     return size / ceil(size / WARP)
 
 
-def _share_without_thread(launch: Launch) -> float:
-    return 1 - full_warps(launch) / WARP
+def _share_lanes_without_thread(launch: Launch) -> float:
+    return 1 - count_threads_per_warp(launch) / WARP
 
 
-def _check_partial(launch: Launch) -> Hit | None:
+def _check_partial_warps(launch: Launch) -> Hit | None:
     size = launch["block_size"]
     lanes = WARP * ceil(size / WARP)
-    idle = _share_without_thread(launch)
+    idle = _share_lanes_without_thread(launch)
     if idle < IDLE_LANES:
         return None
     warps = counted(lanes / WARP, "warp")
@@ -235,7 +237,7 @@ def _check_partial(launch: Launch) -> Hit | None:
     )
 
 
-def _estimate_life(launch: Launch) -> float | None:
+def _estimate_block_seconds(launch: Launch) -> float | None:
     """Seconds that a block lives on average; None when not known."""
     needed = ("time", "sm_active", "sm_count", "grid_size", "block_size", "max_warps", "occupancy")
     if not launch.known(*needed):
@@ -245,7 +247,7 @@ def _estimate_life(launch: Launch) -> float | None:
     return launch["time"] * min(1.0, launch["sm_active"]) * resident / launch["grid_size"]
 
 
-def _share_of_slots(launch: Launch) -> float:
+def _share_occupancy_reached(launch: Launch) -> float:
     return launch["occupancy"] / max(launch["occupancy_limit"], 1e-9)
 
 
@@ -256,7 +258,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
         return None
     if any(u.near for u in list_resource_uses(launch)):
         return None
-    life = _estimate_life(launch)
+    life = _estimate_block_seconds(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     if life is not None and life >= SHORT_LIFE:
         text += (
@@ -266,7 +268,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
         return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
-    begun = share_of_begun_blocks(launch)
+    begun = share_of_block_launch_rate(launch)
     if begun is not None and begun >= BEGINNING:
         text += (
             f"; blocks begin at {share(min(begun, 1.0))} of the rate at which this GPU begins any"
@@ -331,17 +333,17 @@ RULES = (
             "Use a block size that is a multiple of 32, starting with 128 to 256; put several "
             "small problems in one block."
         ),
-        check=_check_partial,
+        check=_check_partial_warps,
         looks=("block_size", "threads_per_warp", "grid_size"),
         measures=(
             Measure(
-                of=_share_without_thread,
+                of=_share_lanes_without_thread,
                 what="of the lanes have no thread",
                 border=IDLE_LANES,
             ),
         ),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
-        fix=remove_redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
+        fix=remove_redundant(lambda launch: WARP / count_threads_per_warp(launch), *COMPUTE),
         fires=(
             launch(block_size=10, dram_busy=0.1),
             launch(block_size=33, dram_busy=0.1),
@@ -374,7 +376,7 @@ RULES = (
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         measures=(
             Measure(
-                of=_share_of_slots,
+                of=_share_occupancy_reached,
                 what="of the warps that would fit are there",
                 border=EMPTY,
                 less_is_worse=True,

@@ -17,13 +17,13 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
+    count_bytes_per_lane,
     count_working_lanes,
     is_narrow_stream,
     is_tree,
-    lane_bytes,
     share_of_instructions_if_wider,
+    share_of_instructions_if_widest,
     share_of_tree_steps,
-    widened,
 )
 from profkit.model.resources import ENTRY, LINKS, Use, list_resource_uses, share_attainable
 from profkit.model.scenario import (
@@ -283,7 +283,7 @@ WAITS_OF_WARPS = (
 WAITING = tuple(wait.state for wait in WAITS_OF_WARPS if not wait.of_wgmma)
 
 
-def stall_shares(launch: Launch) -> dict[str, float]:
+def list_stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
     launch.need("stall_selected")
     found = {}
@@ -299,7 +299,7 @@ def sum_stalls(launch: Launch, *states: str) -> float:
     return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
 
 
-def for_wgmma(launch: Launch) -> bool:
+def is_waiting_for_wgmma(launch: Launch) -> bool:
     """Whether the warps in state barrier wait for wgmma's results rather than for each other.
 
     9.0 books the wait for results (WARPGROUP.DEPBAR) as barrier. With an arrival and a wait to a
@@ -309,9 +309,9 @@ def for_wgmma(launch: Launch) -> bool:
     return waits > 0 and waits >= PER_PRODUCT * launch.get("inst_barrier", 0.0)
 
 
-def waits_for(state: str, launch: Launch) -> str:
+def say_waiting(state: str, launch: Launch) -> str:
     """What a warp in this state waits for, in this launch."""
-    if state == "barrier" and for_wgmma(launch):
+    if state == "barrier" and is_waiting_for_wgmma(launch):
         return _BOOKED
     return WAITS[state]
 
@@ -319,10 +319,10 @@ def waits_for(state: str, launch: Launch) -> str:
 def _is_queue(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
     full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
-    return any(not _has_room(u, launch) for u in full)
+    return any(not _has_unused_bandwidth(u, launch) for u in full)
 
 
-def _has_room(use: Use, launch: Launch) -> bool:
+def _has_unused_bandwidth(use: Use, launch: Launch) -> bool:
     """Whether DRAM could stream the same bytes faster: then latency decides as well.
 
     On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
@@ -337,7 +337,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
     what = _BOOKED if wgmma else WAITS[state]
 
     def check_wait(launch: Launch) -> Hit | None:
-        found = stall_shares(launch)
+        found = list_stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _is_queue(state, launch):
@@ -346,7 +346,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
 
     def check_barrier(launch: Launch) -> Hit | None:
         hit = check_wait(launch)
-        if hit and for_wgmma(launch) == wgmma:
+        if hit and is_waiting_for_wgmma(launch) == wgmma:
             return hit
         return None
 
@@ -374,7 +374,7 @@ _QUEUES: Mapping[Family, tuple[str, ...]] = {
 }
 
 
-def instruction_share(launch: Launch, *counts: str) -> float:
+def compute_instruction_share(launch: Launch, *counts: str) -> float:
     """Share of the executed instructions that are of these kinds."""
     own = sum(launch.get(count, 0.0) for count in counts)
     return min(1.0, own / max(launch.get("instructions", 0.0), 1.0))
@@ -386,7 +386,7 @@ def _make_typical(state: str, family: Family) -> Build:
 
     def make_typical(launch: Launch) -> Scenario:
         """The wait, its queue, and its own instructions' issue; what is behind it too."""
-        rest = 1 - instruction_share(launch, *instructions)
+        rest = 1 - compute_instruction_share(launch, *instructions)
         waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys(_QUEUES.get(family, ()), 0.0)
         waits[state] = 0.0
         if state in MATH:
@@ -401,7 +401,7 @@ def _make_typical(state: str, family: Family) -> Build:
     return make_typical
 
 
-def _without_atomics(launch: Launch) -> dict[str, float]:
+def _remove_atomics_work(launch: Launch) -> dict[str, float]:
     """Return what stays of each unit's work when atomics go: of L2 and its links the other sectors."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return {}
@@ -409,18 +409,18 @@ def _without_atomics(launch: Launch) -> dict[str, float]:
     return {"atomics": 0.0, "l2": others, LINKS: others}
 
 
-def _loads_in_flight(launch: Launch) -> Scenario:
+def _add_loads_in_flight(launch: Launch) -> Scenario:
     """More bytes in flight: of a narrow stream by wider loads, else half of the wait remains."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
-            return with_wider_accesses(launch)
+            return widen_accesses(launch)
     plain = _make_typical("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
-def with_wider_accesses(launch: Launch) -> Scenario:
+def widen_accesses(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
-    fewer = lane_bytes(launch) / LANE_BYTES
+    fewer = count_bytes_per_lane(launch) / LANE_BYTES
     stays = share_of_instructions_if_wider(launch)
     waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
     if is_narrow_stream(launch):
@@ -435,10 +435,10 @@ def _make_fix(state: str, family: Family) -> Fix:
     def make_best(launch: Launch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         if state == "membar":  # what a fence waits for are writes; atomics can be kept on chip
-            stays |= _without_atomics(launch)
+            stays |= _remove_atomics_work(launch)
         if family == "loads":  # wider ones need fewer instructions, and fewer around them
             with suppress(NotCollected):
-                stays |= dict.fromkeys(PER_INSTRUCTION, widened(launch))
+                stays |= dict.fromkeys(PER_INSTRUCTION, share_of_instructions_if_widest(launch))
         return Scenario(stays, waits)
 
     left = "bound: what is left are the busy units and the waits of other families"
@@ -447,7 +447,7 @@ def _make_fix(state: str, family: Family) -> Fix:
             f"{format_percent(LOADS_WAIT)} of this wait remains, where lanes read a stream of few bytes "
             "each the share of the loads with 16; its queue and its own instructions go"
         )
-        return Fix("wait", f"{left}. expected: {expected}", make_best, _loads_in_flight)
+        return Fix("wait", f"{left}. expected: {expected}", make_best, _add_loads_in_flight)
     expected = "this wait, its queue and its own instructions go; barrier waits shrink by as much"
     return Fix("wait", f"{left}. expected: {expected}", make_best, _make_typical(state, family))
 
@@ -496,7 +496,9 @@ def _check_loads(launch: Launch) -> Hit | None:
     hit = _for_loads(launch)
     with suppress(NotCollected):
         if hit and is_narrow_stream(launch):
-            bytes_each = f"{lane_bytes(launch):.2g} of the {LANE_BYTES} bytes it could load"
+            bytes_each = (
+                f"{count_bytes_per_lane(launch):.2g} of the {LANE_BYTES} bytes it could load"
+            )
             return replace(
                 hit,
                 cause=f"{hit.cause}; each lane loads {bytes_each} at once",
@@ -533,13 +535,13 @@ def _check_barriers(launch: Launch) -> Hit | None:
     )
 
 
-def _share_of_tree(launch: Launch) -> float:
+def _share_reduction_tree(launch: Launch) -> float:
     if is_tree(launch):
         return share_of_tree_steps(launch)
     return 0.0
 
 
-def _without_tree(launch: Launch) -> Scenario:
+def _remove_reduction_tree(launch: Launch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
     if is_tree(launch):
@@ -547,7 +549,7 @@ def _without_tree(launch: Launch) -> Scenario:
     return Scenario(units, NOTHING)
 
 
-def _with_shuffles(launch: Launch) -> Scenario:
+def _use_shuffles(launch: Launch) -> Scenario:
     """Two steps of five are left of a tree; bank conflicts are another rule's."""
     if not is_tree(launch):
         return _make_typical("barrier", "barrier")(launch)
@@ -578,15 +580,15 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
         clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
         measures=(
             *plain.measures,
-            Measure(of=_share_of_tree, what="of the instructions are steps of a tree"),
+            Measure(of=_share_reduction_tree, what="of the instructions are steps of a tree"),
         ),
         fix=Fix(
             "wait",
             "bound: what is left are the busy units, without a tree's own instructions. expected: the "
             f"wait goes; of a tree {format_percent(RELIEVED)} of the steps remain, with their "
             "instructions and waits",
-            _without_tree,
-            _with_shuffles,
+            _remove_reduction_tree,
+            _use_shuffles,
         ),
     )
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import make_unit_rule, relieve_unit, remove_redundant
-from profkit.diagnosis.rules.waits import sum_stalls, with_wider_accesses
+from profkit.diagnosis.rules.memory import make_fix_of_full_unit, make_unit_rule, remove_redundant
+from profkit.diagnosis.rules.waits import sum_stalls, widen_accesses
 from profkit.model.launch import (
     HALF_WIDE,
     LANE_BYTES,
     UNUSED,
     Launch,
     Threshold,
-    coalesced,
+    compute_busy_if_coalesced,
+    count_bytes_per_lane,
+    is_mostly_atomics,
     is_narrow,
     is_narrow_stream,
-    lane_bytes,
-    mostly_atomics,
-    sector_waste,
+    measure_sector_waste,
+    share_of_instructions_if_widest,
     wastes_sectors,
-    widened,
 )
 from profkit.model.resources import (
     BY_LIMITER,
     LINKS,
     QUEUED_LOAD_CYCLES,
+    compute_cycles_waited_per_load,
     list_resource_uses,
-    load_wait,
-    loads,
     measure_resource_use,
+    measure_unit_loads,
 )
 from profkit.model.scenario import (
     MEMORY,
@@ -69,16 +69,16 @@ SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
 def _share_unused(launch: Launch) -> float:
-    return sector_waste(launch)[0]
+    return measure_sector_waste(launch)[0]
 
 
 def _check_uncoalesced(launch: Launch) -> Hit | None:
-    waste, text = sector_waste(launch)
+    waste, text = measure_sector_waste(launch)
     if not wastes_sectors(launch):
         return None
     near = [u for u in list_resource_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
-        after = coalesced(launch, waste)
+        after = compute_busy_if_coalesced(launch, waste)
         binds = max(near, key=lambda u: u.elapsed)
         if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
@@ -107,15 +107,15 @@ _SHARE_TILES = (
 )
 
 
-def _is_near(launch: Launch, *limiters: str) -> bool:
+def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
     """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
     return any(u.near and u.resource.limiter in limiters for u in list_resource_uses(launch))
 
 
-def keep_useful_sectors(launch: Launch) -> dict[str, float]:
-    waste, _ = sector_waste(launch)
-    now = loads(launch)
-    after = coalesced(launch, waste)
+def scale_units_to_useful_sectors(launch: Launch) -> dict[str, float]:
+    waste, _ = measure_sector_waste(launch)
+    now = measure_unit_loads(launch)
+    after = compute_busy_if_coalesced(launch, waste)
     stays = {}
     for u in after:
         if now.get(u, 0.0) > 0:
@@ -125,22 +125,22 @@ def keep_useful_sectors(launch: Launch) -> dict[str, float]:
     return stays
 
 
-def _coalesced_best(launch: Launch) -> Scenario:
+def _make_best_coalesced(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
-    waits = NOTHING if _is_near(launch, "dram", "l2", "l1") else gone
-    units = keep_useful_sectors(launch)
+    waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
+    units = scale_units_to_useful_sectors(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
     keeps = min(1 - _share_unused(launch), *units.values(), 1.0)
     return Scenario(units, waits, keeps=keeps)
 
 
-def _coalesced_typical(launch: Launch) -> Scenario:
-    keep = 1 - sector_waste(launch)[0]
+def _make_typical_coalesced(launch: Launch) -> Scenario:
+    keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
-    if not mostly_atomics(launch):  # else what waits for memory waits for them
+    if not is_mostly_atomics(launch):  # else what waits for memory waits for them
         # The queue of the LSU backs up only because each access takes so long.
         waits |= {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0}
-    return Scenario(keep_useful_sectors(launch), waits)
+    return Scenario(scale_units_to_useful_sectors(launch), waits)
 
 
 def _share_excess(launch: Launch) -> float:
@@ -164,22 +164,22 @@ def _check_conflicts(launch: Launch) -> Hit | None:
     )
 
 
-def _conflict_free(launch: Launch) -> dict[str, float]:
+def _remove_conflict_work(launch: Launch) -> dict[str, float]:
     # The entry takes a request however many wavefronts it becomes: it keeps its work.
     return dict.fromkeys(("shared", "l1"), 1 - share_conflicts(launch))
 
 
-def _conflicts_best(launch: Launch) -> Scenario:
+def _make_best_conflict_free(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
-    waits = NOTHING if _is_near(launch, "shared", "l1") else gone
-    return Scenario(_conflict_free(launch), waits, keeps=1 - share_conflicts(launch))
+    waits = NOTHING if _is_unit_near_peak(launch, "shared", "l1") else gone
+    return Scenario(_remove_conflict_work(launch), waits, keeps=1 - share_conflicts(launch))
 
 
-def _conflicts_typical(launch: Launch) -> Scenario:
-    return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - share_conflicts(launch)))
+def _make_typical_conflict_free(launch: Launch) -> Scenario:
+    return Scenario(_remove_conflict_work(launch), dict.fromkeys(MIO, 1 - share_conflicts(launch)))
 
 
-def _queue_for_words(launch: Launch, sectors: float) -> bool:
+def _is_queueing_for_few_words(launch: Launch, sectors: float) -> bool:
     """Whether atomics queue for a few words: what one L2 slice does beyond the others, they can be.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
@@ -193,13 +193,14 @@ def _queue_for_words(launch: Launch, sectors: float) -> bool:
     # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
     if sectors < ATOMIC * max(launch["l2_sectors"], 1):
         return False
-    return 0.2 <= sectors / launch["cycles"] <= 1.5 and _loads_wait(launch)
+    return 0.2 <= sectors / launch["cycles"] <= 1.5 and _is_waiting_for_memory(launch)
 
 
-def _loads_wait(launch: Launch) -> bool:
+def _is_waiting_for_memory(launch: Launch) -> bool:
     """Whether the warps wait for memory longer than for any memory that is not contended."""
     return (
-        launch.get("stall_lg_throttle", 0.0) >= WAITING or load_wait(launch) >= QUEUED_LOAD_CYCLES
+        launch.get("stall_lg_throttle", 0.0) >= WAITING
+        or compute_cycles_waited_per_load(launch) >= QUEUED_LOAD_CYCLES
     )
 
 
@@ -215,7 +216,7 @@ def _check_atomics(launch: Launch) -> Hit | None:
     sectors = launch["l2_atomic_sectors"]
     if launch.list_present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
-    if _queue_for_words(launch, sectors):
+    if _is_queueing_for_few_words(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses"
@@ -241,9 +242,9 @@ _FEWER_ATOMICS = Scenario(
 )
 
 
-def _fewer_atomics(launch: Launch) -> Scenario | None:
+def _reduce_atomics(launch: Launch) -> Scenario | None:
     """A full L2 needs fewer atomics; no counter says what a hot address costs, there or on chip."""
-    if _is_near(launch, "atomics", "l2", "dram"):
+    if _is_unit_near_peak(launch, "atomics", "l2", "dram"):
         return _FEWER_ATOMICS
     return None
 
@@ -254,7 +255,7 @@ EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
 LOCAL = Threshold(0.02, "share of instructions on local memory below which it is a prologue")
 
 
-def _price_local(launch: Launch, instructions: float) -> float:
+def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> float:
     """Without local-memory instructions, neither their issue nor their waits."""
     waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
@@ -297,7 +298,7 @@ def _check_local(launch: Launch) -> Hit | None:
     )
 
 
-def _check_narrow(launch: Launch) -> Hit | None:
+def _check_narrow_accesses(launch: Launch) -> Hit | None:
     if not is_narrow(launch):
         return None
     asking = any(
@@ -308,16 +309,16 @@ def _check_narrow(launch: Launch) -> Hit | None:
         return (
             None  # a wait for the loads' values is long-scoreboard's, which says how wide they are
         )
-    wide = lane_bytes(launch)
+    wide = count_bytes_per_lane(launch)
     return Hit(
         f"each lane loads {wide:.2g} bytes at once, of {LANE_BYTES} possible: wider accesses need "
         f"only {share(wide / LANE_BYTES)} of the loads for the same bytes"
     )
 
 
-def _widen_most(launch: Launch) -> Scenario:
-    stays = dict.fromkeys(PER_INSTRUCTION, widened(launch))
-    keeps = lane_bytes(launch) / LANE_BYTES
+def _make_best_widened(launch: Launch) -> Scenario:
+    stays = dict.fromkeys(PER_INSTRUCTION, share_of_instructions_if_widest(launch))
+    keeps = count_bytes_per_lane(launch) / LANE_BYTES
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING, keeps=keeps)
 
 
@@ -354,8 +355,8 @@ RULES = (
             "bound: every level moves the useful sectors only, up to the ratio of the level that saves "
             "most. expected: the same, and of the waits for "
             "memory the useful share remains",
-            _coalesced_best,
-            _coalesced_typical,
+            _make_best_coalesced,
+            _make_typical_coalesced,
         ),
         fires=(launch(excess_sectors=0.875, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
         clear=(launch(excess_sectors=0.0, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
@@ -376,7 +377,7 @@ RULES = (
             "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
             "integers, or use tl.multiple_of and tl.max_contiguous."
         ),
-        check=_check_narrow,
+        check=_check_narrow_accesses,
         looks=(
             "global_load_sectors_per_request",
             "excess_sectors",
@@ -386,7 +387,7 @@ RULES = (
         lines=("l1-requests", "sectors"),
         measures=(
             Measure(
-                of=lane_bytes,
+                of=count_bytes_per_lane,
                 what="that each lane loads at once",
                 unit="byte",
                 border=HALF_WIDE,
@@ -400,8 +401,8 @@ RULES = (
             "today. expected: of the "
             "waits for loads the share of the loads remains, of the instructions those that "
             "compute and that share of the others",
-            _widen_most,
-            with_wider_accesses,
+            _make_best_widened,
+            widen_accesses,
         ),
         fires=(
             launch(
@@ -506,8 +507,8 @@ RULES = (
             "waste",
             "bound: only the useful wavefronts, and no wait for shared memory, up to their ratio. "
             "expected: its waits shrink to the share of the useful wavefronts, barrier waits by as much",
-            _conflicts_best,
-            _conflicts_typical,
+            _make_best_conflict_free,
+            _make_typical_conflict_free,
         ),
         fires=(launch(excess_shared_wavefronts=0.875, shared_busy=0.9, sm_active=0.95),),
         clear=(launch(excess_shared_wavefronts=0.02, shared_busy=0.9, sm_active=0.95),),
@@ -544,7 +545,7 @@ RULES = (
             "atomics",
             f"no bound. expected: {format_percent(RELIEVED)} of a full unit's work remains; where one "
             "address is hot, no counter says what fewer atomics on it gain",
-            typical=_fewer_atomics,
+            typical=_reduce_atomics,
         ),
         fires=(
             launch(
@@ -585,7 +586,7 @@ RULES = (
         ),
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
-        fix=relieve_unit("constant", 1 / 32),
+        fix=make_fix_of_full_unit("constant", 1 / 32),
         fires=(launch(constant_busy=0.9, sm_active=0.95),),
         clear=(launch(constant_busy=0.05, sm_active=0.95),),
     ),
@@ -605,7 +606,7 @@ RULES = (
         lines=("instructions local", "local-sectors"),
         measures=(Measure(of=_share_spilled, what="of the instructions", border=LOCAL),),
         fix=remove_redundant(
-            lambda launch: _price_local(launch, _share_spilled(launch)),
+            lambda launch: _estimate_gain_without_local_memory(launch, _share_spilled(launch)),
             *SECTORS,
             "issue",
             other=_share_of_other_accesses,
@@ -648,7 +649,7 @@ RULES = (
         measures=(Measure(of=_share_indexed, what="of the instructions", border=LOCAL),),
         # Finding an element's place is integer work that goes with the array.
         fix=remove_redundant(
-            lambda launch: _price_local(launch, _share_indexed(launch)),
+            lambda launch: _estimate_gain_without_local_memory(launch, _share_indexed(launch)),
             *SECTORS,
             "issue",
             "int",

@@ -40,7 +40,7 @@ class Access:
         return self.space in ("global", "generic")
 
     @property
-    def unmovable(self) -> str:
+    def why_unmovable(self) -> str:
         """Why its address cannot be another; empty where it can."""
         if self.called:
             return "it is in a function that is called"
@@ -55,11 +55,11 @@ def find_accesses(module: Module) -> list[Access]:
     found: list[Access] = []
     for kernel in module.kernels.values():
         steering = find_steering(kernel)
-        sums = _find_sums(kernel)
+        sums = _find_register_offsets(kernel)
         for statement in kernel.statements:
             for kind, space, width, named in _read_access(statement):
-                address = _follow_sums(named, sums)
-                steers = _is_steering(statement, kind, steering)
+                address = _resolve_base_register(named, sums)
+                steers = _is_deciding(statement, kind, steering)
                 found.append(
                     Access(
                         number=len(found),
@@ -76,11 +76,11 @@ def find_accesses(module: Module) -> list[Access]:
     return found
 
 
-def _find_sums(kernel: Kernel) -> dict[str, tuple[str, int]]:
+def _find_register_offsets(kernel: Kernel) -> dict[str, tuple[str, int]]:
     """Registers that are another one plus a number, where both get their values once only."""
     written: Counter[str] = Counter()
     for statement in kernel.statements:
-        written.update(set(ptx.find_written(statement)))
+        written.update(set(ptx.list_written_registers(statement)))
     sums = {}
     for statement in kernel.statements:
         if statement.opcode not in _SUMS or statement.guard:
@@ -91,7 +91,7 @@ def _find_sums(kernel: Kernel) -> dict[str, tuple[str, int]]:
     return sums
 
 
-def _follow_sums(address: Address, sums: Mapping[str, tuple[str, int]]) -> Address:
+def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]) -> Address:
     """The same place, from the register that its base is a number behind: others may share that."""
     base, offset = address.base, address.offset
     while base in sums:
@@ -136,7 +136,7 @@ def _read_space(words: list[str]) -> str:
     return "generic"
 
 
-def _is_steering(statement: Statement, kind: str, steering: Steering) -> bool:
+def _is_deciding(statement: Statement, kind: str, steering: Steering) -> bool:
     if statement.words[0] == "cp":
         return kind == "load" and "shared" in steering.memories
     return kind != "store" and steering.is_made_by(statement)

@@ -35,13 +35,15 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     if is_file(beside):  # the kernel's own, where the source only loads its machine code
         return read_text(beside, PTX_LIMIT)
     if built.variant.language is not CUDA:
-        return _find_ptx(built)
+        return _read_stored_ptx(built)
     kept = find_ptx_file(built, folder, more)
     if not is_file(kept):
-        nvcc = tools.need_tool("nvcc")
+        nvcc = tools.require_tool("nvcc")
         with make_temporary_folder(folder) as place:
             made = place / "kernel.ptx"
-            flags = [_make_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
+            flags = [
+                _use_virtual_architecture(flag) for flag in built.flags if flag not in _NOT_FOR_PTX
+            ]
             command: list[str | Path] = [
                 nvcc,
                 *flags,
@@ -64,12 +66,12 @@ def find_ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
     return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
 
 
-def _make_virtual(flag: str) -> str:
+def _use_virtual_architecture(flag: str) -> str:
     """Code for a real architecture becomes PTX for it."""
     return flag.replace("code=sm_", "code=compute_") if flag.startswith("-gencode=") else flag
 
 
-def _find_ptx(built: Build) -> str:
+def _read_stored_ptx(built: Build) -> str:
     """What a language left beside its library."""
     place = built.library.parent if built.library else None
     found = sorted(list_matching_paths(place / "*.ptx")) if place else []
@@ -102,12 +104,14 @@ def assemble_all(
 ) -> Mapping[str, bytes | ProfkitError]:
     """Text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
-    with process.make_pool(process.cores()) as pool:
-        made = pool.map(lambda text: _assemble_or_say(text, arch, flags, folder), different)
+    with process.make_pool(process.count_available_cores()) as pool:
+        made = pool.map(
+            lambda text: _assemble_or_return_error(text, arch, flags, folder), different
+        )
         return dict(zip(different, made, strict=True))
 
 
-def _assemble_or_say(
+def _assemble_or_return_error(
     text: str, arch: str, flags: Sequence[str], folder: Path
 ) -> bytes | ProfkitError:
     try:

@@ -52,7 +52,7 @@ def make_binary_problem(
     """Write the problem below a folder of kernels, and return its variant's name."""
     if not is_file(binary):
         raise ProfkitError(f"{binary}: there is no such file", "a program, a library or PTX")
-    name = foreign.make_name(binary)
+    name = foreign.make_variant_name(binary)
     place = resolve_path(folder) / name
     write_text(place / "problem.py", foreign.write_problem(launch))
     text, entry = find_entry(list_ptx(binary, place), kernel, str(binary))
@@ -73,7 +73,7 @@ def list_ptx(binary: Path, folder: Path) -> list[str]:
     if binary.suffix == ".ptx":
         return [read_text(binary, assemble.PTX_LIMIT)]
     with make_temporary_folder(folder) as place:
-        _take_out(binary, "--extract-ptx", place)
+        _extract_with_cuobjdump(binary, "--extract-ptx", place)
         files = sorted(list_matching_paths(place / "*.ptx"))
         return [read_text(file, assemble.PTX_LIMIT) for file in files]
 
@@ -83,7 +83,7 @@ def _find_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> byt
     if binary.suffix == ".ptx":
         return None
     with make_temporary_folder(folder) as place:
-        _take_out(binary, "--extract-elf", place)
+        _extract_with_cuobjdump(binary, "--extract-elf", place)
         for file in sorted(list_matching_paths(place / f"*sm_{arch}*.cubin")):
             code = read_bytes(file, assemble.CODE_LIMIT)
             if f".text.{entry}\0".encode() in code:
@@ -91,8 +91,8 @@ def _find_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> byt
     return None
 
 
-def _take_out(binary: Path, what: str, place: Path) -> None:
-    tool = tools.need_tool("cuobjdump")
+def _extract_with_cuobjdump(binary: Path, what: str, place: Path) -> None:
+    tool = tools.require_tool("cuobjdump")
     command: list[str | Path] = [tool, what, "all", resolve_path(binary)]
     done = process.run_command(command, _SECONDS, folder=place)
     if done.status != 0:
@@ -171,7 +171,7 @@ def write_loader(code: str, entry: str, kinds: Sequence[str], launch: LaunchFile
             message = f"{entry}: parameter {number + 1} is a struct"
             raise ProfkitError(message, "ablate a source that calls it, with --kernel and --launch")
         values.append(f"  {kind} value{number} = ({kind}){words[number]};")
-    filled = foreign.fill_launch(launch) | {
+    filled = foreign.list_launch_placeholders(launch) | {
         "@STRUCT@": foreign.STRUCT,
         "@CODE@": code,
         "@ENTRY@": entry,

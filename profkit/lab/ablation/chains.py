@@ -75,12 +75,12 @@ def count_jumps(code: Code) -> float:
 def _find_longest(statements: list[Statement]) -> Chain:
     """The longest path through a basic block from a register to itself."""
     chains = [Chain()]
-    for register in _find_carried(statements)[:_MOST]:
-        chains.append(_trace_register(register, statements))
+    for register in _find_registers_read_first(statements)[:_MOST]:
+        chains.append(_measure_chain_to_register(register, statements))
     return max(chains, key=lambda chain: chain.cycles)
 
 
-def _find_carried(statements: list[Statement]) -> list[str]:
+def _find_registers_read_first(statements: list[Statement]) -> list[str]:
     """Registers that a block reads before it writes them."""
     read: dict[str, None] = {}
     written: set[str] = set()
@@ -88,22 +88,22 @@ def _find_carried(statements: list[Statement]) -> list[str]:
         for name in _list_sources(statement):
             if name not in written:
                 read[name] = None
-        written.update(ptx.find_written(statement))
+        written.update(ptx.list_written_registers(statement))
     return [name for name in read if name in written]
 
 
 def _list_sources(statement: Statement) -> list[str]:
-    names = [*ptx.find_read(statement), *ptx.find_addressing(statement)]
+    names = [*ptx.list_read_registers(statement), *ptx.list_address_registers(statement)]
     if statement.guard:
         return [*names, statement.guard]
     return names
 
 
-def _trace_register(register: str, statements: list[Statement]) -> Chain:
+def _measure_chain_to_register(register: str, statements: list[Statement]) -> Chain:
     reached = {register: Chain()}
     for statement in statements:
         sources = [reached[name] for name in _list_sources(statement) if name in reached]
-        for name in ptx.find_written(statement):
+        for name in ptx.list_written_registers(statement):
             reached.pop(name, None)
             if sources:
                 longest = max(sources, key=lambda chain: chain.cycles)

@@ -37,7 +37,7 @@ class Code:
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
-    def name_place(self, access: Access) -> str:
+    def name_source_line(self, access: Access) -> str:
         """Its source line, `name.cu:12`; empty where that is not known."""
         file, line = access.statement.line
         path = self.module.files.get(file, "")
@@ -69,7 +69,7 @@ class Code:
         seen = self.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests
 
-    def is_free(self, access: Access) -> bool:
+    def is_without_decision(self, access: Access) -> bool:
         """Whether neither what an access reads nor what it writes decides what is done next."""
         return not access.steers and not self.is_read_to_steer(access)
 
@@ -137,17 +137,17 @@ def refuse_by_name(ablation: str, why: Refused) -> Refusal:
     return Refusal(ablation, why.code, why.observed, why.threshold, why.remedy)
 
 
-def refuse_nothing(what: str) -> Refused:
+def refuse_absent(what: str) -> Refused:
     """The kernel has nothing of this kind: that is no fault."""
     return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
-def choose_free(
+def choose_changeable(
     found: Sequence[Access], is_free: Callable[[Access], bool], what: str, nothing: str
 ) -> list[Access]:
     """Those of the accesses found that can be changed alone; Refused where there are none."""
     if not found:
-        raise refuse_nothing(nothing)
+        raise refuse_absent(nothing)
     free = [access for access in found if is_free(access)]
     if not free:
         raise Refused(
@@ -159,23 +159,23 @@ def choose_free(
     return free
 
 
-def fill_lines(
+def make_line_tables(
     code: Code, on: Sequence[Access], fill: Callable[[set[int]], bytes]
 ) -> dict[str, bytes]:
     """Source line -> the table that changes the accesses of that line only."""
     lines: dict[str, set[int]] = {}
     for access in on:
-        lines.setdefault(code.name_place(access), set()).add(access.number)
+        lines.setdefault(code.name_source_line(access), set()).add(access.number)
     return {place: fill(numbers) for place, numbers in lines.items() if place}
 
 
-def say_how_many_stay(left: int, what: str) -> str:
+def say_unchanged(left: int, what: str) -> str:
     if not left:
         return ""
     return f"{left} {what} stay"
 
 
-def count_words(number: int, one: str, several: str = "") -> str:
+def format_count(number: int, one: str, several: str = "") -> str:
     if number == 1:
         return f"1 {one}"
     return f"{number} {several or one + 's'}"

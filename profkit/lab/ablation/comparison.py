@@ -17,7 +17,7 @@ REBUILT = 0.02
 COSTLY = 1.5
 
 
-def compare_change(
+def compute_gain_of_change(
     ablation: Ablation, change: Change, times: Mapping[str, Times], executed: float | None
 ) -> MeasuredAblation:
     """The gain of one change that was timed; or Refused."""
@@ -25,7 +25,7 @@ def compare_change(
     before, after = times[control].warm, times[f"gone:{ablation.id}"].warm
     original = median(times["original"].warm)
     rebuilt, cost = median(times["base"].warm) / original, median(before) / original
-    _refuse_times(rebuilt, cost)
+    _refuse_slow_base(rebuilt, cost)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(
         ablation=ablation.id,
@@ -43,7 +43,7 @@ def compare_change(
     )
 
 
-def _refuse_times(rebuilt: float, cost: float) -> None:
+def _refuse_slow_base(rebuilt: float, cost: float) -> None:
     """Refuse a base, or a control, that does not take as long as the original."""
     if abs(rebuilt - 1) > REBUILT:
         seen = f"the same code assembled here takes {rebuilt:.3f} times as long"
@@ -65,7 +65,7 @@ def _refuse_times(rebuilt: float, cost: float) -> None:
 _ARITHMETIC = ("fp32", "fp64", "fp16", "xu", "tensor")
 
 
-def refuse_arithmetic(gain: float, busy: Mapping[str, float]) -> None:
+def refuse_gain_beyond_arithmetic(gain: float, busy: Mapping[str, float]) -> None:
     """Refuse a gain that leaves no time for the arithmetic of the threads that were left out."""
     unit = max(_ARITHMETIC, key=lambda name: busy.get(name, 0.0))
     share = busy.get(unit, 0.0)

@@ -48,7 +48,7 @@ mov.u32 %pk_one, 1;
 }}"""
 
 
-def write_marking(module: Module, regions: Sequence[Region]) -> str:
+def write_marking_module(module: Module, regions: Sequence[Region]) -> str:
     """The module's text in which each access of the regions marks what it touches."""
     changes = Changes(module)
     changes.outside[f".visible .global .align 8 .b64 {MAPS}[{max(1, len(regions))}];"] = None
@@ -62,11 +62,11 @@ def write_marking(module: Module, regions: Sequence[Region]) -> str:
                 place=_POINTER * number,
                 guard=ptx.write_guard(access.statement),
             )
-            changes.put_before(access.statement, text.split("\n"))
+            changes.insert_before(access.statement, text.split("\n"))
     return changes.write_module()
 
 
-def find_again(regions: Sequence[Region], module: Module) -> tuple[Region, ...]:
+def find_regions_in_rewritten(regions: Sequence[Region], module: Module) -> tuple[Region, ...]:
     """The regions with their accesses in rewritten code, where these stand in the same order."""
     before: list[Access] = []
     for region in regions:

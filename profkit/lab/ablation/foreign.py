@@ -148,13 +148,13 @@ def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) ->
         raise ProfkitError(f"--kernel {kernel}: this names no kernel", "mine, or mine<float>")
     if re.search(r'["\\\n]', place):
         raise ProfkitError(f"{source}: no #include can name it", "rename the file")
-    name = make_name(source)
+    name = make_variant_name(source)
     write_text(folder / name / "problem.py", write_problem(launch))
     write_text(folder / name / f"{name}_as_launched.cu", _write_variant(place, kernel, launch))
     return name
 
 
-def make_name(file: Path) -> str:
+def make_variant_name(file: Path) -> str:
     """What a variant of a file is called."""
     return re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "kernel"
 
@@ -191,7 +191,7 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 
 
 def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
-    words = fill_launch(launch) | {
+    words = list_launch_placeholders(launch) | {
         "@STRUCT@": STRUCT,
         "@SOURCE@": source,
         "@KERNEL@": kernel,
@@ -200,7 +200,7 @@ def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
     return re.sub("|".join(words), lambda mark: words[mark[0]], _LAUNCHER)
 
 
-def fill_launch(launch: LaunchFile) -> dict[str, str]:
+def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
     """What stands for the marks of a launch in a launcher's source."""
     return {
         "@SHARED@": str(launch.shared),

@@ -104,12 +104,12 @@ class Case:
             return None
         return row
 
-    def count_seen(self, name: str) -> float:
+    def get_survey_count(self, name: str) -> float:
         """What the survey saw of a kind; 0 where nothing."""
         return self.seen.get(name, 0.0)
 
     @property
-    def waits(self) -> bool:
+    def is_latency_bound(self) -> bool:
         """Whether it gets slower with half of its warps: then it waits, and nothing is full."""
         return (self.shape.half_occupancy or 0.0) >= _OCCUPANCY_MATTERS
 
@@ -120,7 +120,7 @@ class Case:
         return f"half of the warps take {self.shape.half_occupancy:.2f} times as long"
 
     @property
-    def crowded_out(self) -> str:
+    def occupancy_limiter_rule(self) -> str:
         """The rule of what keeps half of the warps or more from an SM; empty where nothing does."""
         occupancy = self.shape.occupancy
         if occupancy is None or occupancy > 0.5:
@@ -128,7 +128,7 @@ class Case:
         return _OCCUPANCY.get(self.shape.occupancy_limit, "")
 
     @property
-    def fitting(self) -> str:
+    def occupancy_text(self) -> str:
         """How much of the warps that an SM holds fit, where something crowds others out."""
         if self.shape.occupancy is None:
             return "an unknown part"
@@ -138,7 +138,7 @@ class Case:
     def has_one_warp(self) -> bool:
         """Whether each scheduler of an SM has one warp at most."""
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
-        return 0 < on_each * self.count_seen("warps") <= _SCHEDULERS
+        return 0 < on_each * self.get_survey_count("warps") <= _SCHEDULERS
 
     def may_bring_something(self, *ablations: str) -> bool:
         """Whether any of them was measured to bring something, or one was not measured at all."""
@@ -159,7 +159,7 @@ class Case:
     @property
     def fills_dram(self) -> bool:
         """Whether threads ask for more bytes than most of what DRAM can carry."""
-        moved = self.count_seen("stored_bytes") + self.count_seen("loaded_bytes")
+        moved = self.get_survey_count("stored_bytes") + self.get_survey_count("loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
@@ -180,13 +180,13 @@ def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecor
 
 def judge_case(case: Case) -> AblationVerdict:
     steps = (
-        _judge_shortness,
+        _judge_short_kernel,
         _judge_grid,
-        _judge_reachable,
+        _judge_reachable_gains,
         _judge_atomics,
         _judge_tensor_cores,
-        _judge_turns,
-        _judge_gone,
+        _judge_units_in_turns,
+        _judge_removals,
         _judge_units,
         _judge_loads,
         _judge_stores,
@@ -196,9 +196,9 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_occupancy,
         _judge_dependency,
         _judge_jumps,
-        _judge_code,
+        _judge_code_size,
         _judge_operands,
-        _judge_functions,
+        _judge_slow_functions,
     )
     for step in steps:
         verdict = step(case)
@@ -207,7 +207,7 @@ def judge_case(case: Case) -> AblationVerdict:
     return _say_unknown(case)
 
 
-def _judge_shortness(case: Case) -> AblationVerdict | None:
+def _judge_short_kernel(case: Case) -> AblationVerdict | None:
     if case.seconds >= _SHORT:
         return None
     because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
@@ -233,7 +233,7 @@ def _judge_grid(case: Case) -> AblationVerdict | None:
     return AblationVerdict("launch", "tail", "tail-effect", because)
 
 
-def _say_without(row: MeasuredAblation) -> str:
+def _say_time_without(row: MeasuredAblation) -> str:
     without = f"without {row.title} it takes {row.time * 1e6:.4g} µs"
     if row.reachable:
         return f"{without}: {row.gain:.2f}x, measured"
@@ -247,19 +247,21 @@ def _find_best(
     return max(rows, key=lambda row: row.gain, default=None)
 
 
-def _judge_reachable(case: Case) -> AblationVerdict | None:
+def _judge_reachable_gains(case: Case) -> AblationVerdict | None:
     best = _find_best(case, _LIMITERS, WORTH)
     if best is None:
         return None
-    if best.ablation == "wide" and case.waits:  # wider loads are what waiting for loads is fixed by
-        because = f"{_say_without(best)}; {case.slower}"
+    if (
+        best.ablation == "wide" and case.is_latency_bound
+    ):  # wider loads are what waiting for loads is fixed by
+        because = f"{_say_time_without(best)}; {case.slower}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because, best.gain)
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"
         if "hits-l1" in case.measured and not case.find_row("hits-l1", WORTH):
             limiter = "l1"
-    return AblationVerdict(bound, limiter, best.rules[0], _say_without(best), best.gain)
+    return AblationVerdict(bound, limiter, best.rules[0], _say_time_without(best), best.gain)
 
 
 def _judge_atomics(case: Case) -> AblationVerdict | None:
@@ -267,7 +269,7 @@ def _judge_atomics(case: Case) -> AblationVerdict | None:
     row, stored = case.find_row("no-atomics"), case.measured.get("atomics-stored")
     if row is None or stored is None:
         return None
-    because = f"{_say_without(row)}; as stores they take {100 / stored.gain:.0f} % of the time"
+    because = f"{_say_time_without(row)}; as stores they take {100 / stored.gain:.0f} % of the time"
     if 1 / stored.gain >= _OF_TIME:
         cold = case.shape.cold
         if case.fills_dram and cold is None:
@@ -280,9 +282,12 @@ def _judge_atomics(case: Case) -> AblationVerdict | None:
 
 def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
     """Products of tiles in half precision, and none of them on tensor cores."""
-    half, from_shared = case.count_seen("half_share"), case.count_seen("shared_load_share")
+    half, from_shared = (
+        case.get_survey_count("half_share"),
+        case.get_survey_count("shared_load_share"),
+    )
     is_product = half >= _PRODUCTS and from_shared >= _FROM_SHARED
-    if not is_product or case.count_seen("matrix_share") or case.busy.get("fp16", 0.0) < 0.5:
+    if not is_product or case.get_survey_count("matrix_share") or case.busy.get("fp16", 0.0) < 0.5:
         return None
     because = (
         f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in shared "
@@ -291,9 +296,9 @@ def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
     return AblationVerdict("compute", "fp16", "tensor-idle", because)
 
 
-def _judge_turns(case: Case) -> AblationVerdict | None:
+def _judge_units_in_turns(case: Case) -> AblationVerdict | None:
     """Units that are each busy for a part of the time, and wait for one another in the rest."""
-    turns = _find_turns(case)
+    turns = _find_units_in_turns(case)
     if len(turns) < 2 or case.is_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
         return None
     shares = " and ".join(f"{unit} {100 * share:.0f} %" for unit, share in turns.items())
@@ -309,7 +314,7 @@ def _judge_turns(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
 
 
-def _find_turns(case: Case) -> dict[str, float]:
+def _find_units_in_turns(case: Case) -> dict[str, float]:
     """Unit -> the share of the time that is its turn."""
     turns = {}
     for name, share in case.seen.items():
@@ -325,11 +330,11 @@ def _find_turns(case: Case) -> dict[str, float]:
     return turns
 
 
-def _judge_gone(case: Case) -> AblationVerdict | None:
+def _judge_removals(case: Case) -> AblationVerdict | None:
     best = _find_best(case, _GONE, _BOUND_WORTH)
     if best is None:
         return None
-    return AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_without(best))
+    return AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
 
 
 def _judge_units(case: Case) -> AblationVerdict | None:
@@ -339,17 +344,19 @@ def _judge_units(case: Case) -> AblationVerdict | None:
     if share < _FULL:
         return None
     because = f"counted instructions keep {unit} busy for {100 * min(share, 1.0):.0f} % of the time"
-    ways, requests = case.count_seen("shared_ways"), case.count_seen("shared_requests")
+    ways, requests = case.get_survey_count("shared_ways"), case.get_survey_count("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1", "texture"):
         return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.count_seen("fp32_rounded") > _ROUNDED * case.count_seen("fp32"):
+    if unit == "fp32" and case.get_survey_count("fp32_rounded") > _ROUNDED * case.get_survey_count(
+        "fp32"
+    ):
         because += ", by multiplications and additions that are kept apart"
         return AblationVerdict("compute", unit, "non-fused-math", because)
-    if 0 < case.count_seen("lanes") < _FEW_LANES:
-        because += f", with {100 * case.count_seen('lanes'):.0f} % of the lanes at work"
+    if 0 < case.get_survey_count("lanes") < _FEW_LANES:
+        because += f", with {100 * case.get_survey_count('lanes'):.0f} % of the lanes at work"
         return AblationVerdict("compute", unit, "thread-divergence", because)
     for rule, counted in read_causes()["counted"].items():
         if counted == unit:
@@ -374,10 +381,10 @@ def _judge_loads(case: Case) -> AblationVerdict | None:
         row, limiter, rule = case.find_row("hits-l1"), "l2", "l2-bandwidth"
     if row is None:
         return None
-    because = _say_without(row)
+    because = _say_time_without(row)
     if limiter == "dram" and case.fills_dram:
         return AblationVerdict("memory", limiter, rule, because)
-    if case.waits:
+    if case.is_latency_bound:
         return _judge_waiting(case, because)
     if case.shape.half_occupancy is not None:
         because += "; half of the warps are as fast"
@@ -387,28 +394,28 @@ def _judge_loads(case: Case) -> AblationVerdict | None:
 
 def _judge_waiting(case: Case, because: str) -> AblationVerdict:
     because, rule = f"{because}; {case.slower}", "long-scoreboard"
-    if case.crowded_out:
-        rule = case.crowded_out
-        because += f", and {case.fitting} of the warps fit"
+    if case.occupancy_limiter_rule:
+        rule = case.occupancy_limiter_rule
+        because += f", and {case.occupancy_text} of the warps fit"
     return AblationVerdict("latency", "long_scoreboard", rule, because)
 
 
 def _judge_stores(case: Case) -> AblationVerdict | None:
     row = case.find_row("no-stores")
-    if row and case.count_seen("stored_bytes") > case.dram * case.seconds:
-        because = f"{_say_without(row)}; DRAM could not carry what is stored"
+    if row and case.get_survey_count("stored_bytes") > case.dram * case.seconds:
+        because = f"{_say_time_without(row)}; DRAM could not carry what is stored"
         return AblationVerdict("memory", "l2", "l2-bandwidth", because)
     if row and case.fills_dram:
-        return AblationVerdict("memory", "dram", "dram-bandwidth", _say_without(row))
-    if row and case.waits:
-        return AblationVerdict("latency", "drain", "store-drain", _say_without(row))
+        return AblationVerdict("memory", "dram", "dram-bandwidth", _say_time_without(row))
+    if row and case.is_latency_bound:
+        return AblationVerdict("latency", "drain", "store-drain", _say_time_without(row))
     return None
 
 
 def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
-    share, barriers = case.count_seen("busiest_warp"), case.count_seen("barriers")
-    products = case.count_seen("warpgroup_products")
+    share, barriers = case.get_survey_count("busiest_warp"), case.get_survey_count("barriers")
+    products = case.get_survey_count("warpgroup_products")
     if share < _ONE_WARP:
         return None
     if not barriers + products:
@@ -422,7 +429,7 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
 def _judge_schedulers(case: Case) -> AblationVerdict | None:
     """Work for one scheduler of an SM, the warps of which fill a unit of theirs."""
     unit = _find_busiest(case.busy)
-    share = case.busy.get(unit, 0.0) * case.count_seen("busiest_scheduler")
+    share = case.busy.get(unit, 0.0) * case.get_survey_count("busiest_scheduler")
     if not _FULL <= share <= _MOST:
         return None
     because = (
@@ -437,24 +444,24 @@ def _judge_products(case: Case) -> AblationVerdict | None:
     row = case.find_row("no-product-waits")
     if row is None:
         return None
-    return AblationVerdict("latency", "barrier", row.rules[0], _say_without(row))
+    return AblationVerdict("latency", "barrier", row.rules[0], _say_time_without(row))
 
 
 def _judge_jumps(case: Case) -> AblationVerdict | None:
     """Calls of tiny functions, and loops round next to nothing."""
-    share = _JUMP * case.count_seen("jumps")
+    share = _JUMP * case.get_survey_count("jumps")
     if share < _OF_TIME or case.is_full:
         return None
     because = f"jumps take a warp {100 * min(share, 1.0):.0f} % of its time"
     return AblationVerdict("latency", "branch_resolving", "branch-resolving", because)
 
 
-def _judge_code(case: Case) -> AblationVerdict | None:
+def _judge_code_size(case: Case) -> AblationVerdict | None:
     """More code than is kept, and warps that wait for nothing else."""
-    code = case.count_seen("code_bytes")
+    code = case.get_survey_count("code_bytes")
     if (
         code <= _INSTRUCTION_CACHE
-        or not case.waits
+        or not case.is_latency_bound
         or case.may_bring_something("hits-l1", "no-stores")
     ):
         return None
@@ -466,7 +473,7 @@ def _judge_code(case: Case) -> AblationVerdict | None:
 
 def _judge_operands(case: Case) -> AblationVerdict | None:
     """A full thing that is no memory and no unit: registers, which two banks hand out."""
-    fetching = case.count_seen("operands")
+    fetching = case.get_survey_count("operands")
     quarter = case.shape.quarter_occupancy
     is_as_fast = quarter is not None and quarter <= _NOTHING
     if (
@@ -486,13 +493,13 @@ def _judge_operands(case: Case) -> AblationVerdict | None:
 
 def _judge_chains(case: Case) -> AblationVerdict | None:
     """Loads whose values are the next addresses: they cannot be taken away, but they show."""
-    if not case.waits or case.is_full:
+    if not case.is_latency_bound or case.is_full:
         return None
     refusal = case.refused.get("hits-l1")
-    if case.count_seen("steering_loads") and refusal and refusal.code == "steers":
+    if case.get_survey_count("steering_loads") and refusal and refusal.code == "steers":
         because = f"every load decides the next address, and {case.slower}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-    if case.count_seen("steering_shared") and not case.count_seen("loaded_bytes"):
+    if case.get_survey_count("steering_shared") and not case.get_survey_count("loaded_bytes"):
         because = f"loads of shared memory decide the next address, and {case.slower}"
         return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     return None
@@ -500,16 +507,16 @@ def _judge_chains(case: Case) -> AblationVerdict | None:
 
 def _judge_occupancy(case: Case) -> AblationVerdict | None:
     """More warps would help nearly in proportion, and something keeps them away."""
-    if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.crowded_out:
+    if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.occupancy_limiter_rule:
         return None
-    because = f"{case.slower}, and {case.fitting} of what an SM holds fit"
-    return AblationVerdict("latency", "", case.crowded_out, because)
+    because = f"{case.slower}, and {case.occupancy_text} of what an SM holds fit"
+    return AblationVerdict("latency", "", case.occupancy_limiter_rule, because)
 
 
 def _judge_dependency(case: Case) -> AblationVerdict | None:
     """A warp that waits for its own results: too few warps, or too little that is independent."""
-    fixed = case.count_seen("chain_fixed")
-    share = fixed + case.count_seen("chain_xu") + case.count_seen("chain_shared")
+    fixed = case.get_survey_count("chain_fixed")
+    share = fixed + case.get_survey_count("chain_xu") + case.get_survey_count("chain_shared")
     if share < _OF_TIME or case.is_full:
         return None
     part = f"{100 * min(share, 1.0):.0f} %"
@@ -519,12 +526,12 @@ def _judge_dependency(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
 
 
-def _judge_functions(case: Case) -> AblationVerdict | None:
+def _judge_slow_functions(case: Case) -> AblationVerdict | None:
     """What no unit and no wait explains: instructions that faster functions would save."""
     row = case.find_row("fast-math", WORTH)
     if row is None:
         return None
-    return AblationVerdict("compute", "", row.rules[0], _say_without(row), row.gain)
+    return AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
 
 def _judge_balance(case: Case, because: str) -> AblationVerdict | None:
@@ -557,12 +564,12 @@ def _say_unknown(case: Case) -> AblationVerdict:
         ),
         remedy="counters name the stall: profkit profile, where they may be read",
     )
-    return AblationVerdict(_find_bound(case), "", "", "cannot tell", missing=missing)
+    return AblationVerdict(_guess_bound(case), "", "", "cannot tell", missing=missing)
 
 
-def _find_bound(case: Case) -> str:
+def _guess_bound(case: Case) -> str:
     """Which part of the machine it waits for, where the cause cannot be told."""
-    if case.waits:
+    if case.is_latency_bound:
         return "latency"
     if case.find_row("no-memory"):
         return "memory"

@@ -63,9 +63,9 @@ class Lab:
         """Machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
-        for start in self.call.starts:
+        for start in self.call.kernel_starts:
             if start.name in loaded.functions:
-                launches.take_attributes(start, loaded)
+                launches.copy_function_attributes(start, loaded)
                 launches.copy_globals(start, loaded, module.variables)
         if table:
             launches.write_global(loaded.module, table_name, table)
@@ -75,7 +75,7 @@ class Lab:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.synchronize()
-        launches.run_once(
+        launches.run_with_timeout(
             play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
         )
         device.synchronize()
@@ -107,7 +107,7 @@ class Lab:
     def _limit_blocks(self, text: str) -> Module:
         module = read_module(text)
         changes = Changes(module)
-        for start in self.call.starts:
+        for start in self.call.kernel_starts:
             if start.name in module.kernels:
                 blocks = max(1, start.count_blocks())
                 changes.require_min_blocks(module.kernels[start.name], start.threads, blocks)
@@ -124,14 +124,14 @@ class Lab:
     ) -> list[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load_module(module, code, table)
-        first = survey.make_counters(module, accesses)
+        first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
         self.run_call(Play(self.call, loaded.functions, part=part, axis=axis))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
-        launches.drop_code(loaded)
+        launches.unload_code(loaded)
         return words
 
-    def count_touched(
+    def count_touched_sectors(
         self, module: Module, regions: Sequence[Region], code: bytes, part: int, axis: int | None
     ) -> int:
         """How many sectors of the regions a marking copy touches, by one of so many blocks."""
@@ -144,12 +144,12 @@ class Lab:
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)
             device.free(place)
-        launches.drop_code(loaded)
+        launches.unload_code(loaded)
         return touched
 
-    def draw_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
+    def record_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
         """When the blocks ran; None where more than one kernel or too many blocks did."""
-        starts = self.call.starts
+        starts = self.call.kernel_starts
         if len(starts) != 1 or starts[0].blocks > timeline.MOST_BLOCKS:
             return None
         size = 8 * timeline.FIELDS * starts[0].blocks
@@ -159,7 +159,7 @@ class Lab:
             device.fill_memory(place, 0, size)
             self.run_call(Play(self.call, loaded.functions))
         words = launches.read_memory(place, size // 8)
-        launches.drop_code(loaded)
+        launches.unload_code(loaded)
         device.free(place)
         return timeline.read_timeline(words, self.on.gpu.sms)
 

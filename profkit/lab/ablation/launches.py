@@ -97,12 +97,12 @@ class Call:
     steps: tuple[Start | Fill, ...]
 
     @property
-    def starts(self) -> list[Start]:
+    def kernel_starts(self) -> list[Start]:
         return [step for step in self.steps if isinstance(step, Start)]
 
     @property
     def names(self) -> set[str]:
-        return {start.name for start in self.starts}
+        return {start.name for start in self.kernel_starts}
 
 
 def read_call(call: Callable[[int], None]) -> Call:
@@ -179,7 +179,7 @@ def load_code(code: bytes, names: Sequence[str]) -> Loaded:
     return Loaded(module.value or 0, functions)
 
 
-def drop_code(loaded: Loaded) -> None:
+def unload_code(loaded: Loaded) -> None:
     device.call_driver("cuModuleUnload", c_void_p(loaded.module))
 
 
@@ -237,7 +237,7 @@ def _find_original(start: Start, name: str) -> tuple[int, int] | None:
     return place.value, size.value
 
 
-def take_attributes(start: Start, loaded: Loaded) -> None:
+def copy_function_attributes(start: Start, loaded: Loaded) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[start.name]
     _set_attribute(function, _MOST_SHARED, start.smem)
@@ -246,7 +246,7 @@ def take_attributes(start: Start, loaded: Loaded) -> None:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
 
-def allow_shared(function: int, size: int) -> None:
+def allow_dynamic_shared(function: int, size: int) -> None:
     _set_attribute(function, _MOST_SHARED, size)
 
 
@@ -284,12 +284,12 @@ class Play:
             else:
                 start = step
                 if self.part > 1:
-                    start = replace(start, grid=take_part(start.grid, self.part, self.axis))
+                    start = replace(start, grid=shrink_grid(start.grid, self.part, self.axis))
                 function = self.functions.get(start.name, start.function)
                 _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
 
 
-def take_part(
+def shrink_grid(
     grid: tuple[int, int, int], part: int, axis: int | None = None
 ) -> tuple[int, int, int]:
     """One of so many blocks, along an axis or the longest; one block stays one."""
@@ -334,13 +334,13 @@ class Hung(ProfkitError):
     """A launch that did not end in time; the process is of no more use."""
 
 
-def run_once(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
+def run_with_timeout(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
     """Make a call and wait for it, but no longer than `seconds`."""
     event = device.create_event()
     enqueue(stream)
     device.record_event(event, stream)
     until = time.monotonic() + seconds
-    while not _has_happened(event):
+    while not _is_event_done(event):
         if time.monotonic() > until:
             raise Hung(f"it did not finish within {seconds:.1f} s")
         time.sleep(_POLL)
@@ -349,7 +349,7 @@ def run_once(enqueue: Callable[[int], None], stream: int, seconds: float) -> Non
 _NOT_READY = 600
 
 
-def _has_happened(event: int) -> bool:
+def _is_event_done(event: int) -> bool:
     try:
         device.call_driver("cuEventQuery", c_void_p(event))
     except device.CudaError as error:

@@ -18,9 +18,9 @@ from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import pairs, preparation, reading
 from profkit.lab.ablation.change import Change, Code, Refused, refuse_by_name
 from profkit.lab.ablation.comparison import (
-    compare_change,
-    refuse_arithmetic,
+    compute_gain_of_change,
     refuse_contradiction,
+    refuse_gain_beyond_arithmetic,
     refuse_work_of_others,
 )
 from profkit.lab.ablation.judge import judge_record
@@ -60,13 +60,13 @@ def measure_call(
     """
     began = time.monotonic()
     lab = Lab(call, reset, on)
-    prepared, code, spans = _survey_ptx(lab, text, say)
+    prepared, code, spans = _survey_and_prepare(lab, text, say)
     calls = _list_calls(lab, prepared, beside or {})
     say("timing")
     lab.reset()
     times = lab.time_calls(calls)
     base = times["original"]
-    busy, turns = reading.read_busy(code, base, lab) if code else ({}, {})
+    busy, turns = reading.measure_units(code, base, lab) if code else ({}, {})
     measured, refused = _compare_all(prepared, times, busy)
     measured = _add_lines(lab, prepared, measured, say)
     pair = pairs.time_pair(lab, code, prepared, measured, say) if code else None
@@ -75,7 +75,7 @@ def measure_call(
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
-    record = _describe_base(base, on)
+    record = _make_record_of_base(base, on)
     if code:
         record = _add_survey(record, lab, code, times, shape)
     record = msgspec.structs.replace(
@@ -94,15 +94,15 @@ def measure_call(
     return judged, replace(base, cold=cold.cold)
 
 
-def run_changes(
+def check_changes_run(
     call: Callable[[int], None], reset: Callable[[], None], text: str, on: Conditions, say: Say
 ) -> list[Refusal]:
     """Run what `measure_call` would time, once each; what is left out of it."""
-    prepared, _, _ = _survey_ptx(Lab(call, reset, on), text, say)
+    prepared, _, _ = _survey_and_prepare(Lab(call, reset, on), text, say)
     return prepared.refused
 
 
-def _survey_ptx(
+def _survey_and_prepare(
     lab: Lab, text: str | None, say: Say
 ) -> tuple[Prepared, Code | None, Timeline | None]:
     """Run the copies that count, and make the changes; nothing of either without PTX."""
@@ -119,7 +119,7 @@ def _survey_ptx(
 def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callable[[int], None]]:
     """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
     calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue_call}
-    for name, play in preparation.make_launches(lab).items():
+    for name, play in preparation.make_changed_launches(lab).items():
         calls[name] = play.enqueue_call
     for name, play in prepared.plays.items():
         calls[name] = play.enqueue_call
@@ -136,17 +136,17 @@ def _add_survey(
 ) -> AblationRecord:
     """Add what the copies that count have seen."""
     base = times["original"]
-    chains = reading.read_chains(code, base, lab, shape)
+    chains = reading.measure_longest_chains(code, base, lab, shape)
     return msgspec.structs.replace(
         record,
         rebuilt=median(times["base"].warm) / record.base,
-        seen=reading.sum_survey(code) | chains,
+        seen=reading.summarize_survey(code) | chains,
     )
 
 
 def _name_kernels(lab: Lab) -> tuple[str, ...]:
     """Name each kernel once, in the order of the launches."""
-    return tuple(dict.fromkeys(start.name for start in lab.call.starts))
+    return tuple(dict.fromkeys(start.name for start in lab.call.kernel_starts))
 
 
 def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
@@ -154,7 +154,7 @@ def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
     return (not row.reachable, -row.gain)
 
 
-def _describe_base(base: Times, on: Conditions) -> AblationRecord:
+def _make_record_of_base(base: Times, on: Conditions) -> AblationRecord:
     """A record of the original's time, of which nothing else is known yet."""
     interval = estimate_median(list(base.warm))
     low: float | None = interval.low
@@ -187,9 +187,11 @@ def _compare_all(
         if f"gone:{ablation.id}" not in times:
             continue
         try:
-            row = compare_change(ablation, change, times, prepared.executed.get(ablation.id))
+            row = compute_gain_of_change(
+                ablation, change, times, prepared.executed.get(ablation.id)
+            )
             if change.part > 1:
-                refuse_arithmetic(row.gain, busy)
+                refuse_gain_beyond_arithmetic(row.gain, busy)
             measured.append(row)
         except Refused as why:
             refused.append(ablation.make_refusal(why))

@@ -53,7 +53,7 @@ def find_multiples(kernel: Kernel) -> dict[str, int]:
     """Register -> a power of two that it is a multiple of, but for where variables begin."""
     written: Counter[str] = Counter()
     for statement in kernel.statements:
-        written.update(set(ptx.find_written(statement)))
+        written.update(set(ptx.list_written_registers(statement)))
     known: dict[str, int] = {}
     for statement in kernel.statements:
         to = statement.operands[0] if statement.operands else ""

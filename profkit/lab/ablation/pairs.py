@@ -18,7 +18,7 @@ from profkit.lab.ablation.accesses import Access, find_accesses
 from profkit.lab.ablation.change import Ablation, Change, Code, Refused, refuse_by_name
 from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.launches import Play
-from profkit.lab.ablation.preparation import Prepared, Say, load_pinned
+from profkit.lab.ablation.preparation import Prepared, Say, load_with_same_occupancy
 from profkit.lab.ablation.readdress import TABLE
 from profkit.records.ablation import MeasuredAblation, MeasuredPair, Refusal
 
@@ -92,13 +92,13 @@ def time_pair(
 
 
 def _time_both(lab: Lab, code: Code, first: Change, second: Ablation) -> float:
-    both = join_changes(lab, code, first, second)
+    both = combine_changes(lab, code, first, second)
     module = lab.limit_registers(both.text)
     plays: dict[str, Play] = {}
     tables = {"control": (first.control, both.control), "gone": (first.table, both.table)}
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     for name, (of_first, of_second) in tables.items():
-        play, loaded = load_pinned(lab, module, of_second, base)
+        play, loaded = load_with_same_occupancy(lab, module, of_second, base)
         launches.write_global(loaded.module, _rename_own_names(TABLE), of_first)
         lab.run_call(play)
         plays[name] = play
@@ -108,7 +108,7 @@ def _time_both(lab: Lab, code: Code, first: Change, second: Ablation) -> float:
     ).speedup.median
 
 
-def join_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Change:
+def combine_changes(lab: Lab, code: Code, first: Change, second: Ablation) -> Change:
     """The second change of the text of the first; Refused where that cannot be told apart."""
     if _OURS.search(code.module.text):
         raise _refuse_mixed("the kernel uses names that profkit adds")

@@ -36,9 +36,9 @@ class Prepared:
 
 def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
-    on, starts, found = lab.on, lab.call.starts, find_accesses(module)
-    flags = _cap_registers(lab)
-    counting, spans = survey.write_counting(module, found), timeline.write_timeline(module)
+    on, starts, found = lab.on, lab.call.kernel_starts, find_accesses(module)
+    flags = _list_register_cap_flags(lab)
+    counting, spans = survey.write_counting_module(module, found), timeline.write_timeline(module)
     made = assemble.assemble_all([counting, spans], on.arch, flags, on.folder)
     counter, drawn = made[counting], made[spans]
     if isinstance(counter, ProfkitError):
@@ -46,7 +46,7 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
     seen = survey.read_counters(module, found, lab.count_accesses(module, found, counter, b""))
     blocks = None
     if isinstance(drawn, bytes):
-        blocks = lab.draw_timeline(module, drawn)
+        blocks = lab.record_timeline(module, drawn)
     room = device.allocate(ROOM)
     device.fill_memory(room, 0, ROOM)
     code = Code(
@@ -58,26 +58,26 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
         l2=on.gpu.l2,
         room=room,
         local_bytes=max(library.read_attribute(s.function, launches.LOCAL) for s in starts),
-        capped=list(on.flags) != _drop_cap(on.flags),
+        capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=on.fast,
-        anchored=_find_anchored(found, seen),
+        anchored=_find_within_one_allocation(found, seen),
     )
     return code, blocks
 
 
-def _cap_registers(lab: Lab) -> list[str]:
+def _list_register_cap_flags(lab: Lab) -> list[str]:
     """Flags with which a block fits on an SM, although counters take registers."""
-    threads = max(start.threads for start in lab.call.starts)
+    threads = max(start.threads for start in lab.call.kernel_starts)
     whole_warps = -(-threads // 32) * 32
     most = min(255, _REGISTERS // whole_warps // 8 * 8)
-    return [*_drop_cap(lab.on.flags), f"-maxrregcount={most}"]
+    return [*_drop_register_cap(lab.on.flags), f"-maxrregcount={most}"]
 
 
-def _drop_cap(flags: Sequence[str]) -> list[str]:
+def _drop_register_cap(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith("-maxrregcount")]
 
 
-def _find_anchored(accesses: Sequence[Access], seen: survey.Survey) -> frozenset[int]:
+def _find_within_one_allocation(accesses: Sequence[Access], seen: survey.Survey) -> frozenset[int]:
     """Accesses of global memory whose first and last byte lie in one allocation."""
     anchored = set()
     for access in accesses:
@@ -94,13 +94,13 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
     prepared = Prepared()
     for ablation in list_ablations():
         try:
-            _refuse_lost(lab, ablation)
+            _refuse_if_lost_before(lab, ablation)
             prepared.changes[ablation] = ablation.make(code)
         except Refused as why:
             prepared.refused.append(ablation.make_refusal(why))
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     prepared.plays["base"] = Play(lab.call, base.functions)
-    _assemble_ahead(lab, prepared.changes.values())
+    _assemble_in_parallel(lab, prepared.changes.values())
     for ablation in prepared.changes:
         say(ablation.id)
         try:
@@ -110,7 +110,7 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
     return prepared
 
 
-def _refuse_lost(lab: Lab, ablation: Ablation) -> None:
+def _refuse_if_lost_before(lab: Lab, ablation: Ablation) -> None:
     """Refuse what an earlier process was lost to."""
     seen = lab.on.refused.get(ablation.id)
     if seen:
@@ -118,13 +118,13 @@ def _refuse_lost(lab: Lab, ablation: Ablation) -> None:
         raise Refused("lost", seen, "a process that ends", remedy)
 
 
-def _assemble_ahead(lab: Lab, changes: Iterable[Change]) -> None:
+def _assemble_in_parallel(lab: Lab, changes: Iterable[Change]) -> None:
     """Assemble side by side what is asked for one after the other."""
     texts = []
     for change in changes:
         if not change.other_code:
             module = lab.limit_registers(change.text)
-            texts += [module.text, survey.write_counting(module, [])]
+            texts += [module.text, survey.write_counting_module(module, [])]
     assemble.assemble_all(texts, lab.on.arch, lab.on.flags, lab.on.folder)
 
 
@@ -133,23 +133,27 @@ def _prepare_change(
 ) -> None:
     change = prepared.changes[ablation]
     if change.uncapped:
-        module, flags = lab.read_launched(change.text), _drop_cap(lab.on.flags)
+        module, flags = lab.read_launched(change.text), _drop_register_cap(lab.on.flags)
     else:
         module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.other_code:
         axis = None
         if change.part > 1:
             axis = _choose_axis(lab, code, module, change)
-            prepared.executed[ablation.id] = _count_part(lab, code, module, change.part, axis)
+            prepared.executed[ablation.id] = _measure_part_error(
+                lab, code, module, change.part, axis
+            )
         else:
-            prepared.executed[ablation.id] = _count_outward(lab, code, module)
-        play = replace(_load_other(lab, module, flags), part=change.part, axis=axis)
+            prepared.executed[ablation.id] = _measure_work_difference(lab, code, module)
+        play = replace(
+            _load_with_original_occupancy(lab, module, flags), part=change.part, axis=axis
+        )
         lab.run_call(play)
         prepared.plays[f"gone:{ablation.id}"] = play
         return
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
-        play, _ = load_pinned(lab, module, table, base)
+        play, _ = load_with_same_occupancy(lab, module, table, base)
         lab.run_call(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
 
@@ -165,7 +169,7 @@ def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None)
 
 def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     """How much more or less often an opcode is executed with the cause gone, at most."""
-    counter = _assemble_or_refuse(lab, survey.write_counting(module, []))
+    counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []))
     executed = []
     for table in (change.control, change.table):
         words = lab.count_accesses(module, [], counter, table)
@@ -173,27 +177,31 @@ def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     return _refuse_changed_work(*executed)
 
 
-def _count_outward(lab: Lab, code: Code, module: Module) -> float:
+def _measure_work_difference(lab: Lab, code: Code, module: Module) -> float:
     """The same of other code: of its accesses, barriers and products only."""
-    counter = _assemble_or_refuse(lab, survey.write_counting(module, []), _cap_registers(lab))
+    counter = _assemble_or_refuse(
+        lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
+    )
     words = lab.count_accesses(module, [], counter, b"")
     executed = survey.count_executed(module, words)
-    before = survey.keep_outward(code.survey.executed)
-    return _refuse_changed_work(before, survey.keep_outward(executed))
+    before = survey.keep_comparable_instructions(code.survey.executed)
+    return _refuse_changed_work(before, survey.keep_comparable_instructions(executed))
 
 
 def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
     """The axis along which a part of the blocks touches as many sectors as all of the original's."""
-    flags = _cap_registers(lab)
-    marked = _assemble_or_refuse(lab, footprint.write_marking(code.module, change.regions), flags)
-    before = lab.count_touched(code.module, change.regions, marked, part=1, axis=None)
-    regions = footprint.find_again(change.regions, module)
-    marked = _assemble_or_refuse(lab, footprint.write_marking(module, regions), flags)
+    flags = _list_register_cap_flags(lab)
+    marked = _assemble_or_refuse(
+        lab, footprint.write_marking_module(code.module, change.regions), flags
+    )
+    before = lab.count_touched_sectors(code.module, change.regions, marked, part=1, axis=None)
+    regions = footprint.find_regions_in_rewritten(change.regions, module)
+    marked = _assemble_or_refuse(lab, footprint.write_marking_module(module, regions), flags)
     most = 0.0
-    for axis in launches.rank_axes(lab.call.starts[0].grid):
-        if min(start.grid[axis] for start in lab.call.starts) < change.part:
+    for axis in launches.rank_axes(lab.call.kernel_starts[0].grid):
+        if min(start.grid[axis] for start in lab.call.kernel_starts) < change.part:
             continue
-        touched = lab.count_touched(module, regions, marked, change.part, axis)
+        touched = lab.count_touched_sectors(module, regions, marked, change.part, axis)
         most = max(most, touched / max(1, before))
         if most >= 1 - EXECUTED:
             return axis
@@ -205,9 +213,11 @@ def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
     )
 
 
-def _count_part(lab: Lab, code: Code, module: Module, part: int, axis: int) -> float:
+def _measure_part_error(lab: Lab, code: Code, module: Module, part: int, axis: int) -> float:
     """How far one of so many blocks is from making that part of the accesses of all."""
-    counter = _assemble_or_refuse(lab, survey.write_counting(module, []), _cap_registers(lab))
+    counter = _assemble_or_refuse(
+        lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
+    )
     words = lab.count_accesses(module, [], counter, b"", part, axis)
     executed = survey.count_accesses(survey.count_executed(module, words))
     times = Counter({kind: part * number for kind, number in executed.items()})
@@ -226,11 +236,13 @@ def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     return difference
 
 
-def load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> tuple[Play, Loaded]:
+def load_with_same_occupancy(
+    lab: Lab, module: Module, table: bytes, base: Loaded
+) -> tuple[Play, Loaded]:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
-    for start in lab.call.starts:
+    for start in lab.call.kernel_starts:
         if start.name in loaded.functions:
             wanted[start.name] = start.count_blocks(base.functions[start.name])
             fitting = start.count_blocks(loaded.functions[start.name])
@@ -248,11 +260,11 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
         )
 
 
-def _load_other(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
+def _load_with_original_occupancy(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
     """Other code that does the same, with no more blocks on an SM than the original has."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags))
     wanted = {}
-    for start in lab.call.starts:
+    for start in lab.call.kernel_starts:
         wanted[start.name] = start.count_blocks()
     return _limit_occupancy(lab, loaded, wanted)
 
@@ -260,42 +272,42 @@ def _load_other(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
 def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Play:
     """With shared memory that nobody uses, where more blocks than wanted would fit."""
     smem = {}
-    for start in lab.call.starts:
+    for start in lab.call.kernel_starts:
         if start.name in loaded.functions:
             function = loaded.functions[start.name]
-            smem[start.name] = _find_shared(start, function, wanted[start.name])
+            smem[start.name] = _find_limiting_shared_size(start, function, wanted[start.name])
     return Play(lab.call, loaded.functions, smem)
 
 
-def _find_shared(start: Start, function: int, blocks: int) -> int:
+def _find_limiting_shared_size(start: Start, function: int, blocks: int) -> int:
     """The least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
     size = start.smem
     while start.count_blocks(function, size) > blocks:
         size += _STEP
-        launches.allow_shared(function, size)
+        launches.allow_dynamic_shared(function, size)
     return size
 
 
-def make_launches(lab: Lab) -> dict[str, Play]:
+def make_changed_launches(lab: Lab) -> dict[str, Play]:
     """What launch alone can change: occupancy cut by unused shared memory, half the blocks."""
     plays = {}
     for name, part in (("half-occupancy", 2), ("quarter-occupancy", 4)):
         smem = {}
-        for start in lab.call.starts:
+        for start in lab.call.kernel_starts:
             filled = min(start.count_blocks(), -(-start.blocks // lab.on.gpu.sms))
             if filled >= part:
-                smem.update(_cut_occupancy(start, filled // part))
+                smem.update(_find_shared_for_occupancy(start, filled // part))
         if smem:
             plays[name] = Play(lab.call, smem=smem)
-    if any(start.blocks > 1 for start in lab.call.starts):
+    if any(start.blocks > 1 for start in lab.call.kernel_starts):
         plays["half-grid"] = Play(lab.call, part=2)
     return plays
 
 
-def _cut_occupancy(start: Start, blocks: int) -> dict[str, int]:
+def _find_shared_for_occupancy(start: Start, blocks: int) -> dict[str, int]:
     """Dynamic shared memory with which this many blocks fit; empty where the GPU forbids it."""
     try:
-        return {start.name: _find_shared(start, start.function, blocks)}
+        return {start.name: _find_limiting_shared_size(start, start.function, blocks)}
     except device.CudaError:
-        launches.allow_shared(start.function, start.smem)
+        launches.allow_dynamic_shared(start.function, start.smem)
         return {}

@@ -265,7 +265,7 @@ _WRITES_ITS_FIRST = re.compile(
 )
 
 
-def find_written(statement: Statement) -> list[str]:
+def list_written_registers(statement: Statement) -> list[str]:
     """The registers that a statement writes."""
     if not statement.operands or statement.opcode.startswith("wmma.store"):
         return []
@@ -275,9 +275,9 @@ def find_written(statement: Statement) -> list[str]:
     return []
 
 
-def find_read(statement: Statement) -> list[str]:
+def list_read_registers(statement: Statement) -> list[str]:
     """The registers that a statement reads as values: not its guard, not those of addresses."""
-    first = 1 if find_written(statement) else 0
+    first = 1 if list_written_registers(statement) else 0
     if statement.words[0] == "wgmma":
         first = 0
     names = []
@@ -287,7 +287,7 @@ def find_read(statement: Statement) -> list[str]:
     return names
 
 
-def find_addressing(statement: Statement) -> list[str]:
+def list_address_registers(statement: Statement) -> list[str]:
     """The registers that say where in memory a statement works."""
     names = []
     for operand in statement.operands:
@@ -327,11 +327,11 @@ class Changes:
         for name in names:
             self.registers[name] = kind
 
-    def add_beginning(self, kernel: Kernel, lines: Iterable[str]) -> None:
+    def insert_at_beginning(self, kernel: Kernel, lines: Iterable[str]) -> None:
         """Put statements at the beginning of a kernel, behind its registers."""
-        self.put_before(kernel.statements[0], lines)
+        self.insert_before(kernel.statements[0], lines)
 
-    def put_before(self, statement: Statement, lines: Iterable[str]) -> None:
+    def insert_before(self, statement: Statement, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n\t" for line in lines)
         self.pieces.append((statement.start, statement.start, text))
 

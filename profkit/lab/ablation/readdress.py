@@ -28,11 +28,11 @@ class Span:
     last: int  # the last address, which is within
 
 
-def join_spans(spans: Iterable[Span], narrow: bool) -> list[Span]:
+def merge_spans(spans: Iterable[Span], narrow: bool) -> list[Span]:
     """Join alike spans that meet: to all that they cover, or with `narrow` to what each covers."""
     joined: list[Span] = []
     for span in spans:
-        other = _find_meeting(span, joined)
+        other = _find_overlapping_span(span, joined)
         if other is None:
             joined.append(span)
             continue
@@ -45,7 +45,7 @@ def join_spans(spans: Iterable[Span], narrow: bool) -> list[Span]:
     return joined
 
 
-def _find_meeting(span: Span, spans: Iterable[Span]) -> Span | None:
+def _find_overlapping_span(span: Span, spans: Iterable[Span]) -> Span | None:
     for other in spans:
         if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
             return other
@@ -57,7 +57,9 @@ def add_table(changes: Changes, size: int) -> None:
     changes.outside[declaration] = None
 
 
-def move_access(changes: Changes, access: Access, register: str, cached: bool = False) -> None:
+def replace_base_register(
+    changes: Changes, access: Access, register: str, cached: bool = False
+) -> None:
     """Put another register in the place of an access's base; `cached`: through the L1."""
     statement, operands = access.statement, list(access.statement.operands)
     if cached and statement.words[0] == "ld":

@@ -32,7 +32,7 @@ def describe_shape(
         ratios["cold"] = median(cold.cold) / base
     if spans:
         ratios.update(idle=spans.idle, longest_block=spans.longest)
-    start = max(lab.call.starts, key=lambda start: start.blocks * start.threads)
+    start = max(lab.call.kernel_starts, key=lambda start: start.blocks * start.threads)
     fraction, limit = _find_occupancy(lab, start)
     return Shape(
         **ratios,
@@ -53,7 +53,7 @@ def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]
     return fitting.fraction, fitting.limiter
 
 
-def read_busy(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], dict[str, float]]:
+def measure_units(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], dict[str, float]]:
     """How busy each unit was, and how long each of those that work in turns: shares of the time."""
     gpu = lab.on.gpu
     clock = base.after.sm_clock or gpu.sm_clock
@@ -61,7 +61,7 @@ def read_busy(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], dict
     if cycles <= 0:
         return {}, {}
     stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
-    turns = units.measure_turns(stretches, cycles)
+    turns = units.measure_units_in_turns(stretches, cycles)
     operands = _count_operands(code) / (_SCHEDULERS * cycles)
     seen = {f"turns_{unit}": share for unit, share in turns.items()}
     return units.measure_busy(stretches, cycles), {**seen, "operands": operands}
@@ -75,12 +75,12 @@ def _count_operands(code: Code) -> int:
     cycles = 0
     for block, _, statement in code.module.number_blocks():
         if statement.words[0] in ("fma", "mad"):
-            different = set(ptx.find_read(statement))
+            different = set(ptx.list_read_registers(statement))
             cycles += sum(code.survey.entries[block]) * (2 if len(different) > 2 else 1)
     return cycles
 
 
-def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
+def measure_longest_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
     """The longest chain of dependent instructions, as shares of the time that a warp has."""
     gpu, slots = lab.on.gpu, shape.blocks_per_sm * lab.on.gpu.sms
     clock = base.after.sm_clock or gpu.sm_clock
@@ -97,7 +97,7 @@ def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, fl
     }
 
 
-def sum_survey(code: Code) -> dict[str, float]:
+def summarize_survey(code: Code) -> dict[str, float]:
     """What the survey saw of the whole call, in few numbers."""
     threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
     by_warp = [number for number in code.survey.by_warp if number]

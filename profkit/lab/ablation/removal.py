@@ -27,7 +27,7 @@ def find_statements(code: Code, *beginnings: str) -> list[Statement]:
     return found
 
 
-def make_switchable(
+def make_statements_switchable(
     code: Code,
     statements: Sequence[Statement],
     changed: str,
@@ -66,22 +66,22 @@ def _write_predicates(
         own = [statement for statement in kernel.statements if statement.start in rows]
         if at_once and own:
             changes.add_registers("pred", "%profkit_all")
-            changes.add_beginning(kernel, _read_word(changes, 0, "%profkit_all"))
+            changes.insert_at_beginning(kernel, _write_table_test(changes, 0, "%profkit_all"))
         for statement in own:
             lines = put_first(statement) if put_first else []
             done = "%profkit_all"
             if not at_once:
                 done = "%profkit_done"
                 changes.add_registers("pred", done)
-                lines = [*lines, *_read_word(changes, rows[statement.start], done)]
+                lines = [*lines, *_write_table_test(changes, rows[statement.start], done)]
             both, done = _join_guard(changes, statement, done)
-            changes.put_before(statement, [*lines, *both])
+            changes.insert_before(statement, [*lines, *both])
             text = ptx.write_statement(statement, f"@{done} ", statement.operands)
             changes.replace_statement(statement, text)
     return changes.write_module()
 
 
-def _read_word(changes: Changes, row: int, predicate: str) -> list[str]:
+def _write_table_test(changes: Changes, row: int, predicate: str) -> list[str]:
     """Statements that set a predicate from a word of the table."""
     changes.add_registers("b32", "%profkit_word")
     return [

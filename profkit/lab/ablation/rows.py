@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import Change, Code, Refused, fill_lines
+from profkit.lab.ablation.change import Change, Code, Refused, make_line_tables
 from profkit.lab.ablation.ptx import Changes
-from profkit.lab.ablation.readdress import TABLE, Span, add_table, join_spans, move_access
+from profkit.lab.ablation.readdress import (
+    TABLE,
+    Span,
+    add_table,
+    merge_spans,
+    replace_base_register,
+)
 from profkit.lab.ablation.survey import Survey
 
 _NEW_ROW = "profkit_row"
@@ -53,7 +59,7 @@ def find_rows(
         if low <= last:
             spans.append(Span(kind, [access], low, last))
     rows: list[Row] = []
-    for span in join_spans(spans, narrow=True):
+    for span in merge_spans(spans, narrow=True):
         first, stride = span.accesses[0], int(span.kind[2])
         aligned = -(-span.low // stride) * stride
         if aligned <= span.last:
@@ -74,7 +80,7 @@ def make_new_rows(accesses: Iterable[Access]) -> list[Row]:
     return rows
 
 
-def list_in_rows(rows: Sequence[Row]) -> list[Access]:
+def list_accesses_of_rows(rows: Sequence[Row]) -> list[Access]:
     accesses = []
     for row in rows:
         for access in row.accesses:
@@ -95,7 +101,7 @@ def send_accesses_to_rows(
     `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place,
     which is what constant memory likes.
     """
-    led = list_in_rows(rows)
+    led = list_accesses_of_rows(rows)
     if not led:
         raise Refused(
             "no-room",
@@ -104,7 +110,7 @@ def send_accesses_to_rows(
             "look at the line: so small an array is read by few lanes",
         )
 
-    places = _find_places(code, rows)
+    places = _assign_table_places(code, rows)
 
     def fill_rows(numbers: set[int]) -> bytes:
         return _fill_table(places, numbers)
@@ -115,11 +121,11 @@ def send_accesses_to_rows(
         control=fill_rows(set()),
         changed=changed,
         kept=kept,
-        lines=fill_lines(code, led, fill_rows),
+        lines=make_line_tables(code, led, fill_rows),
     )
 
 
-def _find_places(code: Code, rows: Sequence[Row]) -> dict[int, int]:
+def _assign_table_places(code: Code, rows: Sequence[Row]) -> dict[int, int]:
     """Access -> its place in the table: one for all of a row, a line and a register.
 
     They are chosen for together, so the choice is made once, where an assembler can see that.
@@ -128,7 +134,7 @@ def _find_places(code: Code, rows: Sequence[Row]) -> dict[int, int]:
     of_accesses = {}
     for row in rows:
         for access in row.accesses:
-            alike = (row.number, code.name_place(access), access.address.base)
+            alike = (row.number, code.name_source_line(access), access.address.base)
             of_accesses[access.number] = places.setdefault(alike, _MASK * len(places))
     return of_accesses
 
@@ -154,7 +160,7 @@ def _write_rows(
             if row.kernel == kernel.name:
                 lines += _write_row(changes, row, new_memory, one_place)
         if lines:
-            changes.add_beginning(kernel, lines)
+            changes.insert_at_beginning(kernel, lines)
     for row in rows:
         for access in row.accesses:
             _move_access(changes, access, row, places[access.number])
@@ -203,5 +209,5 @@ def _move_access(changes: Changes, access: Access, row: Row, place: int) -> None
         changes.add_registers("b64", "%profkit_w")
         lines.append(f"cvt.u64.u32 %profkit_w, {new};")
         new = "%profkit_w"
-    changes.put_before(access.statement, lines)
-    move_access(changes, access, new)
+    changes.insert_before(access.statement, lines)
+    replace_base_register(changes, access, new)

@@ -22,7 +22,7 @@ from profkit.files import (
 from profkit.interpreter import make_command
 from profkit.lab.ablation import assemble
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
+from profkit.lab.ablation.task import Answer, Task, get_answer_file, get_log_file
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.lab.measure.targets import Target, TargetRun, build_target, make_record
@@ -69,12 +69,12 @@ def ablate_target(
             yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())
 
 
-def keep_ablation(record: Record, artifacts: Path) -> Path:
+def save_ablation(record: Record, artifacts: Path) -> Path:
     """Put what was found into the run record of the same code, or into one of its own."""
     _, file = choose_run_paths(artifacts, record.problem, record.variant, record.case)
     if is_file(file):
         before = read_record(file)
-        same_gpu = record_gpu(before) == record_gpu(record)
+        same_gpu = get_gpu_name(before) == get_gpu_name(record)
         if same_gpu and not before.is_stale(record.source_hash or ""):
             timing = before.timing or record.timing
             changed = msgspec.structs.replace(before, ablation=record.ablation, timing=timing)
@@ -84,11 +84,11 @@ def keep_ablation(record: Record, artifacts: Path) -> Path:
     return file
 
 
-def record_gpu(record: Record) -> str | None:
+def get_gpu_name(record: Record) -> str | None:
     return record.gpu.name if record.gpu else None
 
 
-def ablate_beside(
+def ablate_with_others(
     target: Target, progress: Progress, case: str
 ) -> tuple[AblationRecord, Timing | None]:
     """Ablate the first variant of a target, the others timed in turns with it."""
@@ -162,9 +162,9 @@ def run_task(
         file = place / f"task-{len(refused)}.json"
         write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
         done = process.run_command(make_command(_MODULE, str(file)), _SECONDS)
-        if done.status == 0 and is_file(answer_of(file)):
-            return _read_answer(answer_of(file), name)
-        said = _read_log(log_of(file))
+        if done.status == 0 and is_file(get_answer_file(file)):
+            return _read_answer(get_answer_file(file), name)
+        said = _read_log(get_log_file(file))
         begun = [word for word in said if word in known]
         if not begun or begun[-1] in refused:
             words = done.output.strip().splitlines()[-1:] or said[-1:] or ["it said nothing"]

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from profkit.collect.process import end_with_parent
+from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
 from profkit.files import open_log, read_bytes, read_text, write_bytes
 from profkit.lab.ablation.assemble import PTX_LIMIT
 from profkit.lab.ablation.lab import Conditions
 from profkit.lab.ablation.launches import Hung
 from profkit.lab.ablation.measurement import measure_call
-from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
+from profkit.lab.ablation.task import Answer, Task, get_answer_file, get_log_file
 from profkit.lab.measure import bench, data
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import problem
@@ -30,9 +30,9 @@ LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
 
 def _serve_task(task_file: Path) -> int:
-    end_with_parent()
+    exit_with_parent()
     task = msgspec.json.decode(read_bytes(task_file), type=Task)
-    with open_log(log_of(task_file)) as log:
+    with open_log(get_log_file(task_file)) as log:
 
         def say_progress(what: str) -> None:
             log.write(json.dumps(what).encode() + b"\n")
@@ -50,7 +50,7 @@ def _serve_task(task_file: Path) -> int:
             answer = Answer(message=error.message, hint=error.hint)
         except ProfkitError as error:
             answer = Answer(message=error.message, hint=error.hint)
-        write_bytes(answer_of(task_file), msgspec.json.encode(answer))
+        write_bytes(get_answer_file(task_file), msgspec.json.encode(answer))
     return 0
 
 

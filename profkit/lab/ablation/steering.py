@@ -74,17 +74,17 @@ def _list_followers(kernel: Kernel, number: int, block: Sequence[Statement]) -> 
 
 def _step_back(statement: Statement, registers: set[str], steering: Steering) -> None:
     """From the registers that decide behind a statement to those that decide before it."""
-    words, written = statement.words, ptx.find_written(statement)
+    words, written = statement.words, ptx.list_written_registers(statement)
     is_made = not registers.isdisjoint(written)
     if not statement.guard:
         registers.difference_update(written)
     for space in ("shared", "local"):
         stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
         if stored and space in steering.memories:
-            registers.update(ptx.find_read(statement))
+            registers.update(ptx.list_read_registers(statement))
     if is_made:
         steering.statements.add(statement.start)
-        registers.update(ptx.find_read(statement))
+        registers.update(ptx.list_read_registers(statement))
         if statement.guard:
             registers.add(statement.guard)
         if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
@@ -99,11 +99,11 @@ def find_deciding(statement: Statement) -> list[str]:
     words = statement.words
     if words[0] == "ld" and "param" in words:
         return []
-    names = ptx.find_addressing(statement)
+    names = ptx.list_address_registers(statement)
     if statement.guard and (words[0] in _MEMORY or words[0] in _FLOW):
         names.append(statement.guard)
     if words[0] in _FLOW or (words[0] == "st" and "param" in words):
-        names += ptx.find_read(statement)
+        names += ptx.list_read_registers(statement)
     if words[0] == "wgmma":  # descriptors say where in shared memory; values stand in braces
         for operand in statement.operands[1:]:
             if not operand.startswith("{"):

@@ -12,9 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import GLOBAL, Change, Code, fill_lines
+from profkit.lab.ablation.change import GLOBAL, Change, Code, make_line_tables
 from profkit.lab.ablation.ptx import Changes
-from profkit.lab.ablation.readdress import TABLE, Span, add_table, join_spans, move_access
+from profkit.lab.ablation.readdress import (
+    TABLE,
+    Span,
+    add_table,
+    merge_spans,
+    replace_base_register,
+)
 from profkit.lab.ablation.survey import Survey
 
 ROW = 512  # bytes of a warp's widest access: a stream is whole rows
@@ -51,11 +57,11 @@ Walk = Callable[[Stream], Path]
 Paths = Mapping[int, Path]
 
 
-def find_movable(code: Code) -> list[Access]:
+def list_movable_accesses(code: Code) -> list[Access]:
     """Loads of global memory that decide nothing, and stores that nothing which decides reads."""
     movable = []
     for access in code.accesses:
-        if access.unmovable or access.number not in code.anchored:
+        if access.why_unmovable or access.number not in code.anchored:
             continue
         if access.kind == "load" and not access.steers:
             movable.append(access)
@@ -66,7 +72,7 @@ def find_movable(code: Code) -> list[Access]:
 
 
 def list_streamed(code: Code) -> list[Stream]:
-    return find_streams(find_movable(code), code.survey)
+    return find_streams(list_movable_accesses(code), code.survey)
 
 
 def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -> list[Stream]:
@@ -78,7 +84,7 @@ def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -
             kind = (access.kernel, access.kind, access.width)
             spans.append(Span(kind, [access], seen.lowest, seen.highest - 1))
     streams: list[Stream] = []
-    for span in join_spans(spans, narrow=False):
+    for span in merge_spans(spans, narrow=False):
         first = span.accesses[0]
         base = -(-span.low // ROW) * ROW
         length = min((span.last + 1 - base) // ROW * ROW, _LONGEST)
@@ -88,7 +94,7 @@ def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -
     return streams
 
 
-def list_in_streams(streams: Sequence[Stream]) -> set[int]:
+def list_access_numbers(streams: Sequence[Stream]) -> set[int]:
     """The numbers of the accesses that have a stream."""
     numbers = set()
     for stream in streams:
@@ -97,7 +103,7 @@ def list_in_streams(streams: Sequence[Stream]) -> set[int]:
     return numbers
 
 
-def send_along(
+def redirect_to_streams(
     code: Code,
     streams: Sequence[Stream],
     on: Sequence[Access],
@@ -117,7 +123,7 @@ def send_along(
         control=fill_streams(set()),
         changed=changed,
         kept=kept,
-        lines=fill_lines(code, on, fill_streams),
+        lines=make_line_tables(code, on, fill_streams),
     )
 
 
@@ -145,7 +151,7 @@ def _write_streams(code: Code, streams: Sequence[Stream], cached: bool) -> str:
     for name, kernel in code.module.kernels.items():
         own = [stream for stream in streams if stream.kernel == name]
         if own:
-            changes.add_beginning(kernel, _write_beginning(changes, own))
+            changes.insert_at_beginning(kernel, _write_beginning(changes, own))
     for stream in streams:
         for access in stream.accesses:
             _move_access(changes, access, stream, place, cached)
@@ -233,11 +239,11 @@ def _move_access(
         step=entry + 4,
     )
     lines = f"{take} %profkit_k, {base};{lines.rstrip()}"
-    changes.put_before(access.statement, lines.split("\n"))
-    move_access(changes, access, "%profkit_x", cached)
+    changes.insert_before(access.statement, lines.split("\n"))
+    replace_base_register(changes, access, "%profkit_x", cached)
 
 
-def walk_all(code: Code) -> Walk:
+def make_full_walk(code: Code) -> Walk:
     """In order through everything that was touched."""
 
     def walk_whole(stream: Stream) -> Path:
@@ -247,7 +253,7 @@ def walk_all(code: Code) -> Walk:
     return walk_whole
 
 
-def walk_window(size: int, cached: bool = False) -> Walk:
+def make_window_walk(size: int, cached: bool = False) -> Walk:
     """Back and forth in the first bytes of a stream: `size` of them, whole rows."""
 
     def walk_within(stream: Stream) -> Path:
@@ -262,13 +268,13 @@ def choose_step(length: int) -> int:
     return int(length * _GOLDEN) // ROW * ROW
 
 
-def describe_kept(code: Code) -> str:
+def say_unmoved_loads(code: Code) -> str:
     """How many loads of global memory stay where they are, and why."""
     steering = unmovable = apart = 0
     for access in code.list_executed(GLOBAL, ("load",)):
         if access.steers:
             steering += 1
-        elif access.unmovable:
+        elif access.why_unmovable:
             unmovable += 1
         elif access.number not in code.anchored:
             apart += 1

@@ -45,7 +45,7 @@ class Survey:
     by_warp: tuple[int, ...]  # instructions of all first warps of blocks, of all second ones ...
 
 
-def make_counters(module: Module, accesses: Sequence[Access]) -> list[int]:
+def make_initial_counters(module: Module, accesses: Sequence[Access]) -> list[int]:
     """What the counters hold before a call."""
     return [0] * ((1 + _WARPS) * module.blocks) + _FIRST * len(accesses)
 
@@ -126,10 +126,10 @@ cvt.u64.u32 %pk_count, %pk_n;
 _SECTOR_SHIFT, _WORD_SHIFT = 5, 2
 
 
-def write_counting(module: Module, accesses: Sequence[Access]) -> str:
+def write_counting_module(module: Module, accesses: Sequence[Access]) -> str:
     """The module's text with counters in it; of no accesses, only the blocks are counted."""
     changes = Changes(module)
-    total = len(make_counters(module, accesses))
+    total = len(make_initial_counters(module, accesses))
     changes.outside[f".visible .global .align 8 .b64 {COUNTS}[{max(1, total)}];"] = None
     counted: set[int] = set()
     for block, _, statement in module.number_blocks():
@@ -137,11 +137,11 @@ def write_counting(module: Module, accesses: Sequence[Access]) -> str:
             counted.add(block)
             warps = _BYTES * (module.blocks + _WARPS * block)
             text = _COUNT_BLOCK.format(threads=_BYTES * block, warps=warps)
-            changes.put_before(statement, text.split("\n"))
+            changes.insert_before(statement, text.split("\n"))
     place = _BYTES * (1 + _WARPS) * module.blocks
     for access in accesses:
         text = _count_access(module.kernels[access.kernel], access, place)
-        changes.put_before(access.statement, text.split("\n"))
+        changes.insert_before(access.statement, text.split("\n"))
         place += _BYTES * len(_FIRST)
     return changes.write_module()
 
@@ -232,7 +232,7 @@ _OUTWARD = re.compile(
 _OWN = re.compile(r"\.(param|local|const)\b")
 
 
-def keep_outward(executed: Counter[str]) -> Counter[str]:
+def keep_comparable_instructions(executed: Counter[str]) -> Counter[str]:
     """Of counted instructions those that other code for the same work has as many of."""
     kept: Counter[str] = Counter()
     for opcode, number in executed.items():

@@ -37,9 +37,9 @@ class Answer(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def answer_of(task_file: Path) -> Path:
+def get_answer_file(task_file: Path) -> Path:
     return task_file.with_suffix(".answer")
 
 
-def log_of(task_file: Path) -> Path:
+def get_log_file(task_file: Path) -> Path:
     return task_file.with_suffix(".log")

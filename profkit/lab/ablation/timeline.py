@@ -49,11 +49,11 @@ def write_timeline(module: Module) -> str:
     for kernel in module.kernels.values():
         if not kernel.is_entry:
             continue
-        changes.add_beginning(kernel, _BEGIN.strip().split("\n"))
+        changes.insert_at_beginning(kernel, _BEGIN.strip().split("\n"))
         for statement in kernel.statements:
             if statement.words[0] in ("ret", "exit"):
                 text = _END.format(guard=ptx.write_guard(statement))
-                changes.put_before(statement, text.strip().split("\n"))
+                changes.insert_before(statement, text.strip().split("\n"))
     return changes.write_module()
 
 

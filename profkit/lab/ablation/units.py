@@ -107,7 +107,7 @@ def measure_busy(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
     return {unit: number / cycles for unit, number in total.items() if number}
 
 
-def measure_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
+def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
     """Unit -> its share of the time, if it works only where it has more to do than the others.
 
     Between two barriers, what has most to do decides how long it takes. Where the sum of these times is

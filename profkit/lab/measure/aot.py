@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from profkit.collect.process import end_with_parent
+from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.languages import plan as plans
@@ -48,7 +48,7 @@ _PACKED = {
 
 def _run_request(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
-    end_with_parent()
+    exit_with_parent()
     request_file = Path(arguments[0])
     request = json.loads(request_file.read_text(encoding="utf-8"))
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from profkit.collect.process import end_with_parent
+from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
 
 
 def _launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
-    end_with_parent()
+    exit_with_parent()
     plan = library.Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         if plan.reference is None:

@@ -87,7 +87,7 @@ class Profiling:
 def _find_ncu(target: Target) -> Tool | ProfkitError:
     """Return ncu, or why there is none: checks and times do not need it."""
     try:
-        return tools.tool("ncu", target.folder)
+        return tools.get_tool("ncu", target.folder)
     except ProfkitError as error:
         return error
 

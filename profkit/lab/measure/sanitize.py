@@ -98,7 +98,7 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
     They are kept next to the build, so that the records of this very binary have them. A tool that
     gives no verdict is a fault of that variant; the others go on.
     """
-    sanitizer = tools.need_tool("compute-sanitizer")
+    sanitizer = tools.require_tool("compute-sanitizer")
     pool = process.make_pool(_AT_ONCE)
     try:
         waiting = []

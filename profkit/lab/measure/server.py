@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
-from profkit.collect.process import end_with_parent
+from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure import bench, check, data, subjects, worker
 from profkit.lab.measure.cuda import device, library
@@ -28,7 +28,7 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
 def _serve_jobs() -> int:
-    end_with_parent()
+    exit_with_parent()
     say = _open_events()
     server: _Server | None = None
     for line in sys.stdin.buffer:

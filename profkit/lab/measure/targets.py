@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from profkit.collect.tools import read_kept_json
+from profkit.collect.tools import read_cached_json
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
@@ -247,7 +247,7 @@ def _add_sanitizer(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
-    return replace(check, sanitizer=read_kept_json(built.library.with_name("sanitizer.json")))
+    return replace(check, sanitizer=read_cached_json(built.library.with_name("sanitizer.json")))
 
 
 def make_record(run: TargetRun, name: str, case: str) -> Record:

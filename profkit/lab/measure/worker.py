@@ -180,7 +180,7 @@ class Worker:
         self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         command = make_command("profkit.lab.measure.server")
-        self._process = process.start(command, env=self.env, **pipes)
+        self._process = process.start_process(command, env=self.env, **pipes)
         reading = self._process, self._lines
         threading.Thread(target=_read_lines, args=reading, daemon=True).start()
         self.restarts += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from profkit.collect.process import cores, make_pool
+from profkit.collect.process import count_available_cores, make_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
@@ -85,7 +85,9 @@ class Search:
             return self.outcome
         for worker in self.workers:
             self._free.put(Runner(self.task, self.study, worker, self.progress))
-        threads = max(len(self.workers) + 1, min(cores(), AHEAD * len(self.workers)))
+        threads = max(
+            len(self.workers) + 1, min(count_available_cores(), AHEAD * len(self.workers))
+        )
         pool = make_pool(threads, "trial")
         done = []
         for _ in range(threads):

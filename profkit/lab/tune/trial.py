@@ -104,7 +104,7 @@ class Profiler:
         report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
         plan = targets.make_profile_plan(run, name, self.task.case)
-        ncu = tools.need_tool("ncu")
+        ncu = tools.require_tool("ncu")
         # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)

@@ -104,7 +104,7 @@ def _choose_source(
 def ablate_chosen(target: Target, folder: Path) -> int:
     """Ablate what was chosen, keep it with the runs of a folder, and show it."""
     from profkit.cli.output import print_error, print_note, show_spinner
-    from profkit.lab.ablation.run import ablate_target, keep_ablation
+    from profkit.lab.ablation.run import ablate_target, save_ablation
 
     records, refused = [], 0
 
@@ -116,7 +116,7 @@ def ablate_chosen(target: Target, folder: Path) -> int:
 
     with show_spinner() as progress:
         for record in ablate_target(target, progress, report_error):
-            file = keep_ablation(record, folder)
+            file = save_ablation(record, folder)
             print_note(f"{record.variant}.{record.case}: {file}")
             records.append(record)
     status = _show_records(records)

@@ -127,7 +127,7 @@ def profile_variants(
     from profkit.lab.flags import choose_gpus, choose_names
     from profkit.lab.measure import targets
 
-    filters = profiler.launch_filters(kernel, skip, count, nvtx)
+    filters = profiler.list_launch_filters(kernel, skip, count, nvtx)
     settings = profiler.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
@@ -219,7 +219,7 @@ def _show_results(results: Sequence[Profiled]) -> int:
         for result in results:
             if not result.report and result.record.timing:
                 name = f"{result.name} {result.case}"
-                out.print_blocks(measured.without_counters(name, result.record))
+                out.print_blocks(measured.show_run_without_counters(name, result.record))
     faulty = [r for r in results if r.wrong]
     if unread or any(r.problem for r in results if r not in faulty):
         return options.COULD_NOT
@@ -244,9 +244,9 @@ def _profile_command(
         raise ProfkitError(
             f"{report} already exists", "use -o NAME.ncu-rep, which also replaces it"
         )
-    ncu = tools.need_tool("ncu")
+    ncu = tools.require_tool("ncu")
     with show_ncu_output(out.check_output_path(report.with_suffix(LOG))) as words:
-        done = profiler.wrap(command, report, ncu, settings, words)
+        done = profiler.profile_program(command, report, ncu, settings, words)
     if done.note:
         out.print_error(
             ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}")

@@ -197,7 +197,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
             plots.save(picture, folder / name)
             drawn.append(name)
     write_text(
-        folder / "profile_summary.md", views.search_summary(document.to_json(), frame, drawn)
+        folder / "profile_summary.md", views.write_search_summary(document.to_json(), frame, drawn)
     )
     return structs.replace(document, output=str(folder), history=str(kept))
 

@@ -19,10 +19,10 @@ from profkit.program.findings.case import Case, StepFinding
 StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
 # In this order works are explained: what a check covers, later ones leave out.
 ORDER: Sequence[StepCheck] = (
-    host.find_waits,
+    host.find_host_waits,
     host.find_allocations,
     host.find_slow_launches,
-    host.find_own_work,
+    host.find_host_work,
     moves.find_copies,
     moves.find_small_copies,
     moves.find_collectives,
@@ -33,21 +33,21 @@ ORDER: Sequence[StepCheck] = (
     fusion.find_attention,
     products.find_fp32_products,
     products.find_float64,
-    products.find_misfits,
-    products.find_odd_by_name,
-    products.find_tails,
+    products.find_odd_sized_products,
+    products.find_odd_sized_products_by_name,
+    products.find_product_tails,
     redundant.find_copies_on_device,
     kernels.find_contended_atomics,
     fusion.find_autocasts,
-    moves.find_growing,
-    moves.find_layouts,
-    moves.find_joins,
+    moves.find_growing_caches,
+    moves.find_layout_copies,
+    moves.find_concatenations,
     fusion.find_elementwise,
     fusion.find_casts,
     fusion.find_small_in_graphs,
     kernels.find_sorts,
     kernels.find_small_grid,
-    kernels.find_slow,
+    kernels.find_slow_kernels,
 )
 
 

@@ -14,7 +14,7 @@ from profkit.program.operators import Product, find_needs, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
-from profkit.program.steps.idle import Split, launch_place
+from profkit.program.steps.idle import Split, describe_launch_place
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import find_place, say_place_of_works
 from profkit.program.timeline import Device, HostSpan
@@ -167,9 +167,9 @@ class Case:
             work = self.find_longest(indices)
         else:
             work = self.works[otherwise]
-        return launch_place(work)
+        return describe_launch_place(work)
 
-    def list_works(
+    def select_works(
         self, which: Callable[[StepWork], bool], claimed: frozenset[int] = frozenset()
     ) -> list[int]:
         """Indices of the works that are so and not claimed."""
@@ -195,7 +195,7 @@ class Case:
             return "torch"
         return "others"
 
-    def finding(
+    def make_finding(
         self,
         words: Words,
         works: Sequence[int],
@@ -247,7 +247,7 @@ class Case:
 
     def is_compiled(self, indices: Collection[int]) -> bool:
         """Whether most of some works' time is launched by code that torch.compile has compiled."""
-        own = [i for i in indices if was_compiled(self.works[i])]
+        own = [i for i in indices if is_from_compiled_code(self.works[i])]
         return 2 * self.sum_time(own) > self.sum_time(indices)
 
     @property
@@ -347,7 +347,7 @@ class StepFinding(Finding):
         return ""
 
 
-def was_compiled(work: StepWork) -> bool:
+def is_from_compiled_code(work: StepWork) -> bool:
     """Whether code that torch.compile has compiled launched it: Inductor's kernels, or by its makers."""
     maker = work.maker
     names = (maker.op, maker.top, maker.range)
@@ -362,7 +362,7 @@ def is_of_backward(work: StepWork) -> bool:
     return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
-def is_optimizers(work: StepWork) -> bool:
+def is_of_optimizer(work: StepWork) -> bool:
     """Whether it was launched inside of an optimiser's step, and not by a module that it calls."""
     place = work.maker.place
     if place is not None and place.part == "optimizer":
@@ -375,7 +375,7 @@ def is_strided(work: StepWork) -> bool:
     return _STRIDED.search(work.activity.name) is not None
 
 
-def is_moving(work: StepWork) -> bool:
+def is_only_moving_data(work: StepWork) -> bool:
     """Whether a kernel only puts a tensor into another order, or tensors together."""
     return work.kind in {"layout", "concat"} or is_strided(work)
 
@@ -398,12 +398,12 @@ def count_accesses(work: StepWork) -> int:
 
 def find_uploads(case: Case) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
-    copies = case.list_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
+    copies = case.select_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
     small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
-def find_awaiting(case: Case, copies: Collection[int]) -> list[int]:
+def find_waiting_calls(case: Case, copies: Collection[int]) -> list[int]:
     """The calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
 
@@ -416,7 +416,7 @@ def list_mergeable_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     runs: list[list[int]] = []
     open_runs: dict[int, list[int]] = {}  # by stream
     for index, work in enumerate(case.works):
-        if index in claimed and is_moving(work):
+        if index in claimed and is_only_moving_data(work):
             continue
         stream = work.activity.stream
         run = open_runs.get(stream, [])
@@ -430,11 +430,11 @@ def list_mergeable_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
 
 
 def _can_merge(work: StepWork) -> bool:
-    moves = work.kind in MEMBERS | PASSED or is_moving(work)
-    return moves and not is_compiled(work.activity.name) and not is_optimizers(work)
+    moves = work.kind in MEMBERS | PASSED or is_only_moving_data(work)
+    return moves and not is_compiled(work.activity.name) and not is_of_optimizer(work)
 
 
-def price_run(case: Case, run: Sequence[int]) -> float:
+def estimate_merged_time(case: Case, run: Sequence[int]) -> float:
     """Return the time of a run as one kernel: it reads what comes from outside, and writes its end.
 
     Of each kernel after the first the largest tensor is the last one's result. Of its other tensors

@@ -17,14 +17,14 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
+    estimate_merged_time,
     is_of_backward,
     list_mergeable_runs,
-    price_run,
 )
 from profkit.program.operators import VALUE_BYTES
 from profkit.program.replay.scenario import NOTHING, Change, Range, make_share
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.idle import launch_place
+from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_precision
 
 BETWEEN = frozenset(
@@ -89,8 +89,8 @@ def find_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
         gone += own[1:]
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    where, around = launch_place(first), case.sum_time(others)
-    yield case.finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
+    where, around = describe_launch_place(first), case.sum_time(others)
+    yield case.make_finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
 
 
 def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]]:
@@ -107,7 +107,10 @@ def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]
             continue
         if _is_of_backward_by_name(work) and size not in scores:
             continue
-        low, high = _find_side(case, i, -1, used), _find_side(case, i, 1, used)
+        low, high = (
+            _find_farthest_product(case, i, -1, used),
+            _find_farthest_product(case, i, 1, used),
+        )
         if low is not None and high is not None:
             out.append([j for j in range(low, high + 1) if j not in used])
             used.update(out[-1])
@@ -159,7 +162,7 @@ def _read_score_size(softmax: StepWork) -> tuple[int, int]:
     return UNKNOWN
 
 
-def _find_side(case: Case, at: int, way: int, used: set[int]) -> int | None:
+def _find_farthest_product(case: Case, at: int, way: int, used: set[int]) -> int | None:
     """Attention's farthest product on one side of a softmax; None if none is near.
 
     Forward there is one on each side, backward there are up to two.
@@ -184,7 +187,7 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     """
     one, other = case.works[i], case.works[softmax]
     if _read_score_size(other) == UNKNOWN:
-        return not one.maker.shapes and _is_narrow(case, one, other)
+        return not one.maker.shapes and _is_within_one_head(case, one, other)
     scores, keys = _read_score_size(other)
     shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
     if len(shapes) != 2 or is_of_backward(one) != is_of_backward(other):
@@ -210,7 +213,7 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
 
 
-def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
+def _is_within_one_head(case: Case, product: StepWork, softmax: StepWork) -> bool:
     """Whether a product is too short to sum over more than a head's columns for each score.
 
     A softmax of PyTorch's reads and writes its scores at the rate of memory, so its time tells how
@@ -256,7 +259,7 @@ ELEMENTWISE = Words(
 
 def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
-    runs = list_chains(case, claimed)
+    runs = list_elementwise_chains(case, claimed)
     if not runs:
         return
     # Each run as one kernel that reads its inputs and writes its result.
@@ -264,14 +267,14 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     gone: list[int] = []
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        heads[run[0]] = make_share(price_run(case, run) / first)
+        heads[run[0]] = make_share(estimate_merged_time(case, run) / first)
         gone += run[1:]
     change = Change(heads, dict.fromkeys(gone, NOTHING))
     chosen = sorted([*heads, *gone])
     worst = max(runs, key=case.sum_time)
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
-    yield case.finding(
+    yield case.make_finding(
         ELEMENTWISE,
         chosen,
         change,
@@ -283,7 +286,7 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     )
 
 
-def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def list_elementwise_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs with at least three elementwise kernels that are bound by their bytes.
 
     Of shorter ones the launches are what costs: that is the host's. In training what lies between two is
@@ -293,7 +296,7 @@ def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     chains = []
     for run in list_mergeable_runs(case, claimed):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
-        for part in _part_copies(case, long):
+        for part in _split_at_equal_copies(case, long):
             if sum(case.works[i].kind in MEMBERS for i in part) >= least:
                 chains.append(part)
     return chains
@@ -309,18 +312,18 @@ def _may_train(case: Case) -> bool:
     )
 
 
-def _part_copies(case: Case, run: Sequence[int]) -> Iterator[list[int]]:
+def _split_at_equal_copies(case: Case, run: Sequence[int]) -> Iterator[list[int]]:
     """Part a run between two equal copies in a row: no copy reads what the same one has written."""
     part: list[int] = []
     for index in run:
-        if part and _is_copied_alike(case.works[part[-1]], case.works[index]):
+        if part and _is_same_copy(case.works[part[-1]], case.works[index]):
             yield part
             part = []
         part.append(index)
     yield part
 
 
-def _is_copied_alike(one: StepWork, other: StepWork) -> bool:
+def _is_same_copy(one: StepWork, other: StepWork) -> bool:
     """Whether two works copy in the same way: from one type into another, say, or as it is."""
     copies = one.kind in {"convert", "copy"}
     return copies and one.activity.name == other.activity.name
@@ -366,7 +369,7 @@ def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     mean = 1e3 * case.sum_time(chosen) / len(chosen)
     advice = "compiled" if case.is_compiled(chosen) else ""
-    yield case.finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
+    yield case.make_finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
 def _list_small_kernel_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
@@ -404,11 +407,13 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
     to the others in float32: so the sums tell how many of the casts are of one tensor.
     """
-    uses = case.list_works(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed)
+    uses = case.select_works(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed)
     if len(uses) < 2 * LEAST_CHAIN:
         return
-    sizes = Counter(_sort_sizes(case.works[i]) for i in uses)
-    gradients = case.list_works(lambda w: is_of_backward(w) and _sort_sizes(w) in sizes, claimed)
+    sizes = Counter(_sort_operand_sizes(case.works[i]) for i in uses)
+    gradients = case.select_works(
+        lambda w: is_of_backward(w) and _sort_operand_sizes(w) in sizes, claimed
+    )
     back = [i for i in gradients if case.works[i].kind == "convert"]
     added = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}]
     sums = [i for i in added if not _HALF.intersection(case.works[i].maker.types)]
@@ -420,7 +425,7 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     scale |= dict.fromkeys([*uses, *back], left)
 
     size, alike = sizes.most_common(1)[0]
-    yield case.finding(
+    yield case.make_finding(
         AUTOCASTS,
         sorted(scale),
         Change(scale),
@@ -450,17 +455,17 @@ CASTS = Words(
 
 def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another type, again and again."""
-    works = case.list_works(_is_cast, claimed)
+    works = case.select_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = Change(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
-    yield case.finding(CASTS, works, change, alike=alike, size=_say_sizes(shape))
+    yield case.make_finding(CASTS, works, change, alike=alike, size=_say_sizes(shape))
 
 
-def _sort_sizes(work: StepWork) -> tuple[int, ...]:
+def _sort_operand_sizes(work: StepWork) -> tuple[int, ...]:
     """Of the first operand, in either order: a transposed gradient is of the same tensor."""
     if work.maker.shapes:
         return tuple(sorted(work.maker.shapes[0]))

@@ -17,11 +17,11 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
-    find_awaiting,
     find_uploads,
+    find_waiting_calls,
 )
 from profkit.program.replay.scenario import ALL, CallShare, Change
-from profkit.program.steps.attribution import is_telling, say_frame
+from profkit.program.steps.attribution import is_informative_frame, say_frame
 from profkit.program.steps.idle import describe_maker, say_before, say_caller
 from profkit.program.timeline import HostSpan
 
@@ -94,7 +94,7 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         advice = "captured"
     elif case.is_compiled(range(count)):
         advice = "compiled"
-    yield case.finding(
+    yield case.make_finding(
         SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
     )
 
@@ -150,7 +150,7 @@ OWN_WORK = Words(
 )
 
 
-def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = []
@@ -173,9 +173,9 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     after = ""
     if wait:
         after = f"; just before, {wait} drains the GPU"
-    advice = _choose_for_pause(inside, wait)
+    advice = _choose_pause_advice(inside, wait)
     change = Change(pauses=REACH["pauses done ahead"])
-    yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
+    yield case.make_finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
 
 
 def _name_pause(case: Case, call: int) -> str:
@@ -192,7 +192,7 @@ def _name_pause(case: Case, call: int) -> str:
     return name_span(case.spans, low, high)
 
 
-def _choose_for_pause(inside: str, wait: str) -> str:
+def _choose_pause_advice(inside: str, wait: str) -> str:
     """Return the key of what takes the place of the host's own work."""
     if "DataLoader" in inside:
         return "loader"
@@ -224,7 +224,7 @@ def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
         inside = min(span.end, high) - max(span.start, low)
         if span.kind == "step" or inside < 0.6 * (high - low):
             continue
-        if span.kind == "python" and not is_telling(span.name):
+        if span.kind == "python" and not is_informative_frame(span.name):
             continue
         length, is_line = span.end - span.start, span.kind == "python"
         if is_line not in best or length < best[is_line][0]:
@@ -257,7 +257,7 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
     where = describe_maker(case.step, min(chosen)) or BETWEEN
     change = Change(host=dict.fromkeys(chosen, share))
-    yield case.finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
+    yield case.make_finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 
 
 WAITS = Words(
@@ -323,19 +323,19 @@ WAITS = Words(
 )
 
 
-def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
     step, pieces = case.step, find_uploads(case)
     small = {
         i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
     }
-    held = [i for i in find_awaiting(case, small - pieces) if not step.calls[i].allocates]
+    held = [i for i in find_waiting_calls(case, small - pieces) if not step.calls[i].allocates]
     if not held or case.sum_idle("host-sync") < 0.005 * case.split.period:
         return
     idle = _sum_idle_after(case, held)
-    looked = _find_looked_at(case, held)
-    looped = _find_looped(case, looked)
-    sized = 2 * sum(_is_for_size(case, i) for i in held) > len(held)
+    looked = _find_values_read_by_host(case, held)
+    looped = _find_values_read_in_loops(case, looked)
+    sized = 2 * sum(_is_waiting_for_size(case, i) for i in held) > len(held)
 
     # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
     # its place, which can be launched at once: what is launched for each size is then one batch, at
@@ -355,10 +355,10 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
             places[place] += 1
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
     advice = _choose_advice(case, held, sized, looped)
-    repeated = _count_repeated(case, held)
+    repeated = _count_waits_per_line(case, held)
     if advice == "sizes" and repeated >= PARTS:
         advice = "parts"
-    finding = case.finding(
+    finding = case.make_finding(
         WAITS,
         (),
         change,
@@ -377,7 +377,7 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
     yield replace(finding, hinders=len(held) >= FEW_WAITS)
 
 
-def _count_repeated(case: Case, held: Sequence[int]) -> int:
+def _count_waits_per_line(case: Case, held: Sequence[int]) -> int:
     """How often the host waits at one line of one module: layers of a model are several modules."""
     places: Counter[tuple[str, str]] = Counter()
     for index in held:
@@ -416,7 +416,7 @@ def _choose_advice(case: Case, held: Sequence[int], sized: bool, looped: Collect
     return ""
 
 
-def _find_looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
+def _find_values_read_by_host(case: Case, held: Sequence[int]) -> frozenset[int]:
     """Small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
     for index in held:
@@ -427,7 +427,7 @@ def _find_looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
     return frozenset(out)
 
 
-def _find_looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
+def _find_values_read_in_loops(case: Case, looked: frozenset[int]) -> frozenset[int]:
     """Those of the values looked at that come one after another: a loop over tensors that are there.
 
     Nothing else runs between them, as a norm of each gradient: one launch does it for all
@@ -442,7 +442,7 @@ def _find_looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
     return frozenset(out)
 
 
-def _is_for_size(case: Case, call: int) -> bool:
+def _is_waiting_for_size(case: Case, call: int) -> bool:
     """Whether a call waits for a number of rows: by its operator, else by what ran before."""
     if op := case.step.makers[call].op:
         return SIZED.search(op) is not None

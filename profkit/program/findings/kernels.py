@@ -16,7 +16,7 @@ from profkit.program.findings.case import REACH, Advice, Case, StepFinding, Word
 from profkit.program.operators import is_native_loop
 from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.kinds import find_precision, is_librarys, is_vector_product
+from profkit.program.steps.kinds import find_precision, is_library_kernel, is_vector_product
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import base_name
 
@@ -72,15 +72,17 @@ NAMED_ATOMICS = Words(
 
 def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
-    for group, works in _list_groups(case, claimed, LEAST):
+    for group, works in _list_large_groups(case, claimed, LEAST):
         need, now = case.price_bytes(works), 1e6 * case.sum_time(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
-            yield _say_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
+            yield _make_group_finding(
+                case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share
+            )
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
         left = make_share(need / now)
-        yield _say_group(
+        yield _make_group_finding(
             case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
 
@@ -101,7 +103,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
     count = None
     if case.device:
         count = case.device.multiprocessors
-    for group, works in _list_groups(case, claimed, SHARE) if count else ():
+    for group, works in _list_large_groups(case, claimed, SHARE) if count else ():
         blocks = prod(group.grid or ())
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
@@ -114,7 +116,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         if beside >= blocks + 1:
             others = f" ({beside:.0f} with the kernels that run at the same time)"
         left = make_share(ideal)
-        yield _say_group(
+        yield _make_group_finding(
             case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
         )
 
@@ -158,18 +160,18 @@ COUNTED = Words(
 )
 
 
-def find_slow(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_slow_kernels(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
-    for group, works in _list_groups(case, claimed, SHARE):
-        gain, need = case.gains.get(group.id), _price_group(case, group, works)
+    for group, works in _list_large_groups(case, claimed, SHARE):
+        gain, need = case.gains.get(group.id), _estimate_group_floor(case, group, works)
         if gain is not None:
             if gain > GAINED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
-                yield _say_group(case, COUNTED, group, works, left, gain=gain)
+                yield _make_group_finding(case, COUNTED, group, works, left, gain=gain)
         elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
             ratio = group.time / need
             left = Range(0.9, 1.6 / ratio, 1.0 / ratio)
-            yield _say_group(case, SLOW, group, works, left, ratio=ratio)
+            yield _make_group_finding(case, SLOW, group, works, left, ratio=ratio)
 
 
 def is_near_floor(case: Case, group: KernelGroup) -> bool:
@@ -185,7 +187,7 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
         return True
     if group.kind == "convert" and group.grid is None:
         return True  # a copy within the GPU
-    if not is_librarys(group.name) or group.kind in NOT_KNOWN:
+    if not is_library_kernel(group.name) or group.kind in NOT_KNOWN:
         return False
     if group.kind in {"gemm", "conv"}:
         precise = find_precision(group.name)
@@ -195,10 +197,10 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
-def _price_group(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
+def _estimate_group_floor(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
     """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
     loop = is_native_loop(group.kind, group.name)
-    if not is_librarys(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
+    if not is_library_kernel(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
         return 0.0
     if loop and group.kind == "conv" and not case.price_bytes(works) and group.grid and group.block:
         # No sizes are known. A thread of PyTorch's depthwise convolutions makes one value: it reads
@@ -231,8 +233,8 @@ NAMED_SORTS = Words(
 def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
     found = []
-    for i in case.list_works(lambda w: w.maker.op in SORTING, claimed):
-        if is_cut(case, i):
+    for i in case.select_works(lambda w: w.maker.op in SORTING, claimed):
+        if is_sliced_afterwards(case, i):
             found.append(i)
     if not found:
         yield from _find_sorts_by_name(case, claimed)
@@ -241,26 +243,26 @@ def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         return
     size = " x ".join(map(str, case.find_longest(found).maker.shapes[0]))
     change = Change(dict.fromkeys(found, REACH["sort"]))
-    yield case.finding(SORTS, found, change, size=size)
+    yield case.make_finding(SORTS, found, change, size=size)
 
 
 def _find_sorts_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sorts whose operators are not known, where hardly anything is done with the order."""
-    sorting = case.list_works(lambda w: not w.maker.op and _is_sort(w), claimed)
+    sorting = case.select_works(lambda w: not w.maker.op and _is_sort(w), claimed)
     if case.sum_time(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
     after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
     if case.sum_time(after) <= FEW_READ * case.sum_time(sorting):
         change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
-        yield case.finding(NAMED_SORTS, sorting, change)
+        yield case.make_finding(NAMED_SORTS, sorting, change)
 
 
 def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_cut(case: Case, index: int) -> bool:
+def is_sliced_afterwards(case: Case, index: int) -> bool:
     """Whether a part of what a sort has made is taken right after it."""
     work = case.works[index]
     after = case.step.calls[work.call].start
@@ -270,7 +272,7 @@ def is_cut(case: Case, index: int) -> bool:
     return bool(whole) and any(s.name in CUTS and s.shapes[:1] == whole for s in near)
 
 
-def _list_groups(
+def _list_large_groups(
     case: Case, claimed: frozenset[int], share: float
 ) -> Iterator[tuple[KernelGroup, list[int]]]:
     """Groups that take at least a share of the step, with their works that are not claimed."""
@@ -280,13 +282,13 @@ def _list_groups(
             yield group, works
 
 
-def _say_group(
+def _make_group_finding(
     case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
 ) -> StepFinding:
     where = case.say_place(group.works)
     change = Change(dict.fromkeys(works, left.limit_to(1.0)))
     figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
-    return case.finding(words, works, change, where, **figures)
+    return case.make_finding(words, works, change, where, **figures)
 
 
 def _shorten_name(group: KernelGroup) -> str:

@@ -23,7 +23,7 @@ from profkit.program.findings.case import (
     StepFinding,
     Words,
     is_of_backward,
-    is_optimizers,
+    is_of_optimizer,
 )
 from profkit.program.operators import Flow, Flows, Needs, find_flows, find_needs
 from profkit.program.replay.scenario import Change, Range, make_share
@@ -93,19 +93,19 @@ def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[Ste
         return
     chosen = sorted([*change.scale, *change.merge])
     longest = max(loops, key=lambda loop: len(loop.works))
-    yield case.finding(
+    yield case.make_finding(
         EQUAL_LAUNCHES,
         chosen,
         change,
         _say_where(case, longest, chosen),
         loops="one loop" if len(loops) == 1 else f"{len(loops):,} loops",
         longest=longest.turns,
-        body=_say_body(case, longest),
-        proof=_say_proof(longest),
+        body=_say_turn_content(case, longest),
+        proof=_say_why_independent(longest),
     )
 
 
-def _say_proof(loop: Loop) -> str:
+def _say_why_independent(loop: Loop) -> str:
     """How it is known that no turn needs the one before it."""
     if loop.proven:
         return "by its size, no result is an input of the next turn"
@@ -115,10 +115,10 @@ def _say_proof(loop: Loop) -> str:
     )
 
 
-def _say_body(case: Case, loop: Loop) -> str:
+def _say_turn_content(case: Case, loop: Loop) -> str:
     """What a turn launches."""
     main = max(loop.list_runs(), key=case.sum_time)
-    maker = _find_sized(case, main).maker
+    maker = _find_work_with_sizes(case, main).maker
     name = maker.op or f"a kernel of kind {case.works[main[0]].kind}"
     sizes = " and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes)
     if sizes:
@@ -133,7 +133,7 @@ def _say_where(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
     places = [case.works[index].maker.place for index in loop.works]
     called = {place.called if place is not None else "" for place in places}
     modules = {place.module if place is not None else "" for place in places}
-    if len(called) == 1 and len(modules) > 1 and _is_one_module_again(case, loop):
+    if len(called) == 1 and len(modules) > 1 and _is_same_module_each_turn(case, loop):
         line = called.pop()
         if line:
             return shorten_line(line)
@@ -141,7 +141,7 @@ def _say_where(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
     return case.say_place(chosen, otherwise=main[0])
 
 
-def _is_one_module_again(case: Case, loop: Loop) -> bool:
+def _is_same_module_each_turn(case: Case, loop: Loop) -> bool:
     """Whether each turn runs the same modules: they are of one call of the whole."""
     first, second = (case.works[loop.works[at]].maker.place for at in (0, loop.length))
     return first is not None and second is not None and first.module == second.module
@@ -157,14 +157,14 @@ def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
     gone: dict[int, Range] = {}
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        together, least = price_together(case, run)
+        together, least = estimate_batched_time(case, run)
         heads[run[0]] = Range(least / first, together / first, together / first)
         for index in run[1:]:
             work = case.works[index]
             if work.maker.place is not None:
                 gone[index] = REACH["launches in a graph"]
             else:
-                gone[index] = make_share(_share_outside(case, work))
+                gone[index] = make_share(_share_outside_operator(case, work))
     return Change(heads, gone)
 
 
@@ -176,7 +176,7 @@ def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list
         if index in claimed or not is_of_backward(work) or _find_source_place(work) not in members:
             continue
         if work.activity.kind == "kernel" and not work.activity.graph:
-            key = (_name_member(work), work.activity.name, work.activity.grid)
+            key = (_name_place_without_numbers(work), work.activity.name, work.activity.grid)
             alike.setdefault(key, []).append(index)
     runs = []
     for own in alike.values():
@@ -193,7 +193,7 @@ def _find_source_place(work: StepWork) -> Hashable | None:
     return place.line, place.module, place.kind
 
 
-def _name_member(work: StepWork) -> Hashable:
+def _name_place_without_numbers(work: StepWork) -> Hashable:
     """Return the same, with a * for the numbers of modules."""
     place = work.maker.place
     if place is None:
@@ -212,14 +212,14 @@ def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
     for joined in (False, True):
         launched = [_describe_launch(case, i, claimed, joined) for i in range(len(case.works))]
         for length, begin, end in _list_repeats(launched, SIBLINGS):
-            loop = _find_independent(case, length, begin, end)
+            loop = _find_independent_loop(case, length, begin, end)
             if loop is not None and used.isdisjoint(loop.works):
                 loops.append(loop)
                 used.update(loop.works)
     return loops
 
 
-def _find_independent(case: Case, length: int, begin: int, end: int) -> Loop | None:
+def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loop | None:
     """Return the turns of a repeated part that need nothing of each other; None where they do.
 
     A turn may begin with any of its kernels: what is before the loop may be like its end.
@@ -229,7 +229,7 @@ def _find_independent(case: Case, length: int, begin: int, end: int) -> Loop | N
         several = SIBLINGS
     if end - begin < length * several:
         return None
-    places = _list_places(case, Loop(length, range(begin, begin + length * several)))
+    places = _list_loop_places(case, Loop(length, range(begin, begin + length * several)))
     if sum(place.known for place in places) < KNOWN * length:
         return None
     last = min(begin + min(length, PHASES), end - length * several + 1)
@@ -240,10 +240,15 @@ def _find_independent(case: Case, length: int, begin: int, end: int) -> Loop | N
         tensors = _follow_tensors([*places[first - begin :], *places[: first - begin]])
         if tensors is None or _is_of_one_operator(case, loop):
             continue
-        if tensors.are_own(tensors.outside):
+        if tensors.is_independent_of_turns(tensors.outside):
             return loop
-        begins = _begins_turn(case, first, length, begin)
-        if likely is None and begins and tensors.entry and tensors.are_own(tensors.entry):
+        begins = _is_start_of_turn(case, first, length, begin)
+        if (
+            likely is None
+            and begins
+            and tensors.entry
+            and tensors.is_independent_of_turns(tensors.entry)
+        ):
             likely = replace(loop, proven=False)
     return likely
 
@@ -254,7 +259,7 @@ def _are_siblings(case: Case, first: int, length: int) -> bool:
     return one is not None and other is not None and one.module != other.module
 
 
-def _begins_turn(case: Case, first: int, length: int, begin: int) -> bool:
+def _is_start_of_turn(case: Case, first: int, length: int, begin: int) -> bool:
     """Whether a module is entered there: the first of what repeats, or another one of a list."""
     place = case.works[first].maker.place
     if place is None or not place.module:
@@ -335,7 +340,7 @@ def _describe_launch(
     member = _find_source_place(work)
     named = maker.ordinal >= 0 or member is not None
     launched = activity.kind in {"kernel", "set"} and not activity.graph and named
-    if index in claimed or not launched or is_of_backward(work) or is_optimizers(work):
+    if index in claimed or not launched or is_of_backward(work) or is_of_optimizer(work):
         return None
     if index:
         before = case.works[index - 1].call
@@ -346,12 +351,12 @@ def _describe_launch(
         return None
     shown = (activity.name, activity.grid, activity.block, activity.stream)
     if member is not None:
-        return (*shown, _name_member(work) if joined else member)
+        return (*shown, _name_place_without_numbers(work) if joined else member)
     within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
     return (*shown, within, maker.op, maker.top, maker.shapes, maker.types, maker.source)
 
 
-def _find_sized(case: Case, run: Sequence[int]) -> StepWork:
+def _find_work_with_sizes(case: Case, run: Sequence[int]) -> StepWork:
     """Return one of some equal works whose sizes are known, or the first of them."""
     for index in run:
         if any(case.works[index].maker.shapes):
@@ -372,7 +377,7 @@ class _Tensors:
 
     def read(self, wanted: Flow) -> None:
         """Read a tensor: one of the turn, or one from outside of it."""
-        own = [flow for flow in self.unread if flow.may_be(wanted)]
+        own = [flow for flow in self.unread if flow.may_be_same_tensor(wanted)]
         if not own:
             self.outside.append(wanted)
             if self.begins:
@@ -386,21 +391,21 @@ class _Tensors:
 
     def add_to(self, target: Flow) -> None:
         """Add into a tensor of the turn, or into one that all turns add to."""
-        if any(flow.may_be(target) for flow in self.unread):
+        if any(flow.may_be_same_tensor(target) for flow in self.unread):
             self.read(target)
-            self.make(target)
+            self.add_made(target)
         else:
             self.targets.append(target)
 
-    def make(self, flow: Flow) -> None:
+    def add_made(self, flow: Flow) -> None:
         """Make a tensor."""
         self.unread.append(flow)
         self.made.append(flow)
 
-    def are_own(self, read: Sequence[Flow]) -> bool:
+    def is_independent_of_turns(self, read: Sequence[Flow]) -> bool:
         """Whether nothing of what is read may have been made by a turn before."""
         for wanted in read:
-            if any(flow.may_be(wanted) for flow in (*self.made, *self.targets)):
+            if any(flow.may_be_same_tensor(wanted) for flow in (*self.made, *self.targets)):
                 return False
         return True
 
@@ -413,11 +418,11 @@ class _LoopPlace(NamedTuple):
     known: bool
 
 
-def _list_places(case: Case, loop: Loop) -> list[_LoopPlace]:
+def _list_loop_places(case: Case, loop: Loop) -> list[_LoopPlace]:
     """Return the places of a turn."""
     places = []
     for run in loop.list_runs():
-        work = _find_sized(case, run)
+        work = _find_work_with_sizes(case, run)
         known = any(work.maker.shapes) or work.kind in {"gather", "set"}
         places.append(_LoopPlace(work, find_flows(work.maker, work.kind), known))
     return places
@@ -452,7 +457,7 @@ def _follow_tensors(places: Sequence[_LoopPlace]) -> _Tensors | None:
         if flows.adds_to is not None:
             tensors.add_to(flows.adds_to)
         for flow in flows.makes:
-            tensors.make(flow)
+            tensors.add_made(flow)
         tensors.begins = tensors.begins and work.kind == "convert"
     return tensors
 
@@ -462,7 +467,7 @@ def _is_recurrent(maker: Maker) -> bool:
     return maker.place is not None and maker.place.kind in CELLS
 
 
-def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
+def estimate_batched_time(case: Case, run: Sequence[int]) -> tuple[float, float]:
     """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
 
     Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
@@ -471,7 +476,7 @@ def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
     took = 1e6 * case.sum_time(run)
     apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
     work = case.works[run[0]]
-    maker = _find_sized(case, run).maker
+    maker = _find_work_with_sizes(case, run).maker
     needs = find_needs(maker.op, maker.shapes, maker.types)
     sms = None
     if case.device:
@@ -498,7 +503,7 @@ def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
     return max(moved, computed)
 
 
-def _share_outside(case: Case, work: StepWork) -> float:
+def _share_outside_operator(case: Case, work: StepWork) -> float:
     """Return the share of the host's time up to a launch that is not within the launch's operator."""
     call = case.step.calls[work.call]
     if work.call:

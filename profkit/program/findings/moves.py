@@ -18,17 +18,17 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
-    find_awaiting,
     find_uploads,
-    is_moving,
+    find_waiting_calls,
     is_of_backward,
+    is_only_moving_data,
     is_strided,
     list_mergeable_runs,
 )
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.idle import launch_place
+from profkit.program.steps.idle import describe_launch_place
 from profkit.program.timeline import HostSpan
 from profkit.records.gpus import find_pinned_rate
 from profkit.reports.figures import figures
@@ -120,7 +120,9 @@ COPIES = Words(
 
 def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
-    chosen = case.list_works(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed)
+    chosen = case.select_works(
+        lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed
+    )
     if not chosen:
         return
     every = (w.activity for w in case.works if w.kind == "copy")
@@ -129,7 +131,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     rate = max(seen, default=find_pinned_rate(case.cc))  # the step's own copies tell
 
     # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
-    kept = find_kept_copies(case, chosen)
+    kept = find_avoidable_copies(case, chosen)
     reduced = find_reduced_copies(case, chosen)
     worked_on = find_work_on_results(case, chosen)
     scale, stream = {}, {}
@@ -144,14 +146,14 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
             scale[i] = scale[i]._replace(expect=min(read, fast), high=min(read, fast))
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, NOTHING)
-    host = dict.fromkeys(find_awaiting(case, chosen), CallShare())
+    host = dict.fromkeys(find_waiting_calls(case, chosen), CallShare())
     # What the host does with them goes too, unless it is not for their sake.
     left = 1 - sum(worked_on.values()) / max(1.0, sum(_list_pauses(case)))
     pauses = Range(1.0, left, left)
     change = Change(scale, host=host, stream=stream, pauses=pauses)
     total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    times = {way: case.sum_time(_list_direction(case, chosen, way)) for way in WAYS}
+    times = {way: case.sum_time(_list_copies_in_direction(case, chosen, way)) for way in WAYS}
     both = min(times.values()) >= BOTH_WAYS * time
     way = ""
     if time and any(times.values()):
@@ -167,10 +169,10 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         advice = "results"
     if (
         advice not in {"reduced", "worked on"}
-        and 2 * case.sum_time(_list_aside(case, chosen)) > time
+        and 2 * case.sum_time(_list_harmless_copies(case, chosen)) > time
     ):
         advice = f"{advice} aside".strip()
-    yield case.finding(
+    yield case.make_finding(
         COPIES,
         chosen,
         change,
@@ -189,7 +191,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     )
 
 
-def _list_aside(case: Case, chosen: Sequence[int]) -> list[int]:
+def _list_harmless_copies(case: Case, chosen: Sequence[int]) -> list[int]:
     """Return copies that are as they should be: of pinned memory, on a stream without kernels."""
     computing = {w.activity.stream for w in case.works if w.kind not in {"copy", "collective"}}
     aside = []
@@ -200,7 +202,7 @@ def _list_aside(case: Case, chosen: Sequence[int]) -> list[int]:
     return aside
 
 
-def _list_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
+def _list_copies_in_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
     return [i for i in chosen if case.works[i].activity.direction == way]
 
 
@@ -220,7 +222,7 @@ def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
         if tensors and bisect_left(starts, span.start) == bisect_left(starts, span.end):
             on_host[tensors[0].bytes] = span.start, span.name
     found = {}
-    for index in _list_direction(case, chosen, "DtoH"):
+    for index in _list_copies_in_direction(case, chosen, "DtoH"):
         activity = case.works[index].activity
         when, name = on_host.get(activity.bytes, (0, ""))
         if when >= activity.end:
@@ -233,7 +235,7 @@ def find_work_on_results(case: Case, chosen: Sequence[int]) -> dict[int, float]:
 
     Nothing is launched in between, so the GPU runs empty: as a rule the host works on what it got.
     """
-    results = set(_list_direction(case, chosen, "DtoH"))
+    results = set(_list_copies_in_direction(case, chosen, "DtoH"))
     pauses = _list_pauses(case)
     found = {}
     waited = -1  # the last result that was waited for, and nothing launched since
@@ -271,13 +273,13 @@ def _say_work_on_results(worked_on: Mapping[int, float]) -> str:
     return f"; then the host works for {figures(total)} ms before it launches again"
 
 
-def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
+def find_avoidable_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
     """Copies of what may stay on the GPU: it goes to and fro in each step, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which
     use them are weights or blocks of an array: a batch of new data comes at once.
     """
-    brought, returned = (_list_direction(case, chosen, way) for way in ("HtoD", "DtoH"))
+    brought, returned = (_list_copies_in_direction(case, chosen, way) for way in ("HtoD", "DtoH"))
     sizes = Counter(case.works[i].activity.bytes for i in brought)
     back = Counter(case.works[i].activity.bytes for i in returned)
     shared = sizes & back
@@ -321,7 +323,7 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
         around |= _find_calls_between(case, pieces)
 
     # One copy in place of all.
-    freed = (around - pieces).union(find_awaiting(case, chosen))
+    freed = (around - pieces).union(find_waiting_calls(case, chosen))
     host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
     change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
@@ -329,8 +331,10 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     said = ""
     if waited:
         said = f", and the host waits for {waited} of them"
-    where = launch_place(case.works[first])
-    yield case.finding(SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said)
+    where = describe_launch_place(case.works[first])
+    yield case.make_finding(
+        SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said
+    )
 
 
 def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
@@ -382,7 +386,7 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
     other rank or transfers: nothing is said of it.
     """
-    chosen = case.list_works(
+    chosen = case.select_works(
         lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
     )
     exposed = min(case.sum_idle("collective"), round(1e6 * case.sum_time(chosen)))
@@ -399,7 +403,7 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
         advice = "gradients"
     else:
         advice = ""
-    yield case.finding(COLLECTIVES, chosen, change, "", advice, exposed=exposed / 1e6)
+    yield case.make_finding(COLLECTIVES, chosen, change, "", advice, exposed=exposed / 1e6)
 
 
 LAYOUTS = Words(
@@ -423,27 +427,27 @@ LAYOUTS = Words(
 )
 
 
-def find_layouts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
     for index in list_copies(case, claimed):
         work = case.works[index]
-        needless = is_asked_for(work) or not work.maker.op
-        needless = needless or (convolved > 0 and _is_image(case, index))
+        needless = is_requested_copy(work) or not work.maker.op
+        needless = needless or (convolved > 0 and _is_image_layout_copy(case, index))
         if work.kind == "layout" or (is_strided(work) and needless):
             chosen.append(index)
     if not chosen:
         return
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
     named = [i for i in chosen if case.works[i].kind == "layout"]
-    images = [i for i in chosen if i in named or _is_image(case, i)]
+    images = [i for i in chosen if i in named or _is_image_layout_copy(case, i)]
     round_conv = convolved >= SEVERAL and 2 * case.sum_time(images) > case.sum_time(chosen)
     merge = dict.fromkeys(chosen, NOTHING)
     for index in chosen:
         if not case.works[index].maker.op and index not in images:
             merge[index] = MAY_STAY
-    yield case.finding(
+    yield case.make_finding(
         LAYOUTS,
         chosen,
         Change(merge=merge),
@@ -457,13 +461,13 @@ def list_copies(case: Case, claimed: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
     for run in list_mergeable_runs(case, claimed):
-        moving = [i for i in run if is_moving(case.works[i])]
+        moving = [i for i in run if is_only_moving_data(case.works[i])]
         if 2 * case.sum_time(moving) > case.sum_time(run):
             found += moving
     return sorted(found)
 
 
-def _is_image(case: Case, index: int) -> bool:
+def _is_image_layout_copy(case: Case, index: int) -> bool:
     """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
 
     Where no operator is known, a copy whose next product before or after it is a convolution;
@@ -483,7 +487,7 @@ def _is_image(case: Case, index: int) -> bool:
     return "conv" in nearest
 
 
-def is_asked_for(work: StepWork) -> bool:
+def is_requested_copy(work: StepWork) -> bool:
     """Whether the program asked for a copy, or autograd had to beside a convolution.
 
     Other copies of gradients are there in healthy programs too: heads are put together again.
@@ -509,7 +513,7 @@ GROWING = Words(
 )
 
 
-def find_growing(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A cache to which each step appends by concatenation: what was in it is copied in every step.
 
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
@@ -532,7 +536,7 @@ def find_growing(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     chosen = list(scale)
     if not chosen or case.sum_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
         return
-    yield case.finding(
+    yield case.make_finding(
         GROWING,
         chosen,
         Change(scale=scale),
@@ -605,12 +609,12 @@ def find_growing_joins(case: Case) -> dict[int, Join]:
         grows = len(after) == len(own) and _is_appended_to(read_join(after[number].shapes), join)
         if grew or grows:
             growing.append((span, join))
-    return _find_works(case, growing)
+    return _find_joining_works(case, growing)
 
 
 def _list_joining_spans(case: Case) -> list[HostSpan]:
     """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
-    joining = [case.works[index] for index in case.list_works(_is_joining)]
+    joining = [case.works[index] for index in case.select_works(_is_joining)]
     threads = {case.step.calls[work.call].thread for work in joining}
     joining_spans = []
     for span in case.spans:
@@ -629,10 +633,10 @@ def _is_joining(work: StepWork) -> bool:
     return work.kind == "concat" and work.maker.op == JOIN
 
 
-def _find_works(case: Case, growing: Sequence[tuple[HostSpan, Join]]) -> dict[int, Join]:
+def _find_joining_works(case: Case, growing: Sequence[tuple[HostSpan, Join]]) -> dict[int, Join]:
     """Return the works that some operators launch."""
     found: dict[int, Join] = {}
-    for index in case.list_works(_is_joining):
+    for index in case.select_works(_is_joining):
         call = case.step.calls[case.works[index].call]
         for span, join in growing:
             if span.thread == call.thread and span.start <= call.start < span.end:
@@ -665,7 +669,7 @@ JOINS = Words(
 )
 
 
-def find_joins(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_concatenations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put together: each part is read and written once more.
 
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
@@ -678,4 +682,6 @@ def find_joins(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     if not chosen:
         return
     change = Change(merge=dict.fromkeys(chosen, NOTHING))
-    yield case.finding(JOINS, chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels")
+    yield case.make_finding(
+        JOINS, chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels"
+    )

@@ -15,7 +15,7 @@ from profkit.program.findings.case import (
     StepFinding,
     Words,
     is_of_backward,
-    is_optimizers,
+    is_of_optimizer,
 )
 from profkit.program.replay.scenario import Change, Range
 
@@ -72,7 +72,7 @@ OPTIMIZER = Words(
 
 def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
-    of_torch = case.list_works(is_optimizers, claimed)
+    of_torch = case.select_works(is_of_optimizer, claimed)
     own = of_torch or _find_by_name(case, claimed)
     names = {i: case.works[i].activity.name for i in own}
     single = [i for i in own if case.works[i].kind in MEMBERS]
@@ -101,7 +101,7 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
         advice = "unfused"
     elif not of_torch:
         advice = "by hand" if _has_makers(case) else "unnamed"
-    yield case.finding(
+    yield case.make_finding(
         OPTIMIZER, works, change, where, advice, kind=kind, named=named[1] if named else ""
     )
 

@@ -12,7 +12,7 @@ from profkit.program.findings.case import REACH, REACHED, Advice, Case, StepFind
 from profkit.program.operators import Product, find_product
 from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.idle import launch_place
+from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_precision, is_vector_product
 from profkit.program.timeline import Activity
 from profkit.records.gpus import find_measured_range
@@ -71,15 +71,15 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     if only_half:
         attention = []
     else:
-        attention = case.list_works(is_fp32_attention, claimed)
-    chosen = sorted([*attention, *case.list_works(_is_fp32_product, claimed)])
+        attention = case.select_works(is_fp32_attention, claimed)
+    chosen = sorted([*attention, *case.select_works(_is_fp32_product, claimed)])
     if not chosen:
         return
     gains = find_measured_range("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     scale = {}
     for i in chosen:
-        scale[i] = _speed_up(case, i, gains[2] if i in attention else gains[1])
+        scale[i] = _estimate_time_left(case, i, gains[2] if i in attention else gains[1])
     if attention == chosen:
         what = "attention kernels"
     else:
@@ -89,7 +89,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         advice = "half"
     elif 2 * case.sum_time(attention) > case.sum_time(chosen):
         advice = "attention"
-    yield case.finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
+    yield case.make_finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
 
 
 def _name_products(case: Case, chosen: Sequence[int]) -> str:
@@ -115,7 +115,7 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _speed_up(case: Case, index: int, gain: float) -> Range:
+def _estimate_time_left(case: Case, index: int, gain: float) -> Range:
     """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
     return make_share(min(1.0, max(FLOOR, long / gain) / long))
@@ -137,7 +137,7 @@ IN_FLOAT64 = Words(
 
 def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
-    chosen = case.list_works(_is_float64, claimed)
+    chosen = case.select_works(_is_float64, claimed)
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
@@ -146,8 +146,10 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     for i in (
         products
     ):  # at least what float32 gains without TF32: nothing, where its pipes are no faster
-        scale[i] = _speed_up(case, i, gain)._replace(low=_speed_up(case, i, least).low)
-    finding = case.finding(
+        scale[i] = _estimate_time_left(case, i, gain)._replace(
+            low=_estimate_time_left(case, i, least).low
+        )
+    finding = case.make_finding(
         IN_FLOAT64,
         chosen,
         Change(scale),
@@ -180,7 +182,7 @@ class Tiling:
     used: float  # the part of all that the tiles of these rounds could hold that is the product
 
 
-def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
+def find_tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
     """A product's tiles; None where the kernel's name does not tell, or it adds parts of a sum."""
     named = _TILE.search(activity.name)
     if not named or _PARTS.search(activity.name) or activity.block is None:
@@ -211,14 +213,14 @@ TAILS = Words(
 )
 
 
-def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_product_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     sms = None
     if case.device:
         sms = case.device.multiprocessors
     found: dict[int, tuple[Product, Tiling]] = {}
     for i, product in _list_products(case, claimed).items() if sms else ():
-        cut = cut_into_tiles(product, case.works[i].activity, sms or 1)
+        cut = find_tiling(product, case.works[i].activity, sms or 1)
         if cut and cut.used < USED:
             found[i] = product, cut
     if not found:
@@ -230,19 +232,19 @@ def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         scale[i] = Range((1 + best) / 2, best, cut.used).limit_to(1.0)
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
-    yield case.finding(
+    yield case.make_finding(
         TAILS,
         list(found),
         Change(scale),
-        launch_place(case.works[worst]),
+        describe_launch_place(case.works[worst]),
         rows=product.rows,
         columns=product.columns,
         cut=cut,
-        rounds=f", {_say_rounds(cut, sms or 1)}" if cut.rounds else "",
+        rounds=f", {_say_tile_rounds(cut, sms or 1)}" if cut.rounds else "",
     )
 
 
-def _say_rounds(cut: Tiling, sms: int) -> str:
+def _say_tile_rounds(cut: Tiling, sms: int) -> str:
     if cut.rounds == 1:
         times = "round"
     else:
@@ -266,7 +268,7 @@ MISFITS = Words(
 )
 
 
-def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
     fitting = [p.rate for p in halves.values() if not p.misfits]
@@ -283,7 +285,7 @@ def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     scale = {i: make_share(p.rate / reachable) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
     sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
-    yield case.finding(
+    yield case.make_finding(
         MISFITS,
         list(odd),
         Change(scale),
@@ -305,9 +307,11 @@ ODD_BY_NAME = Words(
 )
 
 
-def find_odd_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
-    unsized = case.list_works(lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed)
+    unsized = case.select_works(
+        lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed
+    )
     odd = []
     for i in unsized:
         if _UNALIGNED.search(case.works[i].activity.name):
@@ -319,4 +323,4 @@ def find_odd_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     said = ""
     if aligned:
         said = aligned[1]
-    yield case.finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)
+    yield case.make_finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)

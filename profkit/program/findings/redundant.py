@@ -14,7 +14,7 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
-    is_optimizers,
+    is_of_optimizer,
     is_strided,
 )
 from profkit.program.operators import find_needs
@@ -80,7 +80,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     chosen = sorted(used.keys() - claimed)
     if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
         return
-    change = Change(scale={index: _estimate_left(used[index]) for index in chosen})
+    change = Change(scale={index: _estimate_time_left(used[index]) for index in chosen})
     worst = case.find_longest(chosen)
     needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
     if needs:
@@ -88,7 +88,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     else:
         whole = largest
     share = max(used[index] for index in chosen if case.works[index] is worst)
-    yield case.finding(
+    yield case.make_finding(
         SLICED,
         chosen,
         change,
@@ -98,7 +98,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     )
 
 
-def _estimate_left(share: float) -> Range:
+def _estimate_time_left(share: float) -> Range:
     """What is left of a kernel that computes only what is used: small ones are no faster than that."""
     return Range(min(1.0, 4 * share), share, share)
 
@@ -168,7 +168,7 @@ class _Growth:
     passes: Sequence[Sequence[int]]  # works of each size
 
     @property
-    def more(self) -> int:
+    def rows_per_pass(self) -> int:
         """Rows that each pass has more than the one before it."""
         return self.sizes[1] - self.sizes[0]
 
@@ -181,26 +181,26 @@ def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     shares: dict[int, float] = {}  # by work: the rows of its pass that are new, of all
     for growth in found:
         for size, works in zip(growth.sizes[1:], growth.passes[1:], strict=True):
-            shares |= dict.fromkeys(works, growth.more / size)
+            shares |= dict.fromkeys(works, growth.rows_per_pass / size)
     first = {index for growth in found for index in growth.passes[0]}
-    scale = _scale_passes(case, shares, first, claimed)
+    scale = _scale_later_passes(case, shares, first, claimed)
     if not scale:
         return
     longest = max(found, key=lambda growth: (growth.unit == "rows", len(growth.passes)))
     chosen = sorted(scale)
-    yield case.finding(
+    yield case.make_finding(
         RECOMPUTED,
         chosen,
         Change(scale=scale),
         passes=len(longest.sizes),
         unit=longest.unit,
-        more=longest.more,
+        more=longest.rows_per_pass,
         first=longest.sizes[0],
         last=longest.sizes[-1],
     )
 
 
-def _scale_passes(
+def _scale_later_passes(
     case: Case, shares: Mapping[int, float], first: Collection[int], claimed: frozenset[int]
 ) -> dict[int, Range]:
     """Return what is left of the works of later passes; what does not grow itself is as its neighbour.
@@ -219,7 +219,7 @@ def _scale_passes(
         grows = index in shares or work.kind in {"gemm", "attention"}
         long = work.activity.duration > 2 * SHORT
         if share and grows and long and index not in claimed and index - since <= farthest:
-            scale[index] = _estimate_left(max(share, SHORT / work.activity.duration))
+            scale[index] = _estimate_time_left(max(share, SHORT / work.activity.duration))
     return scale
 
 
@@ -274,7 +274,7 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
     scale: dict[int, Range] = {}
     total = 0
     for index, work in enumerate(case.works):
-        if index in claimed or is_optimizers(work):
+        if index in claimed or is_of_optimizer(work):
             continue
         size = _count_copied_bytes(work)
         left = REACH["copy again"]
@@ -290,7 +290,7 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
     # What an operator copies again goes with its launch; at worst half of it stays.
     known = [index for index in chosen if scale[index] is REACH["copy again"]]
     change = Change(scale=scale, merge=dict.fromkeys(known, REACH["launch of a copy"]))
-    yield case.finding(
+    yield case.make_finding(
         COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_count_copies(chosen)
     )
 

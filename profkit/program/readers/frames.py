@@ -168,18 +168,18 @@ def is_of_replicas(stack: Stack) -> bool:
     return any(frame.file.endswith(_REPLICAS) for frame in stack.frames)
 
 
-def lacks_origins(stack: Stack) -> bool:
+def is_compiled_without_origins(stack: Stack) -> bool:
     """Whether a compiler made what was launched, and nothing is known of what it stands for."""
     return not stack.generated and any(frame.is_compiled for frame in stack.frames)
 
 
-def place_of_stack(stack: Stack) -> Place:
+def find_place_of_stack(stack: Stack) -> Place:
     """Say where something comes from."""
     frames = []
     for frame in stack.frames:
         if frame.file != stack.generated:
             frames.append(frame)
-    compiled = place_of_origins(stack.origins)
+    compiled = find_place_of_origins(stack.origins)
     at = find_line(frames)
     if at is None:
         return compiled
@@ -194,7 +194,7 @@ def place_of_stack(stack: Stack) -> Place:
     return Place(own.place, own.function, path, kind, find_caller(frames, own), part)
 
 
-def place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
+def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
     """Say where a compiler's kernel comes from: the line of most of its work, and all others."""
     weights: Counter[Frame] = Counter()
     modules: dict[Frame, Counter[tuple[str, str]]] = {}

@@ -68,10 +68,10 @@ def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
         folder = stack.enter_context(make_temporary_folder())
         return [_read_standard_input(folder / "input")]
     if is_folder(path) and not is_file(path / store.HEAD):
-        return _from_folder(path)
+        return _list_sources_in_folder(path)
     if _is_zip(path):
         folder = stack.enter_context(make_temporary_folder())
-        return list(_from_zip(path, folder))
+        return list(_list_sources_in_zip(path, folder))
     return [_Source(path, str(path))]
 
 
@@ -84,7 +84,7 @@ def _read_standard_input(into: Path) -> _Source:
     return _Source(into, "standard input")
 
 
-def _from_folder(folder: Path) -> list[_Source]:
+def _list_sources_in_folder(folder: Path) -> list[_Source]:
     """Recordings in a folder, or else in the folders in it."""
     inside = list_folder(folder)
     below = []
@@ -114,7 +114,7 @@ def _is_zip(path: Path) -> bool:
         return False  # its reader says what is wrong
 
 
-def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
+def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
     """Recordings in a zip, unpacked within bounds."""
     try:
         with open_regular(path) as raw, zipfile.ZipFile(raw) as packed:

@@ -25,10 +25,10 @@ from profkit.program.timeline import (
     Process,
     Timeline,
     clean_call_name,
-    end_ranges,
+    close_open_ranges,
     find_end,
     make_activity,
-    say_unended,
+    say_open_ranges,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
 
 
 def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
-    about = _read_about(folder, pid)
+    about = _read_process_info(folder, pid)
     rows = {kind: _read_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names = _read_lines(folder / f"{pid}.names")
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
@@ -108,9 +108,9 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         calls=calls,
         spans=spans,
         places=places.places,
-        disturbed=_list_disturbed(about, first),
+        disturbed=_list_disturbed_spans(about, first),
     )
-    said = [*places.list_gaps(), *say_unended([process])]
+    said = [*places.list_missing_lines(), *say_open_ranges([process])]
     if is_file(folder / f"{pid}.captured"):
         said += _say_captured_before(activities, calls)
     gaps = [f"process {pid}: {text}" for text in said]
@@ -119,7 +119,7 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     return process, [*_list_notes(pid, about), *gaps]
 
 
-def _list_disturbed(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
+def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
     """From when to when operators were recorded; a program that was ended meanwhile says no end.
 
     Those of a graph, which is captured at any time, are said as one pair.
@@ -137,7 +137,7 @@ def _list_disturbed(about: Mapping[str, Sequence[str]], first: int) -> list[tupl
     return sorted(spans)
 
 
-def _read_about(folder: Path, pid: int) -> dict[str, list[str]]:
+def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
     """What the recorder says of a process: key to its values, in order."""
     about: dict[str, list[str]] = {}
     for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
@@ -169,8 +169,8 @@ def _list_operators(
     if not any(is_file(file) for file in files):
         return []
     from profkit.program.readers.operators import (
+        assign_operators_to_all_steps,
         read_operators,
-        spread_operators,
         wrap_captured_calls,
     )
 
@@ -180,7 +180,9 @@ def _list_operators(
     exact = {call.correlation: places.find_origin(call.correlation) for call in made}
     similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
     launched = {a.correlation: (a.name, a.grid, a.block) for a in activities}
-    spans = spread_operators(of_steps, made, (exact, similar), places.threads, launched)
+    spans = assign_operators_to_all_steps(
+        of_steps, made, (exact, similar), places.threads, launched
+    )
     captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     return spans + wrap_captured_calls([*of_steps, *of_captures], kept, places.threads)
@@ -265,7 +267,7 @@ def _list_kernels(
             if graph:
                 sizes["captured"] = places.find_captured_call(node)
             is_collective = _get_name(names, name).startswith("nccl")
-            if is_collective and not places.is_own_call(correlation, made):
+            if is_collective and not places.is_called_from_python(correlation, made):
                 sizes["origin"] = places.find_place_of_bucket(correlation, made)
             else:
                 sizes["origin"] = places.find_place(correlation, made)
@@ -301,7 +303,7 @@ def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int)
             out.append(HostSpan("range", *begun.pop(key)[::-1], time - first, thread))
         last = max(last, time - first)
     still = [HostSpan("range", name, at, at, key[1]) for key, (at, name) in begun.items()]
-    out += end_ranges(still, last)
+    out += close_open_ranges(still, last)
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

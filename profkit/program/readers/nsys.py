@@ -35,10 +35,10 @@ from profkit.program.timeline import (
     Process,
     Timeline,
     clean_call_name,
-    end_ranges,
+    close_open_ranges,
     find_end,
     make_activity,
-    say_unended,
+    say_open_ranges,
 )
 from profkit.reports.figures import format_percent
 
@@ -89,13 +89,13 @@ def read_nsys(path: Path) -> Timeline:
         ProfkitError: It is no export of nsys, is too large, or no kernel is in it.
     """
     _refuse_journals(path)
-    _refuse_cut(path)
+    _refuse_truncated_export(path)
     try:
         # Immutable: no journal beside it is believed, and none is made.
         with contextlib.closing(
             sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
-            _limit_base(base)
+            _restrict_database(base)
             return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
@@ -120,14 +120,14 @@ def _refuse_journals(path: Path) -> None:
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)', or export again",
             )
         journal = place.with_name(f"{place.name}-journal")
-        if is_file(journal) and _is_hot(journal):
+        if is_file(journal) and _is_unfinished_journal(journal):
             raise ProfkitError(
                 f"{path}: writing did not finish: {journal.name} next to it would undo rows",
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA user_version', or export again",
             )
 
 
-def _refuse_cut(path: Path) -> None:
+def _refuse_truncated_export(path: Path) -> None:
     """Refuse an export that is shorter than its own header says: SQLite reads what is left of it.
 
     Raises:
@@ -152,7 +152,7 @@ def _refuse_cut(path: Path) -> None:
         )
 
 
-def _is_hot(journal: Path) -> bool:
+def _is_unfinished_journal(journal: Path) -> bool:
     """Return whether a journal is not done with: one that is begins with zeros, or is empty."""
     try:
         with open_regular(journal) as file:
@@ -161,7 +161,7 @@ def _is_hot(journal: Path) -> bool:
         raise make_read_error(journal, error) from error
 
 
-def _limit_base(base: sqlite3.Connection) -> None:
+def _restrict_database(base: sqlite3.Connection) -> None:
     """A base may hold more than tables: what its own schema computes gets no functions and no time."""
     base.text_factory = _decode_name
     base.execute("PRAGMA trusted_schema = OFF")
@@ -277,14 +277,14 @@ def _select_columns(table: _Table, columns: Sequence[str]) -> str:
     )
 
 
-def _end_spans(
+def _close_open_spans(
     ended: Sequence[HostSpan],
     begun: Sequence[HostSpan],
     activities: Sequence[Activity],
     calls: Sequence[Call],
 ) -> list[HostSpan]:
     """The ranges of a process in order; what nobody ended is there until the recording's end."""
-    spans = [*ended, *end_ranges(begun, find_end(activities, calls, ended))]
+    spans = [*ended, *close_open_ranges(begun, find_end(activities, calls, ended))]
     spans.sort(key=lambda span: (span.start, -span.end))
     return spans
 
@@ -306,9 +306,9 @@ def _read_timeline(export: _Export) -> Timeline:
         used = own[len(own) // 2].device
         device = devices.get((number, used)) or devices.get((None, used))
         made = calls.get(pid, [])
-        spans = _end_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
+        spans = _close_open_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
         processes.append(Process(number, rank, device, own, made, spans))
-    notes = (*said, *_note_graphs_as_one(processes), *say_unended(processes))
+    notes = (*said, *_note_graphs_as_one(processes), *say_open_ranges(processes))
     return Timeline("nsys", processes, "", notes)
 
 
@@ -382,7 +382,7 @@ def _list_recorder_messages(export: _Export) -> list[str]:
 def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     yield from _read_kernels(export)
     yield from _read_copies(export)
-    yield from _read_sets(export)
+    yield from _read_memsets(export)
     yield from _read_graph_launches(export)
 
 
@@ -396,7 +396,7 @@ def _group_activities(
         # The first schemas name no process: then it is the one that calls most.
         activities.setdefault(pid if pid is not None else lone, []).append(activity)
     for pid, own in activities.items():
-        activities[pid] = _join_graphs(own, calls.get(pid, []))
+        activities[pid] = _match_graphs_to_launches(own, calls.get(pid, []))
     return activities
 
 
@@ -408,13 +408,13 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     names = export.read_names(table, named)
     known_sizes: dict[Dims, Dims] = {}  # each once: a program launches few shapes of grids
     for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
-        place, pid = _place_of(row)
+        place, pid = _read_activity_place(row)
         sizes = []
         for value in row[6:12]:
             sizes.append(_read_integer(value))
         static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
-        grid = _keep_once((sizes[0], sizes[1], sizes[2]), known_sizes)
-        block = _keep_once((sizes[3], sizes[4], sizes[5]), known_sizes)
+        grid = _intern_sizes((sizes[0], sizes[1], sizes[2]), known_sizes)
+        block = _intern_sizes((sizes[3], sizes[4], sizes[5]), known_sizes)
         known = min(sizes) > 0
         yield (
             pid,
@@ -431,7 +431,7 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         )
 
 
-def _keep_once(sizes: Dims, known: dict[Dims, Dims]) -> Dims:
+def _intern_sizes(sizes: Dims, known: dict[Dims, Dims]) -> Dims:
     """Return sizes that are equal to these, the first that there were."""
     if len(known) < SHAPES_MOST:
         return known.setdefault(sizes, sizes)
@@ -443,7 +443,7 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     if table is None:
         return
     for row in export.read_rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
-        place, pid = _place_of(row)
+        place, pid = _read_activity_place(row)
         number = _read_integer(row[7])
         way = DIRECTIONS.get(number, "") or UNIFIED.get(number, "")
         source, target = (MEMORIES.get(side, "Device") for side in row[8:10])
@@ -461,12 +461,12 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         yield pid, copied
 
 
-def _read_sets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_memsets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     table = export.tables.get(_CUPTI + "MEMSET")
     if table is None:
         return
     for row in export.read_rows(table, (*_PLACE, "bytes")):
-        place, pid = _place_of(row)
+        place, pid = _read_activity_place(row)
         yield pid, make_activity("set", "Memset", place, bytes=_read_integer(row[6]))
 
 
@@ -481,14 +481,14 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
     # A program that captures anew for each launch has a graph of another number each time.
     numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
     for row in rows:
-        place, pid = _place_of(row)
+        place, pid = _read_activity_place(row)
         name = "CUDA graph"
         if numbered:
             name = f"CUDA graph {_read_integer(row[6])}"
         yield pid, make_activity(GRAPH, name, place, graph=True)
 
 
-def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Activity]:
+def _match_graphs_to_launches(activities: list[Activity], calls: Sequence[Call]) -> list[Activity]:
     """Give graphs that name no launch theirs: as many launches of graphs come in the same order."""
     nameless = [a for a in activities if a.kind == GRAPH and not a.correlation]
     launches = [call for call in calls if call.launches_graph]
@@ -501,7 +501,7 @@ def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Acti
     return rest
 
 
-def _place_of(row: Sequence[object]) -> tuple[list[int], int | None]:
+def _read_activity_place(row: Sequence[object]) -> tuple[list[int], int | None]:
     """Return a row's start, end, device, stream and correlation, and its process."""
     start, end, device, stream, correlation = (_read_integer(value) for value in row[:5])
     pid = None

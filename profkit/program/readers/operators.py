@@ -46,7 +46,7 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
             while (line := file.readline(LONGEST_LINE)) and len(spans) < MOST:
                 row = json.loads(line)
                 if "clocks" in row:
-                    shift = _find_shift(row["clocks"]) + first
+                    shift = _find_clock_offset(row["clocks"]) + first
                     continue
                 span = _make_span(row, shift)
                 if not is_wrapper_operator(span.name):
@@ -61,7 +61,7 @@ def is_wrapper_operator(name: str) -> bool:
     return name in WRAPPERS or name.startswith(COMPILED)
 
 
-def _find_shift(clocks: Sequence[Sequence[int]]) -> int:
+def _find_clock_offset(clocks: Sequence[Sequence[int]]) -> int:
     """How far Python's clock is before CUPTI's, where the two were read at most at once."""
     before, stamp, after = min(clocks, key=lambda pair: pair[2] - pair[0])
     return int(before + after) // 2 - int(stamp)
@@ -81,7 +81,7 @@ def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
     )
 
 
-def spread_operators(
+def assign_operators_to_all_steps(
     spans: Sequence[HostSpan],
     calls: Sequence[Call],
     origins: Sequence[Mapping[int, Origin]],

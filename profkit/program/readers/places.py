@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profkit.files import list_folder, open_regular
 from profkit.program.readers.frames import (
     Stack,
+    find_place_of_stack,
     is_calling_backward,
+    is_compiled_without_origins,
     is_of_replicas,
     is_waiting_for_engine,
-    lacks_origins,
-    place_of_stack,
     read_stack,
 )
 from profkit.program.timeline import Place
@@ -100,7 +100,7 @@ class Places:
         """Find the number of the place of a call, or of a graph's node; -1 where it has none."""
         launch = self.launches.get(correlation)
         if graph_node:
-            made = self._find_made_node(graph_node)
+            made = self._find_source_node(graph_node)
             launch = None
             if made:
                 launch = self.graph_nodes[made][1]
@@ -132,11 +132,11 @@ class Places:
             stack = self.stacks.get(number)
             shape: tuple[Any, ...] = ()
             if stack is not None:
-                shape = reduce_stack(stack)
+                shape = normalize_stack(stack)
             self._similar[number] = self._shapes.setdefault(shape, len(self._shapes))
         return self._similar[number]
 
-    def list_gaps(self) -> list[str]:
+    def list_missing_lines(self) -> list[str]:
         """Say what has no line, and why; empty where everything has what can be had."""
         gaps = []
         if self.uncaptured:
@@ -159,12 +159,12 @@ class Places:
             self.places.append(place)
         return self._numbers[place]
 
-    def is_own_call(self, correlation: int, graph_node: int = 0) -> bool:
+    def is_called_from_python(self, correlation: int, graph_node: int = 0) -> bool:
         """Whether Python called it, or what a graph's node was made of, outside of a backward pass."""
         launch = self.launches.get(correlation)
         if graph_node:
             launch = None
-            if made := self._find_made_node(graph_node):
+            if made := self._find_source_node(graph_node):
                 launch = self.graph_nodes[made][1]
         return launch is not None and launch.stack != 0 and not launch.how & NODE_RUNS
 
@@ -204,9 +204,9 @@ class Places:
 
     def find_captured_call(self, graph_node: int) -> int:
         """Find the number of the call that was captured as a graph's node; 0 where none is known."""
-        return self.captured.get(self._find_made_node(graph_node), 0)
+        return self.captured.get(self._find_source_node(graph_node), 0)
 
-    def _find_made_node(self, number: int) -> int:
+    def _find_source_node(self, number: int) -> int:
         """Find the node that a call made, of which a graph's node is a copy; 0 where it is not known."""
         for _ in range(FARTHEST):
             found = self.graph_nodes.get(number)
@@ -263,15 +263,15 @@ class Places:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
             if stack is not None:
-                self._of_stack[number] = place_of_stack(stack)
+                self._of_stack[number] = find_place_of_stack(stack)
             else:
                 self._of_stack[number] = Place()
-            if stack is not None and lacks_origins(stack):
+            if stack is not None and is_compiled_without_origins(stack):
                 self.unexplained.add(number)
         return self._of_stack[number]
 
 
-def reduce_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
+def normalize_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     """Return what of a stack is the same whichever way a library goes through its functions.
 
     What called the second module is none of it: the recorder does not look at that, either.

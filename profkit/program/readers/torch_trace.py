@@ -25,10 +25,10 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
-    end_ranges,
+    close_open_ranges,
     find_end,
     read_operand_sizes,
-    say_unended,
+    say_open_ranges,
 )
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
@@ -70,11 +70,11 @@ def read_torch_trace(path: Path) -> Timeline:
     trace = ChromeTrace(path)
     taken = _Taken(trace)
     try:
-        _take_events(trace, taken)
+        _read_events(trace, taken)
     except BudgetSpent as error:
         raise trace.make_refusal(str(error)) from error
     taken.end_open_ranges()
-    notes = taken.leave_out_timeless(path)
+    notes = taken.drop_events_without_time(path)
     other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
         raise other
@@ -102,7 +102,7 @@ def read_torch_trace(path: Path) -> Timeline:
         )
     process = Process(pid, rank, device, *once, spans)
     notes += _say_left_out(path, trace, taken)
-    notes += say_unended([process])
+    notes += say_open_ranges([process])
     if twice:
         notes.append(
             f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
@@ -134,7 +134,7 @@ def _say_left_out(path: Path, trace: ChromeTrace, taken: _Taken) -> Iterator[str
         )
 
 
-def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
+def _read_events(trace: ChromeTrace, taken: _Taken) -> None:
     for seen, event in enumerate(trace.read_events(), 1):
         taken.add_event(event)
         if taken.count >= MOST or seen >= EVENTS_MOST:
@@ -251,16 +251,16 @@ class _Taken:
             ended = self.pairs.end_event(event)
             if ended is not None:
                 number, whole = ended
-                self._add_whole(whole, number)
+                self._add_complete_event(whole, number)
         else:
-            self._add_whole(event, self._seen)
+            self._add_complete_event(event, self._seen)
 
     def end_open_ranges(self) -> None:
         """Take ranges that were begun and not ended as ones until the end; what else was, is nothing."""
         named = len(self.spans)
         for number, event in self.pairs.list_open():
             if event.get("cat") == "user_annotation":
-                self._add_whole({**event, "ph": "X", "dur": 0}, number)
+                self._add_complete_event({**event, "ph": "X", "dur": 0}, number)
             else:
                 self.pairs.unmatched += 1
         begun = self.spans[named:]
@@ -269,7 +269,7 @@ class _Taken:
         if not begun:
             return
         calls = list(chain.from_iterable(self.calls.values()))
-        for span in end_ranges(begun, find_end(self.activities, calls, self.spans)):
+        for span in close_open_ranges(begun, find_end(self.activities, calls, self.spans)):
             self._seen += 1
             self._keep_span(span, self._seen)
 
@@ -296,7 +296,7 @@ class _Taken:
         self.spans.append(span)
         self._numbers.append(number)
 
-    def _add_whole(self, event: Mapping[str, Any], number: int) -> None:
+    def _add_complete_event(self, event: Mapping[str, Any], number: int) -> None:
         """Keep an event, whose begin has a number in the file, if it is of use."""
         kind = event.get("cat")
         if event.get("ph") != "X" or not isinstance(kind, str):
@@ -352,7 +352,7 @@ class _Taken:
         if len(self.processes) < CATEGORIES_MOST:
             self.processes.add(_clean_name(details.get("name", "")))
 
-    def leave_out_timeless(self, path: Path) -> list[str]:
+    def drop_events_without_time(self, path: Path) -> list[str]:
         """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
         begins = []
         for calls in self.calls.values():

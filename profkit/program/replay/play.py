@@ -46,7 +46,7 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
     lag: float = 0.0
 
     @property
-    def own_lag(self) -> float:
+    def launch_lag(self) -> float:
         """Of the delay, what goes with the launch; longer has no known reason and is nobody's."""
         return min(self.lag, SEEN)
 
@@ -132,18 +132,18 @@ def build_model(process: Process, step: Step) -> Model:
     for i, work in enumerate(step.works):
         launches[work.call].append(i)
     latency = _measure_latency(process)
-    usual, most = _launch_times(process, step, launches)
+    usual, most = _measure_launch_times(process, step, launches)
     queued = _list_queued_works(process, step)
     endings = _Endings(step, process)
     events, last = [], step.begin
     for call, own, before in zip(calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
-        target, back = _find_awaited(call, own, endings)
+        target, back = _find_awaited_item(call, own, endings)
         busy: float = call.end - call.start
         if target >= 0:
             busy = min(busy, usual)
-        elif own and not _loads_code(step, call, own, before):
+        elif own and not _is_loading_code(step, call, own, before):
             busy = min(busy, most)  # longer is a full queue, which the replay has itself
         late = 0
         if target >= 0 and not back:
@@ -166,7 +166,7 @@ def _list_queued_works(process: Process, step: Step) -> list[int]:
     return [bisect_left(launched, start) - bisect_left(begun, start) for start in starts]
 
 
-def _launch_times(
+def _measure_launch_times(
     process: Process, step: Step, launches: Sequence[Sequence[int]]
 ) -> tuple[float, float]:
     """Nanoseconds that a launch of the step usually takes, and takes at most, if none waits.
@@ -175,7 +175,9 @@ def _launch_times(
     quick ones of the whole process tell, those that found room (the first thousand, at least).
     """
     launching = [(c, own) for c, own in zip(step.calls, launches, strict=True) if own]
-    free = [call.end - call.start for call, own in launching if not _is_held(step, call, own)]
+    free = [
+        call.end - call.start for call, own in launching if not _is_blocked_by_copy(step, call, own)
+    ]
     # Where each was held by its copy, none shows what a launch takes by itself.
     if free:
         usual = float(median(free))
@@ -275,10 +277,10 @@ class _Endings:
         return None
 
 
-def _find_awaited(call: Call, own: Sequence[int], endings: _Endings) -> tuple[int, int]:
+def _find_awaited_item(call: Call, own: Sequence[int], endings: _Endings) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
-        if _is_held(endings.step, call, own):
+        if _is_blocked_by_copy(endings.step, call, own):
             return (own[-1], 0)
         return (-1, 0)
     if not call.waits:
@@ -292,13 +294,13 @@ def _find_awaited(call: Call, own: Sequence[int], endings: _Endings) -> tuple[in
     return (-1, 0)
 
 
-def _loads_code(step: Step, call: Call, own: Sequence[int], queued: int) -> bool:
+def _is_loading_code(step: Step, call: Call, own: Sequence[int], queued: int) -> bool:
     """Whether a launch takes long before its kernel can begin, though the queue has room for it."""
     long = call.end - call.start > LATE and queued < FULL * DEPTH
     return long and step.works[own[0]].activity.start >= call.end - NEAR
 
 
-def _is_held(step: Step, call: Call, own: Sequence[int]) -> bool:
+def _is_blocked_by_copy(step: Step, call: Call, own: Sequence[int]) -> bool:
     """Whether a call returned only when the copy that it launched was done, or all but its last part.
 
     A copy of pageable memory to the GPU holds its call until the driver has taken the last bytes out of

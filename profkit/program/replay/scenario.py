@@ -112,22 +112,22 @@ class Change:
                 busy = launches
             events.append(event.scale_times(gap, busy))
         items = []
-        kept_before = _find_kept_before(before, lost)
+        kept_before = _find_remaining_predecessors(before, lost)
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         for i, item in enumerate(before.items):
             if i in lost:
                 duration = 0.0
             else:
                 duration = item.duration * self.scale.get(i, ALL)[level]
-            unexplained = item.lag - item.own_lag
+            unexplained = item.lag - item.launch_lag
             if i in moved or i in lost:
                 waiting[item.stream] = waiting.get(item.stream, 0.0) + unexplained
                 items.append(ReplayItem(moved.get(i, item.stream), duration))
                 continue
             if launches < 1:
-                own = min(item.own_lag, GRAPH_LAG)
+                own = min(item.launch_lag, GRAPH_LAG)
             else:
-                own = item.own_lag
+                own = item.launch_lag
             lag = own + unexplained + waiting.pop(item.stream, 0.0)
             if item.after in moved:
                 after = -1
@@ -141,7 +141,7 @@ class Change:
 UNCHANGED = Change()
 
 
-def _find_kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
+def _find_remaining_predecessors(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
     """For each item that goes, the one before it on its stream that stays; -1 where there is none.
 
     What waited for an item that goes waits for what that had waited for.
@@ -180,7 +180,7 @@ class Hosts:
     error: float = 0.0  # of the replay of the step as it was recorded, a share of its time
 
     @property
-    def holds(self) -> bool:
+    def matches_recording(self) -> bool:
         """Whether the replay of the unchanged step is the recording, so that changes can be asked."""
         return abs(self.error) <= MISSED
 
@@ -207,15 +207,17 @@ class Hosts:
         return Range(max(0.0, low), expect, max(expect, min(high, plain)))
 
 
-def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
+def make_host_models(
+    timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None
+) -> Hosts:
     """The models of a process's typical step, and its milliseconds without the recorder if measured."""
     recorded = _fit_host_to_period(build_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
     if plain_ms is not None:
         return Hosts(_fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error)
     if timeline.how == "cupti":
-        return Hosts(_remove_recording(recorded), (recorded,), True, error=error)
-    if not timeline.disturbs:
+        return Hosts(_remove_recorder_overhead(recorded), (recorded,), True, error=error)
+    if not timeline.is_host_slowed:
         return Hosts(recorded, (), True, error=error)
     spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
     usual = _remove_recorder_time(recorded, step, spans, USUAL, TRACED)
@@ -234,7 +236,7 @@ def _fit_host_to_period(of: Model, period: float) -> Model:
     return of
 
 
-def _remove_recording(of: Model) -> Model:
+def _remove_recorder_overhead(of: Model) -> Model:
     """The model without what our own recording adds to each launch."""
     own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
     events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))

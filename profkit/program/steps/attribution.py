@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from profkit.program.steps.places import say_place, says_nothing, shorten_line
+from profkit.program.steps.places import is_uninformative, say_place, shorten_line
 from profkit.program.timeline import Call, HostSpan, Place, Process
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
@@ -55,17 +55,17 @@ def find_makers(process: Process) -> list[Maker]:
         _attribute_thread(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
-            out[index] = put_place(out[index], process.places[call.origin])
+            out[index] = set_place(out[index], process.places[call.origin])
     return out
 
 
 @lru_cache(1 << 14)
-def put_place(maker: Maker, place: Place) -> Maker:
+def set_place(maker: Maker, place: Place) -> Maker:
     """Return a maker with the place that the recorder saw."""
     return replace(maker, place=place, source=shorten_line(place.line) or maker.source)
 
 
-def join_makers(several: Sequence[Sequence[Maker]]) -> list[Maker]:
+def merge_makers(several: Sequence[Sequence[Maker]]) -> list[Maker]:
     """Join lists of makers that say the same; sizes that differ are left out.
 
     Returns:
@@ -96,7 +96,7 @@ def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]
             elif span.sequence >= 0 and not span.backward:
                 stack = [outer for outer in stack if outer.end > span.start]
                 if stack:
-                    frames[span.sequence] = find_telling_frame([outer.name for outer in stack])
+                    frames[span.sequence] = find_informative_frame([outer.name for outer in stack])
     return frames
 
 
@@ -130,7 +130,7 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
     sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
     shaped = next(sized, None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
-    frame = find_telling_frame([s.name for s in stack if s.kind == "python"])
+    frame = find_informative_frame([s.name for s in stack if s.kind == "python"])
     for node in reversed(ops):
         if node.backward and node.sequence in forward:
             frame = forward[node.sequence]
@@ -153,19 +153,19 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
     )
 
 
-def find_telling_frame(frames: Sequence[str]) -> str:
+def find_informative_frame(frames: Sequence[str]) -> str:
     """Find the innermost of some frames, outermost first, that says something of a program."""
     for frame in reversed(frames):
-        if is_telling(frame):
+        if is_informative_frame(frame):
             return frame
     return frames[-1] if frames else ""
 
 
 @lru_cache(1 << 14)
-def is_telling(frame: str) -> bool:
+def is_informative_frame(frame: str) -> bool:
     """Whether a frame in torch.profiler's words is none through which everything goes."""
     parts = _FRAME.match(frame)
-    return parts is None or not says_nothing(parts["file"], parts["function"])
+    return parts is None or not is_uninformative(parts["file"], parts["function"])
 
 
 def _clean_range_name(name: str) -> str:

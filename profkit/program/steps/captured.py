@@ -41,7 +41,7 @@ def find_replays(
     """
     known: dict[tuple[str, ...], list[list[Call]]] = {}
     for captured in _list_captured(calls, captures):
-        kinds = tuple(_find_kind(call) for call in captured)
+        kinds = tuple(_find_node_kind(call) for call in captured)
         known.setdefault(kinds, []).append(captured)
     replays: dict[int, list[Activity]] = {}
     if known:
@@ -61,10 +61,10 @@ def _list_captured(calls: Sequence[Call], captures: Captures) -> Iterator[list[C
     starts = [call.start for call in calls]
     for thread, begin, end in captures.spans:
         inside = calls[bisect_left(starts, begin) : bisect_right(starts, end)]
-        yield [call for call in inside if call.thread == thread and _find_kind(call)]
+        yield [call for call in inside if call.thread == thread and _find_node_kind(call)]
 
 
-def _find_kind(call: Call) -> str:
+def _find_node_kind(call: Call) -> str:
     """The kind of node that a captured call makes; empty where it makes none."""
     if call.launches_kernels and not call.launches_graph:
         return KERNEL

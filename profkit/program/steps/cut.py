@@ -20,9 +20,9 @@ from profkit.program.steps.attribution import (
     NOBODY,
     Maker,
     find_makers,
-    join_makers,
-    put_place,
+    merge_makers,
     say_source,
+    set_place,
 )
 from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
@@ -148,7 +148,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
         inside = _list_launched_in(marks.turns[0], calls, order)
     if alone and inside and (set_up := find_set_up(calls, inside)):
         # The same without the time in which modules are loaded: nothing else changes.
-        shorter = set_up.leave_out(process)
+        shorter = set_up.remove_from_process(process)
         without = find_steps(shorter, named)
         return replace(without, notes=(*set_up.say_left_out(), *without.notes))
     captures = find_captures(calls)
@@ -157,7 +157,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     turns = _begin_at_first_launch(marks.turns, [calls[i].start for i in (*launching, *lost)])
     made = dict(zip(process.calls, find_makers(process), strict=True))
     captured = _find_captured_makers(calls, order, made, captures)
-    steps = _cut_steps(turns, calls, order, made, captured, process.places)
+    steps = _make_steps(turns, calls, order, made, captured, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -172,10 +172,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *disturbed,
         *say_lost(lost, len(launching)),
         *said,
-        *_say_unlaunched(process.activities, order),
+        *_say_work_without_launch(process.activities, order),
         *marks.notes,
     ]
-    found = _choose_kinds(marks, complete, notes)
+    found = _make_steps_of_each_kind(marks, complete, notes)
     main = replace(found[0], captures=bool(said), others=tuple(found[1:]))
     if main.typical.period <= 0:
         raise ProfkitError(
@@ -210,7 +210,7 @@ def _begin_at_first_launch(turns: Sequence[Turn], launches: Iterable[int]) -> li
     return begun
 
 
-def _choose_kinds(marks: Marks, complete: list[Step], notes: list[str]) -> list[Steps]:
+def _make_steps_of_each_kind(marks: Marks, complete: list[Step], notes: list[str]) -> list[Steps]:
     """Each kind of step with its typical one, that which takes most time first."""
     kinds = [complete]
     if marks.named:
@@ -219,7 +219,7 @@ def _choose_kinds(marks: Marks, complete: list[Step], notes: list[str]) -> list[
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
         notes = [*notes, *_say_warm_up(warm_up, len(complete))]
-    found = [_choose_steps(marks.how, own, notes) for own in kinds]
+    found = [_choose_typical_step(marks.how, own, notes) for own in kinds]
     if len(found) > 1:
         for number, own in enumerate(kinds):
             found[number] = replace(found[number], pattern=_find_pattern(own, complete))
@@ -259,7 +259,9 @@ def _list_launched(activities: Sequence[Activity], calls: Sequence[Call]) -> lis
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
 
-def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> Iterator[str]:
+def _say_work_without_launch(
+    activities: Sequence[Activity], order: Sequence[Launched]
+) -> Iterator[str]:
     """Says so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
     begin = min((a.start for _, a in order), default=0)
     inside = sum(a.duration for a in activities if a.start >= begin)
@@ -316,7 +318,7 @@ def _find_step_boundaries(
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
         return Marks(PROFILER_STEP, _make_turns(ends))
-    marked = _keep_profiled(calls, order)
+    marked = _keep_between_profiler_calls(calls, order)
     found = find_period(calls, marked)
     if found:
         begins = found.begins
@@ -324,7 +326,7 @@ def _find_step_boundaries(
         begins = []
     passes = find_passes(process.spans, make_host_work(calls, marked), list(pairwise(begins)))
     if passes:
-        return _mark_passes(passes)
+        return _make_marks_of_passes(passes)
     if found:
         notes = [*found.notes]
         if found.warm_up:
@@ -333,7 +335,7 @@ def _find_step_boundaries(
     return _mark_whole_recording(calls, marked)
 
 
-def _mark_passes(passes: Passes) -> Marks:
+def _make_marks_of_passes(passes: Passes) -> Marks:
     """Marks of ranges that the program names once a step."""
     turns = _make_turns_of_spans(passes.spans, passes.end)
     shown = turns[0].name
@@ -408,7 +410,9 @@ def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
     raise ProfkitError(f"--range {named}: not in the timeline", hint)
 
 
-def _keep_profiled(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
+def _keep_between_profiler_calls(
+    calls: Sequence[Call], order: Sequence[Launched]
+) -> Sequence[Launched]:
     """What was launched between cudaProfilerStart and Stop, where the program calls them."""
     low = next((i for i, c in enumerate(calls) if "ProfilerStart" in c.name), len(calls))
     stops = (i for i, c in enumerate(calls) if i > low and "ProfilerStop" in c.name)
@@ -435,7 +439,7 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
     return Marks(WHOLE, [Turn(begin, end)], notes)
 
 
-def _cut_steps(
+def _make_steps(
     turns: Sequence[Turn],
     calls: Sequence[Call],
     order: Sequence[Launched],
@@ -466,10 +470,10 @@ def _cut_steps(
         on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
         span = max(max(a.end for _, a in pairs) - first, on_host)
         steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
-    return _set_periods(turns, steps)
+    return _set_step_periods(turns, steps)
 
 
-def _set_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[Step]:
+def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[Step]:
     """The steps that were asked for, each as long as until the next one begins on the GPU.
 
     `steps` is emptied: there may be a hundred thousand, and each is there once.
@@ -501,7 +505,7 @@ def _find_captured_makers(
         from profkit.program.steps.captured import find_replays
 
         for replay in find_replays(calls, order, captures):
-            alike = join_makers([[made[call] for call in own] for own in replay.captured])
+            alike = merge_makers([[made[call] for call in own] for own in replay.captured])
             found.update(zip(replay.ran, alike, strict=False))
     makers = {call.correlation: maker for call, maker in made.items() if call.correlation}
     for _, activity in order:
@@ -533,7 +537,7 @@ def _drop_incomplete(
     for turn in turns:
         inside = bisect_left(starts, turn.end) - bisect_left(starts, turn.begin)
         empty += turn.kept and turn.begin not in whole and inside > 0
-    shares = [_share_present(step, starts) for step in steps]
+    shares = [_share_of_launches_present(step, starts) for step in steps]
     best = max(shares)
     kept = []
     for step, share in zip(steps, shares, strict=True):
@@ -583,7 +587,7 @@ def _is_overlapping(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
     return any(begin < step.end and step.begin < end for begin, end in spans)
 
 
-def _share_present(step: Step, lost: Sequence[int]) -> float:
+def _share_of_launches_present(step: Step, lost: Sequence[int]) -> float:
     """Share of a step's launches whose work is there; `lost`: when the others were, in order."""
     missing = bisect_left(lost, step.end) - bisect_left(lost, step.begin)
     there = len({work.call for work in step.works})
@@ -608,7 +612,7 @@ def _find_busiest_stream(order: Sequence[Launched], least: float) -> int:
 
 def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
-        maker = put_place(maker, places[activity.origin])
+        maker = set_place(maker, places[activity.origin])
     name, kind = readable(activity.name), "set"
     if activity.kind == "copy":
         if activity.direction == "DtoD":
@@ -734,7 +738,7 @@ def _split_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     return [sorted(own, key=lambda s: s.begin) for own in divided]
 
 
-def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
+def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps:
     timed = steps[:-1] or steps
     middle = median(s.period for s in timed)
     odd = []
@@ -747,11 +751,11 @@ def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
         takes = "takes" if len(odd) == 1 else "take"
         notes = [*notes, f"{len(odd)} of {len(timed)} steps {takes} a different time: {lengths}"]
     chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
-    usual = _set_usual_pauses(steps, chosen)
+    usual = _set_typical_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
 
 
-def _set_usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
+def _set_typical_pauses(steps: Sequence[Step], chosen: int) -> Step:
     """A step whose host pauses before its first call and after its last as long as steps usually do.
 
     One pause that the GPU's queue bridges says nothing of the others. None is longer than the

@@ -65,7 +65,7 @@ def split_period(step: Step) -> Split:
         largest = max(works, key=lambda w: w.activity.duration, default=None)
         where = ""
         if largest:
-            where = f"{largest.activity.name} at {launch_place(largest)}"
+            where = f"{largest.activity.name} at {describe_launch_place(largest)}"
         left: list[Interval] = []
         for gap in gaps:
             rest = _subtract_intervals(gap, running)
@@ -74,7 +74,9 @@ def split_period(step: Step) -> Split:
         gaps = left
     spent += _explain_gaps(step, gaps)
     gaps_in_time = tuple(sorted((low, high, cause) for low, high, cause, _ in spent))
-    return Split(step.period, sum(b - a for a, b in computing), _make_rows(spent), gaps_in_time)
+    return Split(
+        step.period, sum(b - a for a, b in computing), _sum_idle_by_cause(spent), gaps_in_time
+    )
 
 
 def sum_busy_by_device(step: Step) -> dict[int, int]:
@@ -97,7 +99,7 @@ def sum_busy_by_device(step: Step) -> dict[int, int]:
     return busy
 
 
-def _make_rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
+def _sum_idle_by_cause(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
     for low, high, cause, where in spent:
         places[cause][where] += high - low
@@ -145,9 +147,9 @@ class _HostOfStep:
             return
         work, call = around.work, around.call
         if call and work and around.before != work.call:  # one graph's are launched at once
-            late = max(low, _find_late_start(call, work, self.at_once))
+            late = max(low, _find_end_of_host_delay(call, work, self.at_once))
             if late < high:
-                yield late, high, "other", say_before(launch_place(work))
+                yield late, high, "other", say_before(describe_launch_place(work))
                 high = late
                 if high == low:
                     return
@@ -156,7 +158,12 @@ class _HostOfStep:
         if wait >= 0 and _is_host_busy_after(self.step, wait, high):
             # The wait is over: what keeps the GPU idle then is what the host does of its own.
             until = max(low, min(high, self.step.calls[wait].end))
-            yield until, high, "host-launch", launch_place(work) if work else "between steps"
+            yield (
+                until,
+                high,
+                "host-launch",
+                describe_launch_place(work) if work else "between steps",
+            )
         if until > low:
             cause, where = self._name_cause(around, low, wait)
             yield low, until, cause, where
@@ -198,10 +205,10 @@ class _HostOfStep:
         if call.start <= low and work.activity.start - call.start > self.at_once:
             if call.launches_graph and around.before == work.call:
                 return "other", IN_GRAPH
-            return "other", say_before(launch_place(work))
+            return "other", say_before(describe_launch_place(work))
         if wait >= 0:
             return "host-sync", describe_maker(self.step, wait) or self.step.calls[wait].name
-        return "host-launch", launch_place(work)
+        return "host-launch", describe_launch_place(work)
 
 
 def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
@@ -215,7 +222,7 @@ def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
     return pause > max(PAUSE, PAUSE_SHARE * step.period)
 
 
-def _find_late_start(call: Call, work: StepWork, at_once: float) -> int:
+def _find_end_of_host_delay(call: Call, work: StepWork, at_once: float) -> int:
     """From when on the host is not why a work begins so late; the work's own beginning if it always is.
 
     A launch has returned long before: something that was not recorded runs, or is waited for. Or it is
@@ -259,7 +266,7 @@ def _find_shortest_delay(step: Step) -> float:
     return 0.0
 
 
-def launch_place(work: StepWork) -> str:
+def describe_launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
     return say_source(maker) or maker.range or clean_operator(maker.top) or work.activity.name

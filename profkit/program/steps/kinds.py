@@ -162,7 +162,7 @@ def classify_launch(name: str, op: str) -> str:
         op: The innermost recorded operator; empty where none was recorded.
     """
     by_name = classify_kernel(name)
-    if not op or is_librarys(name) or by_name == "collective":
+    if not op or is_library_kernel(name) or by_name == "collective":
         return by_name
     by_operator = _classify_operator(op)
     if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(split_name(name)):
@@ -193,7 +193,7 @@ def classify_kernel(name: str) -> str:
         return next(named, "gemm" if is_product else otherwise)
     if _is_between_gpus(words):
         return "collective"
-    if not is_librarys(name):
+    if not is_library_kernel(name):
         return _find_subject(words) or "unknown"
     head = name.split("<", 1)[0]
     for kind, pattern in _BY_HEAD:
@@ -271,7 +271,7 @@ def _classify_elementwise(name: str) -> str:
 @lru_cache(maxsize=65536)
 def find_precision(name: str) -> str:
     """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
-    if not is_librarys(name):
+    if not is_library_kernel(name):
         return "unknown"
     if _FP64.search(name):
         return "fp64"
@@ -290,7 +290,7 @@ def is_compiled(name: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def is_librarys(name: str) -> bool:
+def is_library_kernel(name: str) -> bool:
     """Whether a known library names its kernels like this, so that the name tells what it does."""
     head = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]

@@ -159,7 +159,7 @@ def _find_passes(
     several = len(inside) >= 2 * len(main)
     if several and (len(inside) > LAYERS_MOST * len(main) or _is_waiting(inside, host)):
         return None
-    as_often = _as_often(outermost, main)
+    as_often = _find_equally_frequent_families(outermost, main)
     if sum(_sum_work(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
         return None  # ranges of many names, each as often as its like: operators, no passes
     lead = as_often[0]
@@ -187,7 +187,9 @@ def _keep_turns_inside(
     return inside
 
 
-def _as_often(outermost: Sequence[HostSpan], main: Sequence[HostSpan]) -> list[list[HostSpan]]:
+def _find_equally_frequent_families(
+    outermost: Sequence[HostSpan], main: Sequence[HostSpan]
+) -> list[list[HostSpan]]:
     """The families that come as often as the heaviest, in order of their first range."""
     if len(main) == 1:
         return [list(main)]

@@ -75,8 +75,8 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
     turns = _find_turns_of_launches(calls, by_call, tokens)
     if turns is None:
         return _find_marked_period(calls, by_call, tokens)
-    offset = _find_phase(calls, callers, turns)
-    heads = _shift_heads(tokens, turns, offset)
+    offset = _find_step_offset(calls, callers, turns)
+    heads = _shift_turn_starts(tokens, turns, offset)
     if offset == 0 and turns.end < len(callers):
         heads.append(turns.end)
     begins = []
@@ -443,7 +443,7 @@ def find_end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
     return max([done, last, *waited])
 
 
-def _find_phase(calls: Sequence[Call], callers: Sequence[int], turns: Turns) -> int:
+def _find_step_offset(calls: Sequence[Call], callers: Sequence[int], turns: Turns) -> int:
     """Find where in a turn a step begins: after the host's longest pause."""
     usual = []
     for head, after in pairwise([*turns.heads, turns.end]):
@@ -463,7 +463,7 @@ def _find_phase(calls: Sequence[Call], callers: Sequence[int], turns: Turns) -> 
     return max(range(turns.length), key=lambda offset: (measure_pause(offset), -offset))
 
 
-def _shift_heads(tokens: Sequence[Hashable], turns: Turns, offset: int) -> list[int]:
+def _shift_turn_starts(tokens: Sequence[Hashable], turns: Turns, offset: int) -> list[int]:
     """Return the launches that are so far behind the heads, where a step begins.
 
     In a turn of another length it is the one like those of the others that is nearest to there.

@@ -160,7 +160,7 @@ def is_compilers_file(file: str) -> bool:
     return _COMPILED.search(file) is not None
 
 
-def says_nothing(file: str, function: str) -> bool:
+def is_uninformative(file: str, function: str) -> bool:
     """Whether a function that torch.profiler names says nothing of a program.
 
     The profiler cuts off the folder that packages are installed in: scipy/ndimage/filters.py.

@@ -42,7 +42,7 @@ class SetUp:
         """Nanoseconds of all."""
         return sum(end - begin for begin, end in self.spans)
 
-    def leave_out(self, process: Process) -> Process:
+    def remove_from_process(self, process: Process) -> Process:
         """The process as if that had taken no time."""
         begins = [begin for begin, _ in self.spans]
         gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
@@ -85,7 +85,7 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
         if cold and first <= call.start < last:
             found.append(call)
             spans.append((call.start + round(usual), call.end))
-    idle = _without_work(spans, order)
+    idle = _find_spans_without_gpu_work(spans, order)
     time = sum(end - begin for begin, end in idle)
     if time <= LEAST * (last - first):
         return None
@@ -113,7 +113,7 @@ def _list_first_calls(calls: Sequence[Call]) -> Iterator[Call]:
             yield call
 
 
-def _without_work(
+def _find_spans_without_gpu_work(
     spans: Sequence[tuple[int, int]], order: Sequence[tuple[int, Activity]]
 ) -> list[tuple[int, int]]:
     """The parts of some spans in which the GPU does nothing, merged and in order."""

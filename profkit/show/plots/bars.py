@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from profkit.errors import ProfkitError
-from profkit.model.launch import collected_metrics
+from profkit.model.launch import select_collected_metrics
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
@@ -65,7 +65,7 @@ def format_percents(*values: float) -> str:
 def choose_kernels(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
     every = base.group_alike(base.list_launch_rows(runs))
-    longest = sorted(every, key=lambda g: base.time_of(g.rows[0]), reverse=True)[:_MOST_ROWS]
+    longest = sorted(every, key=lambda g: base.get_time(g.rows[0]), reverse=True)[:_MOST_ROWS]
     kept = [g for g in every if g in longest]
     sentences = []
     if len(kept) < len(every):
@@ -81,7 +81,7 @@ def make_rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: fl
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
     ax.set_yticks(range(len(names)), folded)
-    base.draw_grid_only(ax, "x")
+    base.style_axes(ax, "x")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0, labelsize=9.5 if folded != list(names) else 11)
     return ax
@@ -90,7 +90,7 @@ def make_rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: fl
 def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
     kept, small_print = choose_kernels(runs)
-    rows = [collected_metrics(group.rows[0]) for group in kept]
+    rows = [select_collected_metrics(group.rows[0]) for group in kept]
     # The waiting states with a share worth naming, largest over all launches first.
     top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
     ranked = sorted((s for s in top if top[s] >= 0.04 and s != "selected"), key=lambda s: -top[s])
@@ -170,7 +170,7 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     Active far above elapsed means that the SMs were idle for a part of the launch.
     """
     kept, small_print = choose_kernels(runs)
-    rows = [collected_metrics(group.rows[0]) for group in kept]
+    rows = [select_collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
     top = {
         p: max((0.0, *chain.from_iterable(get_pipe_shares(row, p) for row in rows))) for p in PIPES
@@ -188,7 +188,9 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
                 at = (0, j)
             else:
                 at = (j, i)
-            draw_cell(ax, at, get_pipe_shares(row, pipe), pipe == first, 0.9 if single else 0.64)
+            draw_pipe_cell(
+                ax, at, get_pipe_shares(row, pipe), pipe == first, 0.9 if single else 0.64
+            )
         if not any(is_collected(row, pipe) for pipe in PIPES):
             write_not_collected(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
@@ -215,7 +217,7 @@ def _write_pipes_legend(rows: Sequence[dict[str, float]], shown: Sequence[str]) 
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
-def draw_cell(
+def draw_pipe_cell(
     ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
 ) -> None:
     column, y = at
@@ -263,7 +265,7 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
 
 
 def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
-    row = collected_metrics(group.rows[0])
+    row = select_collected_metrics(group.rows[0])
     if "occupancy_limit" not in row and "occupancy" not in row:
         write_not_collected(ax, y, group, "occupancy_limit")
         return
@@ -374,7 +376,7 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         draw_panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
     shapes = sum(len(p.leads) for p in drawn)
     title = f"The fastest at {shapes} shapes" + (f" on {clip_text(grid.gpu)}" if grid.gpu else "")
-    base.finish_picture(ax, title, explain_below(drawn), above=4, under=40)
+    base.finish_picture(ax, title, explain_heatmap(drawn), above=4, under=40)
     base.get_figure(ax).draw_without_rendering()
     return ax
 
@@ -421,7 +423,7 @@ def format_value(value: float | str) -> str:
     return f"{value:g}"
 
 
-def explain_below(drawn: list[Panel]) -> str:
+def explain_heatmap(drawn: list[Panel]) -> str:
     leads = list(chain.from_iterable(p.leads.values() for p in drawn))
     names = ", ".join(sorted({clip_text(lead.against) for lead in leads}))
     behind = sum(lead.ratio < _LEVEL for lead in leads)

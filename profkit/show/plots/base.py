@@ -23,7 +23,7 @@ from matplotlib.ticker import NullLocator
 
 from profkit.errors import ProfkitError
 from profkit.files import replace_when_done
-from profkit.model.launch import collected_metrics
+from profkit.model.launch import select_collected_metrics
 from profkit.reports.frame import make_row_views
 from profkit.show import numbers
 from profkit.show.numbers import Row
@@ -137,15 +137,15 @@ def group_alike(rows: Sequence[Row]) -> list[AlikeLaunches]:
     for row in rows:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
-    ordered = [sorted(group, key=time_of, reverse=True) for group in groups.values()]
+    ordered = [sorted(group, key=get_time, reverse=True) for group in groups.values()]
     named = zip(name_rows([group[0] for group in ordered]), ordered, strict=True)
     counted = ((f"{name} ×{len(g)}" if len(g) > 1 else name, g) for name, g in named)
     return [AlikeLaunches(clip_text(name, 3 * LONGEST), tuple(group)) for name, group in counted]
 
 
-def time_of(row: Row) -> float:
+def get_time(row: Row) -> float:
     """Return how long a launch took in s; 0 where that was not collected, so that it sorts last."""
-    return collected_metrics(row).get("time", 0.0)
+    return select_collected_metrics(row).get("time", 0.0)
 
 
 def name_rows(rows: Sequence[Row]) -> list[str]:
@@ -155,7 +155,7 @@ def name_rows(rows: Sequence[Row]) -> list[str]:
         if isinstance(r.get("variant"), str):
             pairs.add((r.get("variant"), r.get("case")))
     often = Counter(variant for variant, _ in pairs)
-    full = [name_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
+    full = [name_launch_row(row, with_case=often[row.get("variant")] > 1) for row in rows]
     more = (
         _get_kernel,
         lambda row: f"#{row.get('launch', '?')}",
@@ -171,7 +171,7 @@ def name_rows(rows: Sequence[Row]) -> list[str]:
     return full
 
 
-def name_base(row: Row, with_case: bool) -> str:
+def name_launch_row(row: Row, with_case: bool) -> str:
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
         return _get_kernel(row)
@@ -220,9 +220,9 @@ def set_log_scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
     ax.set_ylabel(y, fontsize=12, color=INK)
 
 
-def log_axis(axis: Axis, text: Callable[[float], str]) -> None:
+def set_log_ticks(axis: Axis, text: Callable[[float], str]) -> None:
     """Write powers of ten, or 1, 2 and 5 times those, on a logarithmic axis that has its limits."""
-    ticks = numbers.log_ticks(*axis.get_view_interval())
+    ticks = numbers.list_log_ticks(*axis.get_view_interval())
     axis.set_ticks(ticks, list(map(text, ticks)))
     axis.set_minor_locator(NullLocator())
 
@@ -235,7 +235,7 @@ def add_legend(ax: Axes, handles: Sequence[Any], **looks: Any) -> Legend:
     return ax.legend(handles=handles, **{"fontsize": 10.5, "frameon": False, **looks})
 
 
-def draw_grid_only(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
+def style_axes(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
     """Draw the common look: no box, a faint grid across one axis or both."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

@@ -56,14 +56,14 @@ def place_labels(
         probe = ax.text(0, 0, label.text, fontsize=size, parse_math=False, linespacing=1.15)
         wide = np.array(probe.get_window_extent().size) + 2 * _GAP
         probe.remove()
-        one = build_tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
+        one = list_placements(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
         foreign = [a for j, a in enumerate(anchors) if j != i]
         tries.append(replace(one, cost=one.cost + price_misleading(one, foreign)))
     by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
     orders = (range(len(labels)), range(len(labels))[::-1], by_height)
-    chosen = min((settle_labels(tries, order) for order in orders), key=lambda settled: settled[0])[
-        1
-    ]
+    chosen = min(
+        (choose_placements(tries, order) for order in orders), key=lambda settled: settled[0]
+    )[1]
     return [
         write_label(ax, label, one.boxes[i], one.anchors[i], size)
         for label, one, i in zip(labels, tries, chosen, strict=True)
@@ -81,7 +81,7 @@ class Tries:
     cost: Boxes
 
 
-def build_tries(
+def list_placements(
     anchors: Boxes, size: Boxes, point: float, inside: Boxes, hard: Boxes, soft: Boxes
 ) -> Tries:
     boxes = np.vstack([list_candidates(a, size, point) for a in anchors])
@@ -124,7 +124,7 @@ def list_candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
     return np.hstack([centre - size / 2, centre + size / 2])
 
 
-def settle_labels(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
+def choose_placements(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
     """Place the labels in this order, then again with the others in sight; cost and choices."""
     chosen: list[int | None] = [None] * len(tries)
     paid = [_LEFT_OUT] * len(tries)

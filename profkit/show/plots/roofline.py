@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.model import roofline as model
-from profkit.model.launch import collected_metrics, find_counted_part
+from profkit.model.launch import compute_counted_share_of_duration, select_collected_metrics
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import quantity, share
 from profkit.show import numbers
@@ -60,7 +60,7 @@ def roofline(
         ProfkitError: No launches, launches of several devices or of another than the grid's, or a
             ceiling that is none.
     """
-    rows = _with_ceilings(base.list_launch_rows(runs), ceilings or {})
+    rows = _replace_ceilings(base.list_launch_rows(runs), ceilings or {})
     device = base.find_only_device(rows)
     shapes = {}
     if grid:
@@ -80,7 +80,7 @@ def roofline(
     texts = _draw_roofs(ax, roofs)
     draw_legend(ax, points, shapes)
     if not points:
-        _say_why(ax, rows)
+        _write_why_no_point(ax, rows)
     named = name_points(ax, groups, launches)
     written = write_labels(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
     if written < len(named):
@@ -90,7 +90,7 @@ def roofline(
     return ax
 
 
-def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
+def _replace_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
@@ -131,7 +131,9 @@ def write_title(device: str, rows: Sequence[Row]) -> str:
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
         for row in numbers.list_longest(rows):
-            clock = collected_metrics(row).get(metric, nan) / find_counted_part(row)
+            clock = select_collected_metrics(row).get(
+                metric, nan
+            ) / compute_counted_share_of_duration(row)
             if clock > 0:
                 clocks.append(clock)
         if clocks:
@@ -167,7 +169,7 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
 
 
 def show_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
-    return numbers.place_points(points, *ax.get_xlim())
+    return numbers.place_points_in_frame(points, *ax.get_xlim())
 
 
 def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
@@ -223,7 +225,7 @@ def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
         base.add_legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)
 
 
-def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
+def _write_why_no_point(ax: Axes, rows: Sequence[Row]) -> None:
     text = "\n".join(["No point:", *numbers.count_reasons_for_no_point(rows)][:5])
     looks: base.Looks = {"ha": "right", "va": "bottom", "linespacing": 1.6, "zorder": 6}
     base.write_note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
@@ -233,7 +235,7 @@ def name_points(
     ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
 ) -> list[Label]:
     labels = []
-    order = sorted(range(len(groups)), key=lambda i: -base.time_of(groups[i].rows[0]))
+    order = sorted(range(len(groups)), key=lambda i: -base.get_time(groups[i].rows[0]))
     for i in order:
         points = launches[i][0]
         shown = show_points(ax, [p for p in points if p.level != "workload"]) or show_points(
@@ -264,7 +266,7 @@ def write_labels(
     ax: Axes, labels: list[Label], texts: Sequence[Text], launches: Sequence[Points], size: float
 ) -> int:
     """Write the labels where they cover nothing, and return how many had room."""
-    taken, legend = find_taken_boxes(ax, launches), ax.get_legend()
+    taken, legend = list_occupied_boxes(ax, launches), ax.get_legend()
     extents = [text.get_window_extent() for text in texts]
     if legend:
         extents += [legend.get_window_extent()]
@@ -272,7 +274,7 @@ def write_labels(
     return len(place_labels(ax, labels, fixed, taken, size))
 
 
-def find_taken_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
+def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
     """Return pixel boxes of the points and of the lines, with what each is worth keeping off."""
     boxes: list[list[float]] = []
     for line in ax.get_lines():
@@ -290,9 +292,9 @@ def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> N
     left, right, bottom, top = numbers.compute_axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     base.set_log_scales(ax, *numbers.AXES)
-    base.log_axis(ax.xaxis, "{:,g}".format)
-    base.log_axis(ax.yaxis, numbers.format_rate_tick)
-    base.draw_grid_only(ax, "both")
+    base.set_log_ticks(ax.xaxis, "{:,g}".format)
+    base.set_log_ticks(ax.yaxis, numbers.format_rate_tick)
+    base.style_axes(ax, "both")
 
 
 def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
@@ -312,7 +314,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
         ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=dashes, zorder=2)
         ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
         if roof.is_slope:
-            texts.append(_on_diagonal(ax, roof, flats))
+            texts.append(_write_on_diagonal(ax, roof, flats))
             continue
         corner: base.Looks = {"ha": "right", "va": "bottom", "color": FAINT, "zorder": 5}
         text = ax.text(ends[1], roof.high * 1.06, roof.text, fontsize=10, **corner)
@@ -322,7 +324,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
     return texts
 
 
-def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
+def _write_on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
     """Write the words along a diagonal, at the first place from the left that no flat runs through."""
     left, right = ax.get_xlim()
     begin = max(left, ax.get_ylim()[0] / roof.high) * 1.2

@@ -55,7 +55,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
         up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
         text = f"{clip_text(name, 60)} {figures.seconds(time)}"
         base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
-    base.log_axis(ax.xaxis, figures.seconds)
+    base.set_log_ticks(ax.xaxis, figures.seconds)
     for head, x in _COLUMNS:
         base.write_note(
             ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom"
@@ -144,13 +144,13 @@ def _draw_history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> No
     ax.set_yscale("log")
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
-    base.log_axis(ax.yaxis, figures.seconds)
+    base.set_log_ticks(ax.yaxis, figures.seconds)
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
         ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
     base.set_log_scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
-    base.draw_grid_only(ax, "y")
+    base.style_axes(ax, "y")
 
 
 _FEW = "draw it after a few more trials: profkit tune --resume"
@@ -186,17 +186,17 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
         hollow: base.Looks = {"s": 34, "facecolors": "none", "edgecolors": colour, "alpha": 0.7}
         ax.scatter(full["number"], full["us"], marker=marker, **solid)
         ax.scatter(cut["number"], cut["us"], marker=marker, zorder=2, **hollow)
-    draw_best(ax, timed, INK, "best so far")
+    draw_best_so_far(ax, timed, INK, "best so far")
     lost = len(history) - len(timed)
-    _log_scale(ax)
+    _set_log_scale(ax)
     base.set_log_scales(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
-    base.draw_grid_only(ax, "both")
+    base.style_axes(ax, "both")
     below = f"Hollow: pruned after a first look. {lost} more trials were rejected or failed."
     return base.finish_picture(ax, "Time of every trial", below)
 
 
-def draw_best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
+def draw_best_so_far(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
     measured = timed[timed["outcome"] == "measured"].sort_values("number")
     if not measured.empty:
         look: base.Looks = {"color": colour, "linewidth": 1.6, "label": label}
@@ -221,7 +221,7 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
         )
     ax.set_xlim(0, 1.08)
     base.set_log_scales(ax, "Share of importance")
-    base.draw_grid_only(ax, "x")
+    base.style_axes(ax, "x")
     below = "PED-ANOVA: for being among the fastest quarter of trials."
     return base.finish_picture(ax, "Which tunable matters", below)
 
@@ -247,7 +247,7 @@ def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | Non
         ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", **beside)
     ax.set_xticks(range(len(macros) + 1), [*macros, "time"])
     ax.set_xlim(-0.4, len(macros) + 0.6)
-    base.draw_grid_only(ax, "x")
+    base.style_axes(ax, "x")
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     below = "Orange: the fastest tenth of the timed trials."
@@ -266,14 +266,14 @@ def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], **look)
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers per thread", fontsize=11, color=INK)
-    _log_scale(ax)
+    _set_log_scale(ax)
     base.set_log_scales(ax, "Shared memory per block, KiB", "Time per call, µs")
-    base.draw_grid_only(ax, "both")
+    base.style_axes(ax, "both")
     below = "Larger dots: more warps fit on an SM."
     return base.finish_picture(ax, "Time against resources per block", below)
 
 
-def _log_scale(ax: Axes) -> None:
+def _set_log_scale(ax: Axes) -> None:
     """Use a logarithmic axis in whole steps: a search seldom spans a decade."""
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(MaxNLocator(7))

@@ -55,7 +55,7 @@ def split_spans(words: Words) -> tuple[TextSpan, ...]:
     )
 
 
-def on_lines(pieces: Iterable[TextSpan]) -> Words:
+def join_with_breaks(pieces: Iterable[TextSpan]) -> Words:
     """Return pieces as the lines of one cell."""
     return tuple(chain.from_iterable((BREAK, piece) for piece in pieces))[1:]
 
@@ -143,7 +143,7 @@ class Grid:
     # titles of the columns that a terminal leaves out, the first one first, where a row has no room
     spare: tuple[str, ...] = ()
 
-    def list_telling_columns(self) -> list[int]:
+    def list_filled_columns(self) -> list[int]:
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
@@ -160,7 +160,7 @@ def make_grid(rows: Iterable[T], columns: Columns[T], **layout: Any) -> Grid:
     return Grid(tuple(columns), tuple(cells), **layout)
 
 
-def is_right(title: str) -> bool:
+def is_right_aligned(title: str) -> bool:
     return title.startswith(">")
 
 
@@ -201,7 +201,7 @@ _TAGS = {"strong": "b", "rule": "b", "note": "i", "code": "code", "name": "code"
 _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
 
 
-def to_markdown(blocks: Iterable[Block]) -> str:
+def render_markdown(blocks: Iterable[Block]) -> str:
     """Return blocks as Markdown for a pull request or a job summary."""
     lines = "\n".join(chain.from_iterable(map(write_markdown, blocks)))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
@@ -271,7 +271,7 @@ def _is_address(text: str) -> bool:
 
 def write_table(grid: Grid) -> Sequence[str]:
     head = [write_words(title.removeprefix(">"), in_table=True) for title in grid.head]
-    sides = ["--:" if is_right(title) else "---" for title in grid.head]
+    sides = ["--:" if is_right_aligned(title) else "---" for title in grid.head]
     rows = [[write_cell(cell) for cell in row] for row in grid.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
 
@@ -283,7 +283,7 @@ def write_cell(cell: Words) -> str:
     return _INDENT * (depth // 2) + write_words(cell, in_table=True).lstrip(" ")
 
 
-def to_html(blocks: Iterable[Block]) -> str:
+def render_html(blocks: Iterable[Block]) -> str:
     """Return blocks as one HTML element for a notebook, in the colours of its theme."""
     return f'<div style="overflow-x:auto">{_NOTEBOOK.render_blocks(blocks)}</div>'
 
@@ -359,7 +359,7 @@ class _Html:
                 yield self.write_table(block)
 
     def write_table(self, grid: Grid) -> str:
-        columns = grid.list_telling_columns()
+        columns = grid.list_filled_columns()
         top = "".join(self._render_head(grid.head[i]) for i in columns)
         rows = (
             "".join(self.write_cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows
@@ -377,12 +377,12 @@ class _Html:
             scope = ' scope="col"'
         else:
             scope = ""
-        right = is_right(title)
+        right = is_right_aligned(title)
         look = self._format_style("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
     def write_cell(self, cell: Words, title: str, column: int) -> str:
-        raw, right = get_plain_text(cell), is_right(title)
+        raw, right = get_plain_text(cell), is_right_aligned(title)
         inner = raw.lstrip(" ")
         depth = ""
         if column == 0:

@@ -83,7 +83,7 @@ def iterate_csv(frame: DataFrame) -> Iterator[str]:
     A cell with a line break or a control in it is quoted: it ends no row, whoever reads it. Some rows
     at a time: as numbers of Python, a frame is several times as large.
     """
-    yield _write_rows([[quote_cell(name) for name in frame.columns]])
+    yield _write_rows([[escape_formula(name) for name in frame.columns]])
     for first in range(0, len(frame), _ROWS_AT_A_TIME):
         some = frame.iloc[first : first + _ROWS_AT_A_TIME]
         columns = [_list_cells(some.iloc[:, at]) for at in range(some.shape[1])]
@@ -111,11 +111,11 @@ def _list_cells(column: Series[Any]) -> list[object]:
         if missing:
             cells[at] = ""
         else:
-            cells[at] = quote_cell(cells[at])
+            cells[at] = escape_formula(cells[at])
     return cells
 
 
-def quote_cell(value: object) -> object:
+def escape_formula(value: object) -> object:
     """Return a text that no spreadsheet takes for a formula; anything else as it is."""
     if isinstance(value, str) and value.startswith(_BEGINS):
         return f"'{value}"
@@ -149,7 +149,7 @@ def shorten_name(name: str, width: int) -> str:
         function[opening + 1 : -1] if opening else "",
     )
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
-    words = [w for w in map(read_argument, split_arguments(bare)) if w and w not in _DULL]
+    words = [w for w in map(shorten_argument, split_arguments(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
         if inside:
             full = f"{head}<{inside}>"
@@ -206,7 +206,7 @@ def split_arguments(text: str) -> list[str]:
     return [text[a + 1 : b].strip() for a, b in edges]
 
 
-def read_argument(argument: str) -> str:
+def shorten_argument(argument: str) -> str:
     """Return the name of a template argument: `Traits<64, 128>` is Traits, `f(int)::lambda` is f."""
     outer = "".join(
         c for _, c, depth in walk_depths(argument) if depth == 0 and c not in "<>()[]{}"
@@ -227,17 +227,17 @@ def shorten_words(text: str, width: int) -> str:
     words = re.findall(r"[^_]+_*|_+", text[:2000])
     if len(text) > 2000 or len(words) < 2:
         return cut_middle(text, width)
-    worth = {i: rank_word(words, i) for i in range(len(words))}
+    worth = {i: rank_name_word(words, i) for i in range(len(words))}
     kept: set[int] = set()
     for i in sorted(worth, key=lambda i: (-worth[i], i)):
-        if len(join_kept(words, kept | {i})) <= width:
+        if len(join_kept_words(words, kept | {i})) <= width:
             kept.add(i)
     if 0 in kept:
-        return join_kept(words, kept)
+        return join_kept_words(words, kept)
     return f"{text[: width - 1]}…"  # without its start it could be anything
 
 
-def rank_word(words: list[str], i: int) -> float:
+def rank_name_word(words: list[str], i: int) -> float:
     word = words[i].strip("_")
     if i == 0:
         return 5
@@ -250,7 +250,7 @@ def rank_word(words: list[str], i: int) -> float:
     return (1.0 if word.isdigit() else 0.0) + (0.5 if i == len(words) - 1 else 1 - i / len(words))
 
 
-def join_kept(words: list[str], kept: set[int]) -> str:
+def join_kept_words(words: list[str], kept: set[int]) -> str:
     out, last = "", -1
     for i in sorted(kept):
         out += ("" if i == last + 1 else "…") + words[i]

@@ -22,7 +22,7 @@ from profkit.show.text.blocks import (
     Words,
     choose_colour,
     get_plain_text,
-    is_right,
+    is_right_aligned,
     split_spans,
 )
 from profkit.show.text.escape import escape_text, shorten_name
@@ -57,7 +57,7 @@ def make_console(*, width: int | None = None, stderr: bool = False) -> Console:
     return on
 
 
-def to_text(content: Iterable[Block], on: Console) -> str:
+def render_text(content: Iterable[Block], on: Console) -> str:
     """Return blocks as text; nothing is printed."""
     out, before = "", None
     for block in content:
@@ -89,7 +89,7 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
         case blocks.Strip():
             shown = print_narrow(on, render_strip(block), indent or 2)
         case blocks.Code():
-            shown = "".join(render_whole(line, indent + 2) for line in block.text.splitlines())
+            shown = "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
             line = Text(
                 f"{block.mark}: " if block.mark else "", choose_colour(block.mark) or "bold"
@@ -106,7 +106,7 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
             shown = print_narrow(on, Text(f"see {escape_text(block.path)}"), indent, readable)
         case blocks.Paragraph() if all(span.role == "link" for span in split_spans(block.text)):
             # Nothing but an address, which stays on one line, however long.
-            shown = render_whole(get_plain_text(block.text), indent + 2 * block.indent)
+            shown = render_unwrapped(get_plain_text(block.text), indent + 2 * block.indent)
         case blocks.Paragraph():
             text = make_terminal_text(block.text)
             shown = print_narrow(on, text, indent + 2 * block.indent, readable)
@@ -127,7 +127,7 @@ def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
 
 def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
     """Return the columns of a table; spare ones are left out until a row fits on one line."""
-    columns = {grid.head[i]: build_column(grid, i) for i in grid.list_telling_columns()}
+    columns = {grid.head[i]: build_column(grid, i) for i in grid.list_filled_columns()}
     for title in grid.spare:
         needed = (
             sum(column.compute_min_width(1, width) + _GAP for column in columns.values()) - _GAP
@@ -147,14 +147,14 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
     return TableColumn(
         make_terminal_text(title.removeprefix(">")),
         [make_terminal_text(cell, choose_colour(get_plain_text(cell))) for cell in cells],
-        right=is_right(title),
+        right=is_right_aligned(title),
         names=names if names and len(names) == len(cells) else None,
         prose=i == grid.wraps,
         shortest=_SHORTEST_ON_A_LINE if grid.spare else _SHORTEST,
     )
 
 
-def render_whole(line: str, indent: int) -> str:
+def render_unwrapped(line: str, indent: int) -> str:
     return f"{' ' * indent}{escape_text(line)}".rstrip() + "\n"
 
 
@@ -324,7 +324,7 @@ def _render_table(
         ]
     else:
         bands = [groups]
-    return list(chain.from_iterable(draw_groups(band, trims=trims) for band in bands))
+    return list(chain.from_iterable(render_groups(band, trims=trims) for band in bands))
 
 
 def _group_columns(
@@ -344,7 +344,7 @@ def _group_columns(
     return out
 
 
-def draw_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
+def render_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
     for group in groups:
         yield from group.iterate_titles()
     for row in range(len(groups[0].columns[0].cells)):
@@ -409,7 +409,7 @@ class ShowsItself:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return to_text(self.blocks(), make_console(width=self.WIDTH)).rstrip("\n")
+        return render_text(self.blocks(), make_console(width=self.WIDTH)).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        return blocks.to_html(self.blocks())
+        return blocks.render_html(self.blocks())

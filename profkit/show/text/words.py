@@ -93,7 +93,7 @@ def say_bound(diagnosis: Diagnosis) -> str:
     limiter = diagnosis.limiter
     named = ""
     if limiter:
-        named = f" ({plain_limiter(limiter)})"
+        named = f" ({spell_limiter(limiter)})"
     if limiter and diagnosis.top and diagnosis.top.rule == limiter.replace("_", "-"):
         named = ""
     if limiter is None:
@@ -118,11 +118,11 @@ def say_bound(diagnosis: Diagnosis) -> str:
 def label_verdict(run: Judged) -> str:
     """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
     if run.status == "ok":
-        return plain_limiter(run.diagnosis.label)
+        return spell_limiter(run.diagnosis.label)
     return run.status
 
 
-def plain_limiter(name: str) -> str:
+def spell_limiter(name: str) -> str:
     """Return a limiter's name as it is read: "short scoreboard". A rule's has hyphens."""
     return name.replace("_", " ")
 
@@ -264,8 +264,8 @@ def format_worth(finding: LaunchFinding | None) -> str:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
-    if finding.reached is not None:
-        return f"{speedup(finding.reached)} measured"
+    if finding.measured_reachable_gain is not None:
+        return f"{speedup(finding.measured_reachable_gain)} measured"
     hope = finding.expect
     if hope is None:
         return say_finding_worth(finding)
@@ -348,7 +348,7 @@ def format_places(finding: LaunchFinding) -> str:
     return ", ".join(map(format_place, finding.where[:LINES]))
 
 
-def cut_lines(lines: Sequence[str]) -> str:
+def fit_lines_in_brief(lines: Sequence[str]) -> str:
     """Return the lines that fit a brief, the long ones shortened; what is left out is counted."""
     kept: list[str] = []
     room = BRIEF - 30
@@ -375,9 +375,9 @@ def truncate_at_word(line: str, most: int) -> str:
     return f"{line[:end]} …"
 
 
-def mark_answer(row: Row, text: str) -> Words:
+def highlight_answer(row: Row, text: str) -> Words:
     """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
-    run, top = row.shown, row.shown.top
+    run, top = row.median_launch, row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
         marks.append((say_bound(run.diagnosis), "strong"))
@@ -402,7 +402,7 @@ FEWER_PASSES = (
 )
 
 
-def retry_command(run: Judged) -> str:
+def suggest_retry_command(run: Judged) -> str:
     """Return the command that profiles a launch which failed, by itself and with few counters."""
     name = re.search(r"\w+", shorten_name(run.kernel, NAME).split("::")[-1])
     chosen = ""
@@ -416,7 +416,7 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return []
     row = rows[0]
-    run, top = row.shown, row.shown.top
+    run, top = row.median_launch, row.median_launch.top
     name = shorten_name(run.kernel, NAME)
     if run.status != "ok":
         return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FEWER_PASSES}"]
@@ -441,8 +441,8 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
-        return [what, say_worth(row, rows, top), f"Next: {take_first_sentence(top.advice)}."]
-    if is_lacking(run):
+        return [what, say_worth(row, rows, top), f"Next: {get_first_sentence(top.advice)}."]
+    if is_incomplete(run):
         return [what, f"Next: profile again with more counters: {FULL}"]
     return [
         what,
@@ -471,7 +471,7 @@ def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
     return say_bound(diagnosis)
 
 
-def take_first_sentence(advice: str) -> str:
+def get_first_sentence(advice: str) -> str:
     """Return advice up to its first full stop or semicolon that is not in brackets, without that."""
     sentence = re.match(r"(?:\([^()]*\)|.)*?[.;](?=\s|$)", advice)
     if sentence is None:
@@ -483,10 +483,10 @@ def say_not_profiled(rows: Sequence[Row]) -> str:
     """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
     names = []
     for row in rows[1:]:
-        name = shorten_name(row.shown.kernel, NAME)
-        if row.shown.status != "ok" and name not in names:
+        name = shorten_name(row.median_launch.kernel, NAME)
+        if row.median_launch.status != "ok" and name not in names:
             names.append(name)
-    if not names or rows[0].shown.status != "ok":
+    if not names or rows[0].median_launch.status != "ok":
         return ""
     listed = " and ".join(names[:2])
     if len(names) > 2:
@@ -509,11 +509,13 @@ def _say_without_lead(run: Judged, where: str) -> list[str]:
 
 def _is_guess(run: Judged, top: LaunchFinding) -> bool:
     """Whether a finding without a number leads where what the warps wait for was not collected."""
-    is_open = run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and is_lacking(run)
+    is_open = (
+        run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and is_incomplete(run)
+    )
     return is_open and top.expect is None and top.gain is None
 
 
-def find_larger(run: Judged) -> LaunchFinding | None:
+def find_larger_gain(run: Judged) -> LaunchFinding | None:
     """Return the finding that gains most, where that is clearly more than what leads gains.
 
     A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
@@ -523,13 +525,15 @@ def find_larger(run: Judged) -> LaunchFinding | None:
     for f in run.diagnosis.findings:
         if f.status == "fires" and not f.note:
             firing.append(f)
-    if not firing or run.top is None or _is_unsure(run.top):
+    if not firing or run.top is None or _has_wide_interval(run.top):
         return None
-    if run.top.expect is None and run.top.reached is None:
+    if run.top.expect is None and run.top.measured_reachable_gain is None:
         return None
     best = max(firing, key=_get_known_gain)
     is_larger = _get_known_gain(best) > CLEARLY_MORE * _get_known_gain(run.top)
-    may_be_nothing = best.reached is None and best.expect is not None and best.expect.low < 1
+    may_be_nothing = (
+        best.measured_reachable_gain is None and best.expect is not None and best.expect.low < 1
+    )
     if is_larger and not may_be_nothing:
         return best
     return None
@@ -537,21 +541,25 @@ def find_larger(run: Judged) -> LaunchFinding | None:
 
 def _get_known_gain(finding: LaunchFinding) -> float:
     """Return what a fix gained, or is expected to; 1 where neither has a number of its own."""
-    if finding.reached is not None:
-        return finding.reached
-    if finding.expect is None or _is_unsure(finding):
+    if finding.measured_reachable_gain is not None:
+        return finding.measured_reachable_gain
+    if finding.expect is None or _has_wide_interval(finding):
         return 1.0
     return finding.expect.gain
 
 
-def _is_unsure(finding: LaunchFinding) -> bool:
+def _has_wide_interval(finding: LaunchFinding) -> bool:
     """Whether its interval is too wide for a number that could be compared with another's."""
-    return finding.expect is not None and finding.expect.is_wide and finding.reached is None
+    return (
+        finding.expect is not None
+        and finding.expect.is_wide
+        and finding.measured_reachable_gain is None
+    )
 
 
 def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     said = _say_worth_of_top(row, rows, leading)
-    larger = find_larger(row.shown)
+    larger = find_larger_gain(row.median_launch)
     if larger is None:
         return said
     return (
@@ -567,16 +575,16 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     of_all = ""
     if len(rows) > 1:
         of_all = f" of {seconds(sum(r.total for r in rows))} in all"
-    if row.saved <= 0:
+    if row.seconds_saved <= 0:
         return f"It takes {time}{of_all}; {say_finding_worth(leading)}."
-    if leading.expect and leading.expect.is_wide and leading.reached is None:
+    if leading.expect and leading.expect.is_wide and leading.measured_reachable_gain is None:
         return f"Fixing that: {say_finding_worth(leading)}. It takes {time}{of_all}."
-    saved = seconds(row.saved)
+    saved = seconds(row.seconds_saved)
     whole = of_all or f" of {time}"
     return f"Fixing that: {say_finding_worth(leading)}; saves about {saved}{whole}."
 
 
-def is_lacking(run: Judged) -> bool:
+def is_incomplete(run: Judged) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 
@@ -584,7 +592,7 @@ def format_count_and_times(row: Row) -> str:
     """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
     if not row.times:
         return f"{len(row.launches)}x"
-    mid = row.shown.time
+    mid = row.median_launch.time
     size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
     noun = seconds(size).split()[1]
     times = "-".join(figures(t / size) for t in (row.times[0], mid, row.times[-1]))

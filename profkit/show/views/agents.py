@@ -20,7 +20,7 @@ from profkit.evidence.counters import LaunchChange
 from profkit.program.document import SecondTriageDocument
 from profkit.program.steps.places import shorten_line
 from profkit.show.text.escape import shorten_name
-from profkit.show.text.words import take_first_sentence
+from profkit.show.text.words import get_first_sentence
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
 from profkit.show.views.diagnosis import FINDINGS
 from profkit.show.views.triage import FIRST, GROUPS, select_large_kernels, sum_by_origin
@@ -53,7 +53,7 @@ def select_launch(run: Judged, report: str) -> Entry:
     entry = select_identity(run, report)
     if findings:
         entry["findings"] = [select_finding(finding) for finding in findings]
-        entry["findings"][0]["try"] = take_first_sentence(findings[0].advice)
+        entry["findings"][0]["try"] = get_first_sentence(findings[0].advice)
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown(entry)

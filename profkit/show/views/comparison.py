@@ -60,7 +60,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
         return
-    yield from _time_under_ncu(change)
+    yield from _show_time_under_ncu(change)
     yield TextLine(*say_time_change(change))
     if change.estimate is not None:
         yield TextLine(say_estimate(change.estimate), "predicted")
@@ -112,7 +112,7 @@ def _say_direction(resource: ResourceChange) -> str:
     return "less"
 
 
-def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
+def _show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     """Yield what a reader of two reports looks for first, where nothing else was timed."""
     if change.time is not None or not change.launches:
         return
@@ -478,7 +478,7 @@ def write_brief_comparison(compared: Compared) -> str:
                 list_move_cells, choose_metrics(launch, BRIEF_METRICS)
             ):
                 lines.append(f"{metric}: {before} -> {after}")
-    return words.cut_lines(lines)
+    return words.fit_lines_in_brief(lines)
 
 
 def show_claims(files: Iterable[Verified]) -> Iterator[Block]:

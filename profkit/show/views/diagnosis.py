@@ -19,7 +19,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, TextSpan, Words, on_lines
+from profkit.show.text.blocks import Block, TextSpan, Words, join_with_breaks
 from profkit.show.text.escape import cut_middle, escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
@@ -57,23 +57,23 @@ def show_diagnosis(
     yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
-        yield fold_verdict(row, number, total, before)
-        before = row.shown
-    lined = any(_has_lines(row.shown) for row in detailed)
-    if commands := list(next_commands(rows, lined)):
+        yield show_folded_verdict(row, number, total, before)
+        before = row.median_launch
+    lined = any(_has_lines(row.median_launch) for row in detailed)
+    if commands := list(suggest_next_commands(rows, lined)):
         yield blocks.Heading("Next", 2)
         yield from commands[:2]
 
 
-def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
+def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
     """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
     if not rows:
         return
-    run = rows[0].shown
+    run = rows[0].median_launch
     if run.status != "ok":
-        yield blocks.Command(words.retry_command(run), "this kernel alone, in fewer passes")
+        yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.is_lacking(run):
+    if words.is_incomplete(run):
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
@@ -98,14 +98,14 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
         return ""
     out = words.write_headline(rows)
     further = []
-    for f in rows[0].shown.diagnosis.findings[1:]:
+    for f in rows[0].median_launch.diagnosis.findings[1:]:
         if f.status == "fires" and not f.note and not f.repeats:
             further.append(f)
     out += [f"Also: {_say_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
-    if both := rows[0].shown.diagnosis.together:
+    if both := rows[0].median_launch.diagnosis.together:
         out.append(words.say_worth_together(both))
     for number, row in enumerate(rows[1:ROWS], 2):
-        run, name = row.shown, shorten_name(row.shown.kernel, 40)
+        run, name = row.median_launch, shorten_name(row.median_launch.kernel, 40)
         what = ""
         if run.top:
             what = f"; {_say_in_brief(run.top)}"
@@ -115,8 +115,10 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         out.append(f"{len(rows) - ROWS} more kernels: {rest}")
     if onward is None:
-        onward = [f"Run: {command.line}" for command in islice(next_commands(rows, lines=True), 2)]
-    return words.cut_lines([*out, *onward])
+        onward = [
+            f"Run: {command.line}" for command in islice(suggest_next_commands(rows, lines=True), 2)
+        ]
+    return words.fit_lines_in_brief([*out, *onward])
 
 
 def _say_in_brief(finding: LaunchFinding) -> str:
@@ -149,7 +151,7 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
 
 
 def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
-    run = row.shown
+    run = row.median_launch
     if len(row.launches) > 1:
         launch = words.format_count_and_times(row)
     else:
@@ -183,9 +185,11 @@ def format_part_of_time(row: Row, total: float) -> str:
 # One launch.
 
 
-def fold_verdict(row: Row, number: int, total: float, before: Judged | None = None) -> blocks.Fold:
+def show_folded_verdict(
+    row: Row, number: int, total: float, before: Judged | None = None
+) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
-    run = row.shown
+    run = row.median_launch
     if run.status == "ok":
         judged = words.say_bound(run.diagnosis)
     else:
@@ -207,14 +211,17 @@ def fold_verdict(row: Row, number: int, total: float, before: Judged | None = No
 
 def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
-    yield blocks.Paragraph(on_lines(TextSpan(line, "dim") for line in list_identity(row, total)))
+    yield blocks.Paragraph(
+        join_with_breaks(TextSpan(line, "dim") for line in list_identity(row, total))
+    )
     yield blocks.TextLine(
-        f"{words.label_verdict(row.shown)}, {row.shown.diagnosis.because}", "verdict"
+        f"{words.label_verdict(row.median_launch)}, {row.median_launch.diagnosis.because}",
+        "verdict",
     )
 
 
 def list_identity(row: Row, total: float) -> Iterator[str]:
-    run = row.shown
+    run = row.median_launch
     part = "duration not collected"
     if row.times:
         part = f"{format_part_of_time(row, total)} of all"
@@ -258,7 +265,7 @@ def show_findings(
     """Yield what fires, and what is not known: in full only where the launch before says other."""
     for finding in run.diagnosis.findings:
         if finding.status == "fires" and not finding.note:
-            yield show_firing(finding, listing=listing)
+            yield show_firing_finding(finding, listing=listing)
     if both := run.diagnosis.together:
         yield blocks.ListItem(words.say_worth_together(both), bullet="+")
     for missing in run.diagnosis.missing:
@@ -305,10 +312,10 @@ def show_doubts(run: Judged) -> Iterator[Block]:
     """Yield what to doubt of the measurement, apart from what the kernel does."""
     if doubts := [f for f in run.diagnosis.findings if f.status == "fires" and f.note]:
         yield blocks.Heading("About the measurement", 3)
-        yield from map(show_firing, doubts)
+        yield from map(show_firing_finding, doubts)
 
 
-def show_firing(finding: LaunchFinding, *, listing: bool = False) -> blocks.ListItem:
+def show_firing_finding(finding: LaunchFinding, *, listing: bool = False) -> blocks.ListItem:
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
     if known := {name: value for name, value in finding.evidence.items() if value is not None}:
@@ -362,7 +369,7 @@ def _show_hot_line(line: HotLine) -> blocks.ListItem:
     if call:
         title.append(f", {call}")
     if line.stall:
-        state = words.plain_limiter(line.stall)
+        state = words.spell_limiter(line.stall)
         title.append(f" ({figures.share(line.stall_share)} of it {state})")
     under: list[Words] = []
     if line.file:

@@ -70,7 +70,7 @@ class Explanation(ShowsItself):
 
     @property
     def markdown(self) -> str:
-        return blocks.to_markdown(self.blocks()).rstrip("\n")
+        return blocks.render_markdown(self.blocks()).rstrip("\n")
 
     def _repr_markdown_(self) -> str:
         return self.markdown
@@ -88,7 +88,7 @@ def explain(name: str) -> Explanation:
     """
     if screen_word := find_screen_word(name):
         return _explain_screen_word(screen_word)
-    word = _find_full_name(_drop_bound(name.strip()))
+    word = _find_full_name(_remove_bound_word(name.strip()))
     answered = name_nvidia_rules(name)
     if len(answered) == 1:
         word = answered[0]
@@ -115,7 +115,7 @@ def explain(name: str) -> Explanation:
         page = (step_rule.id, OF_A_STEP, step_rule.title, _explain_step_rule(step_rule))
     elif answered:
         title = "what Nsight Compute's own rules report"
-        rules = tuple(name_and_text(rule, BY_ID[rule].title) for rule in answered)
+        rules = tuple(write_name_and_text(rule, BY_ID[rule].title) for rule in answered)
         page = (name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
     elif readers:
         page = (word, "ncu metric", "a counter of Nsight Compute", _explain_counter(word, readers))
@@ -133,7 +133,7 @@ def explain(name: str) -> Explanation:
 def _explain_screen_word(name: str) -> Explanation:
     """Return what a word of a screen means that is no name of a rule, a metric or a verdict."""
     word = SCREEN_WORDS[name]
-    see = tuple(name_and_text(other, _find_title(other)) for other in word.see)
+    see = tuple(write_name_and_text(other, _find_title(other)) for other in word.see)
     told: dict[str, tuple[Words | blocks.Code, ...]] = {"Where it is shown": (word.where,)}
     if see:
         told["See also"] = see
@@ -161,11 +161,11 @@ def _explain_counter(name: str, readers: list[Metric]) -> Parts:
             main.append(metric)
         else:
             others.append(metric.name)
-    listed = [name_and_text(metric.name, metric.meaning) for metric in main]
+    listed = [write_name_and_text(metric.name, metric.meaning) for metric in main]
     if others and len(others) > READ_MOST:
         listed.append(f"and as part of the whole of {len(others)} others, {others[0]} for one")
     elif others:
-        listed += [name_and_text(m.name, m.meaning) for m in readers if m.name in others]
+        listed += [write_name_and_text(m.name, m.meaning) for m in readers if m.name in others]
     return {"Read for": tuple(listed)}
 
 
@@ -209,7 +209,7 @@ def _mask_filled_values(text: str) -> str:
     return _FILLED.sub("…", _TIME.sub("… ms", text))
 
 
-def _drop_bound(word: str) -> str:
+def _remove_bound_word(word: str) -> str:
     """Return the bound that "memory bound" or "latency-bound" names; other words as they are."""
     first = re.fullmatch(r"(\w+)[ -]bound", word.lower())
     if first and first[1] in words.BOUNDS:
@@ -256,7 +256,7 @@ def find_nearest_names(name: str) -> str:
 
 
 def explain_rule(rule: LaunchRule) -> Parts:
-    page = pages.rule_page(rule.id)
+    page = pages.read_rule_page(rule.id)
     judged = judge_launch(rule.fires[0])
     finding = next(f for f in judged.findings if f.rule == rule.id)
     looked = dict.fromkeys((*rule.fires[0], *finding.evidence))
@@ -267,7 +267,7 @@ def explain_rule(rule: LaunchRule) -> Parts:
         "Before": show_code(page.before),
         "After": show_code(page.after),
         "How to fix it": (rule.advice,),
-        f"Measured on {pages.measured_on()}": explain_measured(rule),
+        f"Measured on {pages.read_probe_gpu()}": explain_measured(rule),
         "Expected gain": explain_worth(rule),
         "How to measure it": explain_ablations(rule),
         "Thresholds": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
@@ -324,7 +324,7 @@ def explain_threshold(of: pages.Decides) -> Words:
 
 def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
     pairs: list[Words] = []
-    for pair in pages.measured_pairs(rule.id):
+    for pair in pages.read_probe_pairs(rule.id):
         pairs.append(
             (
                 TextSpan(f"{speedup(pair.gain)} faster", "strong"),
@@ -355,7 +355,7 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
 
 def explain_metric(metric: Metric) -> Parts:
     family = _HARDWARE.get(metric.name, FAMILIES[metric.name])
-    page = pages.written_page(f"metrics/{family}.md")
+    page = pages.read_named_page(f"metrics/{family}.md")
     users = []
     for r in ALL:
         if any(metric.name in values for values in (*r.fires, *r.clear)):
@@ -371,8 +371,8 @@ def explain_metric(metric: Metric) -> Parts:
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
         "Sources, in order of preference": sources or ("the run record next to the report",),
         "To collect": (suggest_command([metric.section]),),
-        f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
-        "Rules that use it": tuple(name_and_text(rule.id, rule.title) for rule in users),
+        f"On the probes ({pages.read_probe_gpu()})": (" to ".join(texts),) * bool(texts),
+        "Rules that use it": tuple(write_name_and_text(rule.id, rule.title) for rule in users),
         "Read it with care": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -409,30 +409,30 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
     )
-    page = pages.rule_page(plain.id)
+    page = pages.read_rule_page(plain.id)
     if not limiter:
         numbers = pages.list_thresholds(plain)
     else:
-        numbers = (pages.near_its_peak(word),)
+        numbers = (pages.describe_peak_threshold(word),)
     return {
         "What happens in the hardware": (page.hardware,),
         "Thresholds": tuple(map(explain_threshold, numbers)) or page.thresholds,
-        "Rules that can explain it": tuple(name_and_text(r.id, r.title) for r in behind),
-        f"Measured on {pages.measured_on()}": explain_measured(plain),
+        "Rules that can explain it": tuple(write_name_and_text(r.id, r.title) for r in behind),
+        f"Measured on {pages.read_probe_gpu()}": explain_measured(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
     }
 
 
 def explain_bound(word: str) -> Parts:
-    page = pages.written_page(f"words/{word}.md")
+    page = pages.read_named_page(f"words/{word}.md")
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])
     return {
         "What it says": (f"{words.BOUNDS[word]}.",),
         "What happens in the hardware": (page.hardware,),
         "Thresholds": page.thresholds,
-        "Limiters": tuple(name_and_text(name, words.LIMITERS[name]) for name in limiters),
+        "Limiters": tuple(write_name_and_text(name, words.LIMITERS[name]) for name in limiters),
         "To collect everything": (TextSpan(FULL, "code"),) * (word == "unknown"),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
@@ -442,12 +442,12 @@ def explain_bound(word: str) -> Parts:
 # All of them.
 
 
-def name_and_text(name: str, text: str) -> Words:
+def write_name_and_text(name: str, text: str) -> Words:
     return TextSpan(name, "code"), f": {text}"
 
 
 def describe_metric(metric: Metric) -> Words:
-    return name_and_text(metric.name, f"({metric.unit}) {metric.meaning}")
+    return write_name_and_text(metric.name, f"({metric.unit}) {metric.meaning}")
 
 
 def suggest_command(sections: Iterable[str]) -> str:
@@ -464,15 +464,15 @@ def suggest_command(sections: Iterable[str]) -> str:
 def show_index() -> Iterator[Block]:
     """Yield every rule, every metric and every word of the verdict, one entry each."""
     yield blocks.Heading("Rules")
-    yield from (blocks.ListItem(name_and_text(rule.id, rule.title)) for rule in ALL)
+    yield from (blocks.ListItem(write_name_and_text(rule.id, rule.title)) for rule in ALL)
     yield blocks.Heading("Rules of a program's step (profkit triage)")
-    yield from (blocks.ListItem(name_and_text(rule.id, rule.title)) for rule in OF_STEPS)
+    yield from (blocks.ListItem(write_name_and_text(rule.id, rule.title)) for rule in OF_STEPS)
     yield blocks.Heading("Words of the verdict")
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
-        yield blocks.ListItem(name_and_text(word, meaning))
+        yield blocks.ListItem(write_name_and_text(word, meaning))
     yield blocks.Heading("Other words of the screens")
     for word, entry in SCREEN_WORDS.items():
-        yield blocks.ListItem(name_and_text(word, entry.meaning))
+        yield blocks.ListItem(write_name_and_text(word, entry.meaning))
     yield blocks.Heading("Metrics (columns of the frame)")
     for metric in CATALOGUE.values():
         yield blocks.ListItem(describe_metric(metric))
@@ -513,7 +513,9 @@ def show_reference() -> Iterator[Block]:
         "unit": lambda metric: metric.unit,
         "meaning": lambda metric: metric.meaning,
         "section": lambda metric: metric.section,
-        "sources": lambda metric: blocks.on_lines(TextSpan(x.text, "code") for x in metric.sources),
+        "sources": lambda metric: blocks.join_with_breaks(
+            TextSpan(x.text, "code") for x in metric.sources
+        ),
     }
     yield make_grid(CATALOGUE.values(), of_metrics)
 

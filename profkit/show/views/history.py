@@ -68,7 +68,7 @@ def show_schema(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[
     yield Grid(head, tuple(tuple(row[name] for name in head) for row in columns))
 
 
-def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
+def show_query_answer(frame: pd.DataFrame) -> Iterator[Block]:
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     head = tuple(f">{name}" if kind.kind in "iuf" else str(name) for name, kind in kinds)
     rows = (tuple(map(format_table_cell, row)) for row in frame.itertuples(index=False))
@@ -77,14 +77,16 @@ def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
 
 def list_plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values; null where not known."""
-    return [{str(k): make_plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+    return [
+        {str(k): convert_to_plain(v) for k, v in row.items()} for row in frame.to_dict("records")
+    ]
 
 
-def make_plain(value: Any) -> Any:
+def convert_to_plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
-        return [make_plain(v) for v in value]
+        return [convert_to_plain(v) for v in value]
     if isinstance(value, float):
         if isfinite(value):
             return value
@@ -98,7 +100,7 @@ def make_plain(value: Any) -> Any:
 
 
 def format_table_cell(value: Any) -> str:
-    plain = make_plain(value)
+    plain = convert_to_plain(value)
     if plain is None:
         return ""
     if isinstance(plain, float):

@@ -230,7 +230,7 @@ def say_conditions(gpu: Entry, timing: Entry) -> str:
     return "; ".join(parts)
 
 
-def without_counters(name: str, record: Record) -> Iterator[Block]:
+def show_run_without_counters(name: str, record: Record) -> Iterator[Block]:
     yield Heading(f"{name}, without counters")
     took, floors = median(record.warm) if record.warm else None, record.work.floors
     if took and floors:
@@ -270,8 +270,8 @@ def show_ended_search(search: Entry) -> Iterator[Block]:
     yield from (TextLine(text, "steering") for text in explain_steering(search))
 
 
-def search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
-    return blocks.to_markdown(show_summary(search, history, pictures))
+def write_search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
+    return blocks.render_markdown(show_summary(search, history, pictures))
 
 
 def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
@@ -286,7 +286,7 @@ def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) 
         yield Heading("Refused")
         yield from map(TextLine, refusals)
     yield Heading("Progress")
-    yield show_path(history)
+    yield show_incumbents(history)
     if steering := list(explain_steering(search)):
         yield Heading("Effect of proposals")
         yield from map(TextLine, steering)
@@ -372,7 +372,7 @@ def label_bound(verdict: Mapping[Any, Any]) -> str:
     return ": ".join(word for word in both if isinstance(word, str) and word)
 
 
-def show_path(history: pd.DataFrame) -> Block:
+def show_incumbents(history: pd.DataFrame) -> Block:
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
         return blocks.Paragraph("No incumbent.")

@@ -32,13 +32,13 @@ _COMMANDS = {  # what to record anew, for a doubt of the measurement
 def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     """Yield one screen about rows, the worst first; `first` is that one with its source lines."""
     shown = [first, *rows[1:]]
-    yield blocks.Paragraph(words.mark_answer(first, " ".join(words.write_headline(shown))))
+    yield blocks.Paragraph(words.highlight_answer(first, " ".join(words.write_headline(shown))))
     listed = shown[:LISTED]
-    yield list_rows(listed)
+    yield make_rows_grid(listed)
     yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
     yield from _list_reports(listed)
     yield _show_first(first)
-    yield from _say_open(rows)
+    yield from _show_doubts(rows)
     yield blocks.Heading("Next", 2)
     yield from _name_commands(rows, first)
 
@@ -46,16 +46,16 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
 # The table.
 
 
-def list_rows(rows: Sequence[Row]) -> blocks.Grid:
+def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
     """Return the table with a line per row; what tells launches apart only where names do not."""
-    reports = {row.shown.report for row in rows}
+    reports = {row.median_launch.report for row in rows}
     several = len(reports) > 1
     files = number_reports(rows)
-    names = [row.shown.kernel for row in rows]
+    names = [row.median_launch.kernel for row in rows]
     numbered = list(enumerate(rows, 1))
 
-    def tell_launch(row: Row) -> str:
-        run = row.shown
+    def name_launch_of_row(row: Row) -> str:
+        run = row.median_launch
         if named := words.name_launch(run):
             return named
         if several:
@@ -66,27 +66,29 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
 
     columns: Columns[tuple[int, Row]] = {
         "#": lambda pair: str(pair[0]),
-        "kernel": lambda pair: TextSpan(pair[1].shown.kernel, "name"),
-        "launch": lambda pair: TextSpan(tell_launch(pair[1]), "dim"),
+        "kernel": lambda pair: TextSpan(pair[1].median_launch.kernel, "name"),
+        "launch": lambda pair: TextSpan(name_launch_of_row(pair[1]), "dim"),
         ">calls": lambda pair: _count_calls(pair[1]),
         ">time": lambda pair: figures.seconds(pair[1].total) if pair[1].times else "?",
-        "bound": lambda pair: _name_bound(pair[1].shown),
-        "top finding": lambda pair: pair[1].shown.top.rule if pair[1].shown.top else "-",
-        ">expected": lambda pair: TextSpan(say_expected(pair[1].shown.top), "gain"),
+        "bound": lambda pair: _name_bound(pair[1].median_launch),
+        "top finding": lambda pair: (
+            pair[1].median_launch.top.rule if pair[1].median_launch.top else "-"
+        ),
+        ">expected": lambda pair: TextSpan(say_expected(pair[1].median_launch.top), "gain"),
     }
     return make_grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
 
 
 def number_reports(rows: Sequence[Row]) -> dict[str, str]:
     """Return report -> the letter that the table has for it, in the order of its rows."""
-    reports = dict.fromkeys(row.shown.report for row in rows)
+    reports = dict.fromkeys(row.median_launch.report for row in rows)
     return {report: chr(ord("a") + n) for n, report in enumerate(reports)}
 
 
 def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield which report each letter of the table is, where that is not said by its variant."""
     files = number_reports(rows)
-    if len(files) < 2 or all(words.name_launch(row.shown) for row in rows):
+    if len(files) < 2 or all(words.name_launch(row.median_launch) for row in rows):
         return
     for report, letter in files.items():
         yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
@@ -110,8 +112,8 @@ def say_expected(finding: LaunchFinding | None) -> str:
         return ""
     if finding.at_roof:
         return "at limit"
-    if finding.reached is not None:
-        return figures.speedup(finding.reached)
+    if finding.measured_reachable_gain is not None:
+        return figures.speedup(finding.measured_reachable_gain)
     hope = finding.expect
     if hope is None:
         if finding.gain:
@@ -143,21 +145,21 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
 
 
 def _show_first(row: Row) -> blocks.Fold:
-    run = row.shown
+    run = row.median_launch
     title = TextSpan(f"{shorten_name(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
     causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     firing = [finding for finding in causes if not finding.repeats]
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(identify_launch(row), "dim")),
-        *(_say_leading(finding, causes) for finding in firing[:1]),
-        *(_say_further(finding) for finding in firing[1 : 1 + FURTHER]),
+        *(_show_leading_finding(finding, causes) for finding in firing[:1]),
+        *(_show_further_finding(finding) for finding in firing[1 : 1 + FURTHER]),
     ]
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.say_worth_together(both), bullet="+"))
     if rest := firing[1 + FURTHER :]:
         listed = ", ".join(f"{f.rule} ({say_expected(f)})" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
-    if estimates := _list_nvidia(run):
+    if estimates := _say_nvidia_estimates(run):
         inside.append(blocks.ListItem(estimates))
     return blocks.Fold(title, tuple(inside), shown=True)
 
@@ -173,7 +175,7 @@ def _say_verdict(run: Judged) -> str:
 
 
 def identify_launch(row: Row) -> str:
-    run = row.shown
+    run = row.median_launch
     if row.times:
         time = figures.seconds(run.time)
     else:
@@ -184,7 +186,9 @@ def identify_launch(row: Row) -> str:
     return f"{time}, {sizes}, {words.name_device(run)}"
 
 
-def _say_leading(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> blocks.ListItem:
+def _show_leading_finding(
+    finding: LaunchFinding, causes: Sequence[LaunchFinding]
+) -> blocks.ListItem:
     """Return the finding that the answer is about: its figures and places, which that leaves out.
 
     A unit of `causes` that is full of its work is the same finding again, and is said in a line.
@@ -209,26 +213,35 @@ def _say_leading(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> blo
     return blocks.ListItem(text, tuple(under))
 
 
-def _say_further(finding: LaunchFinding) -> blocks.ListItem:
+def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
     if finding.where:
         place = f"; {words.format_place(finding.where[0])}"
     else:
         place = ""
-    gain = TextSpan(_say_shortly(finding), "gain")
+    gain = TextSpan(_say_worth_briefly(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), " (", gain, f"): {finding.cause}{place}")
     return blocks.ListItem(text)
 
 
-def _say_shortly(finding: LaunchFinding) -> str:
+def _say_worth_briefly(finding: LaunchFinding) -> str:
     """Return what a fix is worth in two words: "expect 1.80x", "at most 1.17x"."""
-    if finding.expect is not None and not finding.expect.is_wide and finding.reached is None:
+    if (
+        finding.expect is not None
+        and not finding.expect.is_wide
+        and finding.measured_reachable_gain is None
+    ):
         return f"expect {say_expected(finding)}"
-    if finding.expect is None and finding.gain and not finding.at_roof and finding.reached is None:
+    if (
+        finding.expect is None
+        and finding.gain
+        and not finding.at_roof
+        and finding.measured_reachable_gain is None
+    ):
         return words.format_gain(finding.gain)
     return say_expected(finding)
 
 
-def _list_nvidia(run: Judged) -> str:
+def _say_nvidia_estimates(run: Judged) -> str:
     """Return the largest estimates of NVIDIA's rules in one line; "" where there is none."""
     estimated = sorted((r for r in run.nvidia if r.speedup), key=lambda r: -(r.speedup or 0))
     if not estimated:
@@ -246,7 +259,7 @@ def _list_nvidia(run: Judged) -> str:
 # What is open, once for all launches.
 
 
-def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
+def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
     doubts: dict[str, list[LaunchFinding]] = {}
@@ -287,11 +300,11 @@ def _list_missing(run: Judged) -> Iterator[str]:
 
 
 def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
-    run = first.shown
+    run = first.median_launch
     if run.status != "ok":
-        yield blocks.Command(words.retry_command(run), "this kernel alone, in fewer passes")
+        yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.is_lacking(run):
+    if words.is_incomplete(run):
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")

@@ -32,7 +32,7 @@ def test_ncu_is_asked_for_these_kernels_on_one_gpu(
     monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "ncu.log"))
     monkeypatch.setenv("FAKE_REPORT", str(REPORT))
     ncu = Path(__file__).parents[1] / "standin" / "ncu"
-    monkeypatch.setattr(timeline.tools, "need_tool", lambda _name: ncu)
+    monkeypatch.setattr(timeline.tools, "require_tool", lambda _name: ncu)
     timeline.collect_counters(["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device)
     said = (tmp_path / "ncu.log").read_text().strip().split("\0")
     assert said[said.index("--kernel-name") + 1] == r"regex:^(f|g\$1)$"

@@ -73,7 +73,7 @@ def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: 
 
 
 def test_without_cupti_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "_list_places", lambda: iter(()))
+    monkeypatch.setattr(timeline, "_list_cuda_folders", lambda: iter(()))
     with pytest.raises(ProfkitError, match=r"cupti\.h was not found") as caught:
         timeline.find_cupti()
     assert "torch.profiler or nsys" in caught.value.hint
@@ -151,8 +151,8 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
         seen.update(program=program, options=options)
         return "collected"
 
-    monkeypatch.setattr(timeline.tools, "need_tool", lambda name: Path("/opt") / name)
-    monkeypatch.setattr(timeline.profiler, "wrap", wrap)
+    monkeypatch.setattr(timeline.tools, "require_tool", lambda name: Path("/opt") / name)
+    monkeypatch.setattr(timeline.profiler, "profile_program", wrap)
     timeline.collect_counters(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
     options = seen["options"]
     assert options.timeout == 60.0

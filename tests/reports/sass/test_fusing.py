@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.launches import judge_reports, with_lines
+from profkit.diagnosis.launches import add_source_lines, judge_reports
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT
@@ -31,7 +31,7 @@ def test_a_finding_is_priced_by_what_could_be_fused():
     runs = judge_reports(read_report([str(ROOT / "artifacts" / "fp8" / "4k" / "sdpa.ncu-repz")]))
     (before, after) = (
         next(f for f in run.diagnosis.findings if f.rule == "non-fused-math")
-        for run in (runs[0], with_lines(runs[:1])[0])
+        for run in (runs[0], add_source_lines(runs[:1])[0])
     )
     assert before.gain == pytest.approx(1.28, abs=0.01)
     assert after.gain == pytest.approx(1.12, abs=0.01)

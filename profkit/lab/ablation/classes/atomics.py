@@ -7,19 +7,21 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
-from profkit.lab.ablation.removal import make_switchable
+from profkit.lab.ablation.removal import make_statements_switchable
 
 
 def skip_atomics(code: Code) -> Change:
     atomics = code.list_executed((*GLOBAL, "shared"), ("atomic",))
-    free = choose_free(atomics, code.is_free, "atomics", "it has no atomics")
-    kept = say_how_many_stay(len(atomics) - len(free), "that decide something")
+    free = choose_changeable(atomics, code.is_without_decision, "atomics", "it has no atomics")
+    kept = say_unchanged(len(atomics) - len(free), "that decide something")
     statements = [access.statement for access in free]
-    return make_switchable(code, statements, f"{count_words(len(free), 'atomic')} gone", kept)
+    return make_statements_switchable(
+        code, statements, f"{format_count(len(free), 'atomic')} gone", kept
+    )
 
 
 ABLATION = Ablation(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import rows
-from profkit.lab.ablation.change import Ablation, Change, Code, choose_free, count_words
+from profkit.lab.ablation.change import Ablation, Change, Code, choose_changeable, format_count
 
 
-def place_in_rows(code: Code) -> Change:
+def spread_shared_atomics(code: Code) -> Change:
     atomics = code.list_executed(("shared",), ("atomic",))
     nothing = "it has no atomics on shared memory"
-    free = choose_free(atomics, code.is_free, "atomics", nothing)
-    changed = f"{count_words(len(free), 'atomic')} on a word of each lane"
+    free = choose_changeable(atomics, code.is_without_decision, "atomics", nothing)
+    changed = f"{format_count(len(free), 'atomic')} on a word of each lane"
     return rows.send_accesses_to_rows(code, rows.make_new_rows(free), changed, new_memory=True)
 
 
@@ -21,5 +21,5 @@ ABLATION = Ablation(
     rules=("atomics-contention",),
     probes=("histogram", "atomic-shared"),
     keeps="ATOMS",
-    make=place_in_rows,
+    make=spread_shared_atomics,
 )

@@ -8,26 +8,26 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
 from profkit.lab.ablation.streams import Path, Stream
 
 
-def place_on_words(code: Code) -> Change:
+def spread_global_atomics(code: Code) -> Change:
     atomics = code.list_executed(("global",), ("atomic",))
     nothing = "it has no atomics on global memory"
-    free = choose_free(atomics, code.is_free, "atomics", nothing)
+    free = choose_changeable(atomics, code.is_without_decision, "atomics", nothing)
 
     def walk_room(_: Stream) -> Path:
         """Never the same word again soon: an atomic waits for the one before on its word."""
         return Path(code.room, ROOM, streams.choose_step(ROOM))
 
     led = streams.find_streams(free, code.survey, least=-ROOM)
-    changed = f"{count_words(len(free), 'atomic')} on a word of each thread"
-    kept = say_how_many_stay(len(atomics) - len(free), "that decide something")
-    return streams.send_along(code, led, free, walk_room, changed, kept)
+    changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
+    kept = say_unchanged(len(atomics) - len(free), "that decide something")
+    return streams.redirect_to_streams(code, led, free, walk_room, changed, kept)
 
 
 ABLATION = Ablation(
@@ -37,5 +37,5 @@ ABLATION = Ablation(
     rules=("atomics-contention",),
     probes=("atomic-bins", "atomic-same", "atomic-double"),
     keeps="ATOMG REDG",
-    make=place_on_words,
+    make=spread_global_atomics,
 )

@@ -11,37 +11,46 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
-from profkit.lab.ablation.ptx import Statement, count_bytes, find_read, find_written
-from profkit.lab.ablation.removal import make_switchable
+from profkit.lab.ablation.ptx import (
+    Statement,
+    count_bytes,
+    list_read_registers,
+    list_written_registers,
+)
+from profkit.lab.ablation.removal import make_statements_switchable
 
 _OTHERWISE = "%profkit_otherwise"
 
 
-def store_instead(code: Code) -> Change:
+def replace_atomics_by_stores(code: Code) -> Change:
     atomics = code.list_executed(GLOBAL, ("atomic",))
     read: set[tuple[str, str]] = set()
     for kernel in code.module.kernels.values():
         for statement in kernel.statements:
-            read.update((kernel.name, name) for name in find_read(statement))
+            read.update((kernel.name, name) for name in list_read_registers(statement))
 
-    def is_unanswered(access: Access) -> bool:
+    def is_result_unused(access: Access) -> bool:
         statement = access.statement
-        answers = {(access.kernel, name) for name in find_written(statement)}
+        answers = {(access.kernel, name) for name in list_written_registers(statement)}
         is_plain = not statement.guard and "{" not in "".join(statement.operands)
-        return code.is_free(access) and answers.isdisjoint(read) and is_plain
+        return code.is_without_decision(access) and answers.isdisjoint(read) and is_plain
 
-    free = choose_free(atomics, is_unanswered, "atomics", "it has no atomics on global memory")
-    changed = f"{count_words(len(free), 'atomic')} done as stores"
-    kept = say_how_many_stay(len(atomics) - len(free), "that answer or decide something")
+    free = choose_changeable(
+        atomics, is_result_unused, "atomics", "it has no atomics on global memory"
+    )
+    changed = f"{format_count(len(free), 'atomic')} done as stores"
+    kept = say_unchanged(len(atomics) - len(free), "that answer or decide something")
     statements = [access.statement for access in free]
-    return make_switchable(code, statements, changed, kept, at_once=True, put_first=put_store)
+    return make_statements_switchable(
+        code, statements, changed, kept, at_once=True, put_first=write_store_for_atomic
+    )
 
 
-def put_store(statement: Statement) -> list[str]:
+def write_store_for_atomic(statement: Statement) -> list[str]:
     """A store of the operand, where the atomic is not done."""
     at = statement.list_addresses()[0].operand
     place, value = statement.operands[at : at + 2]
@@ -57,5 +66,5 @@ ABLATION = Ablation(
     rules=("atomics-contention",),
     probes=("atomic-double", "atomic-coalesced"),
     keeps="ATOMG REDG",
-    make=store_instead,
+    make=replace_atomics_by_stores,
 )

@@ -7,11 +7,11 @@ from profkit.lab.ablation.change import (
     Change,
     Code,
     Refused,
-    count_words,
-    refuse_nothing,
-    say_how_many_stay,
+    format_count,
+    refuse_absent,
+    say_unchanged,
 )
-from profkit.lab.ablation.removal import find_statements, make_switchable
+from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 
 _BARRIERS = "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
 
@@ -19,7 +19,7 @@ _BARRIERS = "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
 def skip_barriers(code: Code) -> Change:
     found = find_statements(code, *_BARRIERS)
     if not found:
-        raise refuse_nothing("it has no barrier of a block")
+        raise refuse_absent("it has no barrier of a block")
     for access in code.list_executed(("shared",), ("load", "atomic")):
         if access.steers:
             raise Refused(
@@ -29,8 +29,10 @@ def skip_barriers(code: Code) -> Change:
                 "look at who arrives last: the work before the barrier is not spread evenly",
             )
     waits = find_statements(code, "mbarrier.try_wait.", "mbarrier.test_wait.")
-    kept = say_how_many_stay(len(waits), "waits for copies")
-    return make_switchable(code, found, f"{count_words(len(found), 'barrier')} gone", kept)
+    kept = say_unchanged(len(waits), "waits for copies")
+    return make_statements_switchable(
+        code, found, f"{format_count(len(found), 'barrier')} gone", kept
+    )
 
 
 ABLATION = Ablation(

@@ -9,26 +9,28 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
 
 
-def align_accesses(code: Code) -> Change:
+def coalesce_accesses(code: Code) -> Change:
     executed = code.list_executed(GLOBAL, ("load", "store"))
     scattered = [access for access in executed if code.is_scattered(access)]
     streamed = streams.list_streamed(code)
-    led = streams.list_in_streams(streamed)
+    led = streams.list_access_numbers(streamed)
 
     def has_stream(access: Access) -> bool:
         return access.number in led
 
     nothing = "every access fills the sectors that it touches"
-    on = choose_free(scattered, has_stream, "scattered accesses", nothing)
-    changed = f"{count_words(len(on), 'access', 'accesses')} made by neighbours side by side"
-    kept = say_how_many_stay(len(scattered) - len(on), "scattered ones that decide an address")
-    return streams.send_along(code, streamed, on, streams.walk_all(code), changed, kept)
+    on = choose_changeable(scattered, has_stream, "scattered accesses", nothing)
+    changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
+    kept = say_unchanged(len(scattered) - len(on), "scattered ones that decide an address")
+    return streams.redirect_to_streams(
+        code, streamed, on, streams.make_full_walk(code), changed, kept
+    )
 
 
 ABLATION = Ablation(
@@ -45,5 +47,5 @@ ABLATION = Ablation(
         "gather-l2",
     ),
     keeps="LDG STG",
-    make=align_accesses,
+    make=coalesce_accesses,
 )

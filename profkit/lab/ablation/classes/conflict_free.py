@@ -8,34 +8,34 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
 
 
-def place_apart(code: Code) -> Change:
+def avoid_bank_conflicts(code: Code) -> Change:
     executed = code.list_executed(("shared",), ("load", "store"))
     meeting = [access for access in executed if code.is_in_conflict(access)]
 
     def can_move(access: Access) -> bool:
-        if access.steers or access.unmovable:
+        if access.steers or access.why_unmovable:
             return False
         return access.kind == "load" or not code.is_read_to_steer(access)
 
     nothing = "no access of shared memory meets another on a bank"
-    free = choose_free(meeting, can_move, "accesses in conflict", nothing)
+    free = choose_changeable(meeting, can_move, "accesses in conflict", nothing)
     strides = neighbours.find_strides(code.module, free, code.survey)
     found = rows.find_rows(free, code.survey, strides=strides)
-    led = rows.list_in_rows(found)
+    led = rows.list_accesses_of_rows(found)
     loads = sum(access.kind == "load" for access in led)
     words = []
     if loads:
-        words.append(count_words(loads, "load"))
+        words.append(format_count(loads, "load"))
     if loads < len(led):
-        words.append(count_words(len(led) - loads, "store"))
+        words.append(format_count(len(led) - loads, "store"))
     changed = f"same instructions; {' and '.join(words)} re-addressed"
-    kept = say_how_many_stay(len(meeting) - len(led), "in conflict")
+    kept = say_unchanged(len(meeting) - len(led), "in conflict")
     return rows.send_accesses_to_rows(code, found, changed, kept)
 
 
@@ -46,5 +46,5 @@ ABLATION = Ablation(
     rules=("shared-bank-conflicts",),
     probes=("conflict2", "conflict8", "conflict32", "transpose-conflict", "conflict-hidden"),
     keeps="LDS STS LDSM STSM LDGSTS",
-    make=place_apart,
+    make=avoid_bank_conflicts,
 )

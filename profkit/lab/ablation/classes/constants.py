@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from profkit.lab.ablation import rows
 from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import Ablation, Change, Code, choose_free, count_words
+from profkit.lab.ablation.change import Ablation, Change, Code, choose_changeable, format_count
 
 
-def join_constants(code: Code) -> Change:
+def read_constants_at_one_place(code: Code) -> Change:
     executed = code.list_executed(("const",), ("load",))
     apart = [access for access in executed if code.reads_several_words(access)]
 
     def can_move(access: Access) -> bool:
-        return not access.steers and not access.unmovable
+        return not access.steers and not access.why_unmovable
 
     nothing = "lanes read no constants at different places"
-    free = choose_free(apart, can_move, "loads of constants", nothing)
+    free = choose_changeable(apart, can_move, "loads of constants", nothing)
     found = rows.find_rows(free, code.survey, one_place=True)
-    changed = f"{count_words(len(rows.list_in_rows(found)), 'load')} of constants at one place"
+    changed = (
+        f"{format_count(len(rows.list_accesses_of_rows(found)), 'load')} of constants at one place"
+    )
     return rows.send_accesses_to_rows(code, found, changed, one_place=True)
 
 
@@ -28,5 +30,5 @@ ABLATION = Ablation(
     rules=("constant-divergence",),
     probes=("constant",),
     keeps="",  # choosing reads constants too
-    make=join_constants,
+    make=read_constants_at_one_place,
 )

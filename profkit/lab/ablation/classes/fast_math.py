@@ -5,12 +5,12 @@ Results differ in their last digits; whether they may is not for a profiler to s
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, refuse_nothing
+from profkit.lab.ablation.change import Ablation, Change, Code, refuse_absent
 
 
 def use_fast_math(code: Code) -> Change:
     if not code.fast or code.fast == code.module.text:
-        raise refuse_nothing("it has no accurate function or division, or no source to recompile")
+        raise refuse_absent("it has no accurate function or division, or no source to recompile")
     return Change(
         text=code.fast,
         table=b"",

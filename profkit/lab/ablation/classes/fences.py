@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
-from profkit.lab.ablation.removal import find_statements, make_switchable
+from profkit.lab.ablation.change import Ablation, Change, Code, format_count, refuse_absent
+from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 
 
 def skip_fences(code: Code) -> Change:
     found = find_statements(code, "membar.", "fence.sc.", "fence.acq_rel.")
     if not found:
-        raise refuse_nothing("it has no memory fence")
-    return make_switchable(code, found, f"{count_words(len(found), 'fence')} gone")
+        raise refuse_absent("it has no memory fence")
+    return make_statements_switchable(code, found, f"{format_count(len(found), 'fence')} gone")
 
 
 ABLATION = Ablation(

@@ -8,9 +8,9 @@ from profkit.lab.ablation.change import (
     Change,
     Code,
     Refused,
-    count_words,
-    refuse_nothing,
-    say_how_many_stay,
+    format_count,
+    refuse_absent,
+    say_unchanged,
 )
 from profkit.lab.ablation.ptx import Changes
 from profkit.lab.ablation.removal import find_statements
@@ -20,13 +20,13 @@ _FUNCTIONS = "ex2. lg2. rcp. rsqrt. sqrt. sin. cos. tanh. div. rem.".split()
 _TYPES = frozenset({"f32", "s32", "u32", "s64", "u64"})
 
 
-def cheapen_functions(code: Code) -> Change:
+def use_cheaper_functions(code: Code) -> Change:
     found = []
     for statement in find_statements(code, *_FUNCTIONS):
         if statement.words[-1] in _TYPES:
             found.append(statement)
     if not found:
-        raise refuse_nothing("it has no special function and no division")
+        raise refuse_absent("it has no special function and no division")
     changes, replaced = Changes(code.module), 0
     for kernel in code.module.kernels.values():
         steering = find_steering(kernel)
@@ -48,8 +48,8 @@ def cheapen_functions(code: Code) -> Change:
         text=changes.write_module(),
         table=b"",
         control=b"",
-        changed=f"{count_words(replaced, 'function')} replaced by an addition: other code",
-        kept=say_how_many_stay(len(found) - replaced, "that decide a branch or an address"),
+        changed=f"{format_count(replaced, 'function')} replaced by an addition: other code",
+        kept=say_unchanged(len(found) - replaced, "that decide a branch or an address"),
         other_code=True,
     )
 
@@ -61,5 +61,5 @@ ABLATION = Ablation(
     rules=("xu-pipe",),
     probes=("xu-exp", "redundant-exp", "silu-half"),
     keeps="LDG STG LDS STS BAR HMMA",
-    make=cheapen_functions,
+    make=use_cheaper_functions,
 )

@@ -9,9 +9,9 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    refuse_nothing,
+    choose_changeable,
+    format_count,
+    refuse_absent,
 )
 from profkit.lab.ablation.streams import ROW
 
@@ -20,27 +20,27 @@ _LARGEST = 4 << 10  # bytes for one
 _BYPASS = {"volatile", "relaxed", "acquire"}
 
 
-def find_in_l1(code: Code) -> Change:
+def make_loads_hit_l1(code: Code) -> Change:
     loads = code.list_executed(GLOBAL, ("load",))
 
     def is_free_load(access: Access) -> bool:
         return not access.steers
 
-    choose_free(loads, is_free_load, "loads", "it loads nothing from global memory")
+    choose_changeable(loads, is_free_load, "loads", "it loads nothing from global memory")
     streamed = streams.list_streamed(code)
-    led = streams.list_in_streams(streamed)
+    led = streams.list_access_numbers(streamed)
     on = [access for access in loads if access.number in led]
     if not on:
-        raise refuse_nothing("its loads touch a few bytes only, and hit already")
+        raise refuse_absent("its loads touch a few bytes only, and hit already")
     size = max(ROW, min(_LARGEST, _WINDOW // len(streamed)) // ROW * ROW)
-    kept = [streams.describe_kept(code)]
+    kept = [streams.say_unmoved_loads(code)]
     bypassing = sum(not _BYPASS.isdisjoint(access.statement.words) for access in on)
     if bypassing:
         kept.append(f"{bypassing} pass by the L1, for others to see: they hit the L2")
     words = ", ".join(filter(None, kept))
-    changed = f"{count_words(len(on), 'load')} sent to {size} bytes a stream"
-    walk = streams.walk_window(size, cached=True)
-    return streams.send_along(code, streamed, on, walk, changed, words)
+    changed = f"{format_count(len(on), 'load')} sent to {size} bytes a stream"
+    walk = streams.make_window_walk(size, cached=True)
+    return streams.redirect_to_streams(code, streamed, on, walk, changed, words)
 
 
 ABLATION = Ablation(
@@ -50,5 +50,5 @@ ABLATION = Ablation(
     rules=("long-scoreboard", "l2-bandwidth", "low-l2-hit"),
     probes=("stream-one", "occupancy-half", "l2-read", "dram-read"),
     keeps="LDG LDGSTS",
-    make=find_in_l1,
+    make=make_loads_hit_l1,
 )

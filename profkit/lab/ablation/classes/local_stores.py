@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, Refused, count_words, refuse_nothing
-from profkit.lab.ablation.removal import find_statements, make_switchable
+from profkit.lab.ablation.change import Ablation, Change, Code, Refused, format_count, refuse_absent
+from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 from profkit.lab.ablation.steering import find_steering
 
 
 def skip_local_stores(code: Code) -> Change:
     found = find_statements(code, "st.local.")
     if not found:
-        raise refuse_nothing("its code has no array in local memory")
+        raise refuse_absent("its code has no array in local memory")
     for kernel in code.module.kernels.values():
         if "local" in find_steering(kernel).memories:
             raise Refused(
@@ -19,7 +19,7 @@ def skip_local_stores(code: Code) -> Change:
                 "none that does",
                 "index the array by constants: then it is in registers",
             )
-    return make_switchable(code, found, f"{count_words(len(found), 'store')} gone")
+    return make_statements_switchable(code, found, f"{format_count(len(found), 'store')} gone")
 
 
 ABLATION = Ablation(

@@ -8,29 +8,29 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
 from profkit.lab.ablation.ptx import Statement
-from profkit.lab.ablation.removal import make_switchable
+from profkit.lab.ablation.removal import make_statements_switchable
 
 
 def skip_accesses(code: Code) -> Change:
     found = code.list_executed((*GLOBAL, "shared"), ("load", "store", "atomic"))
 
     def is_free(access: Access) -> bool:
-        return code.is_free(access) and not access.unmovable
+        return code.is_without_decision(access) and not access.why_unmovable
 
-    free = choose_free(found, is_free, "accesses", "it accesses no memory that others see")
+    free = choose_changeable(found, is_free, "accesses", "it accesses no memory that others see")
     stays = {access.statement.start for access in found if not is_free(access)}
     statements: dict[int, Statement] = {}  # a copy to shared memory is two accesses
     for access in free:
         if access.statement.start not in stays:
             statements[access.statement.start] = access.statement
-    changed = f"{count_words(len(statements), 'access', 'accesses')} issued, not done"
-    kept = say_how_many_stay(len(stays), "that decide a branch or an address")
-    return make_switchable(code, list(statements.values()), changed, kept, at_once=True)
+    changed = f"{format_count(len(statements), 'access', 'accesses')} issued, not done"
+    kept = say_unchanged(len(stays), "that decide a branch or an address")
+    return make_statements_switchable(code, list(statements.values()), changed, kept, at_once=True)
 
 
 ABLATION = Ablation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
+from profkit.lab.ablation.change import Ablation, Change, Code, format_count, refuse_absent
 from profkit.lab.ablation.ptx import Changes
 from profkit.lab.ablation.removal import find_statements
 
@@ -10,7 +10,7 @@ from profkit.lab.ablation.removal import find_statements
 def leave_out_waits(code: Code) -> Change:
     waits = find_statements(code, "wgmma.wait_group.")
     if not waits:
-        raise refuse_nothing("it waits for no matrix product of a warp group")
+        raise refuse_absent("it waits for no matrix product of a warp group")
     changes = Changes(code.module)
     for statement in waits:
         changes.replace_statement(statement, "")
@@ -18,7 +18,7 @@ def leave_out_waits(code: Code) -> Change:
         text=changes.write_module(),
         table=b"",
         control=b"",
-        changed=f"{count_words(len(waits), 'wait')} left out: other code",
+        changed=f"{format_count(len(waits), 'wait')} left out: other code",
         other_code=True,
     )
 

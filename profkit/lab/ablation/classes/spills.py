@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 
-from profkit.lab.ablation.change import Ablation, Change, Code, refuse_nothing
+from profkit.lab.ablation.change import Ablation, Change, Code, refuse_absent
 
 _LIMIT = re.compile(r"\.(?:maxnreg|minnctapersm)\s+\d+\n?")
 
 
-def remove_limit(code: Code) -> Change:
+def remove_register_limit(code: Code) -> Change:
     if not code.local_bytes:
-        raise refuse_nothing("nothing is spilled")
+        raise refuse_absent("nothing is spilled")
     text = code.module.text
     for kernel in code.module.kernels.values():
         text = text.replace(kernel.directives, _LIMIT.sub("", kernel.directives))
     if text == code.module.text and not code.capped:
-        raise refuse_nothing("nothing limits its registers but the size of its blocks")
+        raise refuse_absent("nothing limits its registers but the size of its blocks")
     return Change(
         text=text,
         table=b"",
@@ -38,5 +38,5 @@ ABLATION = Ablation(
     rules=("register-spills",),
     probes=("spill",),
     keeps="",
-    make=remove_limit,
+    make=remove_register_limit,
 )

@@ -7,20 +7,22 @@ from profkit.lab.ablation.change import (
     Ablation,
     Change,
     Code,
-    choose_free,
-    count_words,
-    say_how_many_stay,
+    choose_changeable,
+    format_count,
+    say_unchanged,
 )
-from profkit.lab.ablation.removal import make_switchable
+from profkit.lab.ablation.removal import make_statements_switchable
 
 
 def skip_stores(code: Code) -> Change:
     stores = code.list_executed(GLOBAL, ("store",))
     nothing = "it stores nothing to global memory"
-    free = choose_free(stores, code.is_free, "stores are read again and", nothing)
-    kept = say_how_many_stay(len(stores) - len(free), "that are read again to decide something")
+    free = choose_changeable(stores, code.is_without_decision, "stores are read again and", nothing)
+    kept = say_unchanged(len(stores) - len(free), "that are read again to decide something")
     statements = [access.statement for access in free]
-    return make_switchable(code, statements, f"{count_words(len(free), 'store')} gone", kept)
+    return make_statements_switchable(
+        code, statements, f"{format_count(len(free), 'store')} gone", kept
+    )
 
 
 ABLATION = Ablation(

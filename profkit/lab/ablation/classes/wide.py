@@ -16,12 +16,12 @@ from profkit.lab.ablation.change import (
     Change,
     Code,
     Refused,
-    choose_free,
-    count_words,
+    choose_changeable,
+    format_count,
 )
 from profkit.lab.ablation.footprint import MOVED, Region
 from profkit.lab.ablation.ptx import Changes, Kernel
-from profkit.lab.ablation.readdress import Span, join_spans
+from profkit.lab.ablation.readdress import Span, merge_spans
 
 _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
@@ -39,10 +39,10 @@ def widen_accesses(code: Code) -> Change:
     moved = [access for access in executed if _is_stream(code, access)]
     narrow = [access for access in moved if access.width < _WIDEST]
     nothing = "no access of neighbours is narrower than 16 bytes"
-    choose_free(narrow, lambda access: not access.steers, "narrow accesses", nothing)
-    _refuse_teams(code)
+    choose_changeable(narrow, lambda access: not access.steers, "narrow accesses", nothing)
+    _refuse_cooperating_threads(code)
     moved = [access for access in moved if not access.steers]
-    _refuse_others(code, executed, moved)
+    _refuse_untouched_accesses(code, executed, moved)
     part = _WIDEST // max(access.width for access in moved)
     if part < 2 or max(code.grids.values()) < part:
         raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
@@ -51,7 +51,7 @@ def widen_accesses(code: Code) -> Change:
         text=_write_regions(code, regions, part),
         table=b"",
         control=b"",
-        changed=f"{count_words(len(moved), 'access', 'accesses')} {part} times as wide, "
+        changed=f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
         f"by 1/{part} of the blocks",
         other_code=True,
         part=part,
@@ -80,7 +80,7 @@ def _find_regions(code: Code, accesses: Sequence[Access]) -> tuple[Region, ...]:
         seen = code.survey.seen[access.number]
         spans.append(Span((access.width,), [access], seen.lowest, seen.highest - 1))
     regions = []
-    for span in join_spans(spans, narrow=False):
+    for span in merge_spans(spans, narrow=False):
         regions.append(Region(span.low, span.last + 1, tuple(span.accesses)))
     return tuple(regions)
 
@@ -91,10 +91,10 @@ def _is_stream(code: Code, access: Access) -> bool:
     asked = seen.threads * access.width
     fills = _FILLED * 32 * seen.units <= asked <= 32 * seen.units / _FILLED
     is_placed = access.number in code.anchored and seen.lowest % _WIDEST == 0
-    return fills and is_placed and not access.unmovable
+    return fills and is_placed and not access.why_unmovable
 
 
-def _refuse_teams(code: Code) -> None:
+def _refuse_cooperating_threads(code: Code) -> None:
     """Threads that work together cannot be fewer and do the same."""
     if len(code.grids) != 1:
         raise _refuse_shape("it launches several kernels")
@@ -105,7 +105,9 @@ def _refuse_teams(code: Code) -> None:
             raise _refuse_shape("its threads work together")
 
 
-def _refuse_others(code: Code, executed: Sequence[Access], moved: Sequence[Access]) -> None:
+def _refuse_untouched_accesses(
+    code: Code, executed: Sequence[Access], moved: Sequence[Access]
+) -> None:
     """Fewer threads must touch no less than all: but for what all lanes read at one place."""
     others = 0
     for access in executed:
@@ -140,7 +142,7 @@ def _write_wide(kernel: Kernel, access: Access, region: Region, part: int) -> li
     for word in words[1:]:
         lines.append(f"xor.b32 {words[0]}, {words[0]}, {word};")
     for value in values:
-        lines.append(guard + _take_word(kernel, value, words[0]))
+        lines.append(guard + _write_word_move(kernel, value, words[0]))
     return lines
 
 
@@ -199,7 +201,7 @@ def _pack_values(kernel: Kernel, values: Sequence[str], words: Sequence[str]) ->
     return lines
 
 
-def _take_word(kernel: Kernel, value: str, word: str) -> str:
+def _write_word_move(kernel: Kernel, value: str, word: str) -> str:
     """A statement that puts a loaded word into a register of the kernel."""
     bits = kernel.types.get(value, "b32")[1:]
     if bits == "16":

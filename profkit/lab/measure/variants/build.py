@@ -109,7 +109,7 @@ def compile_variants(
 
     Look at `error` of each. None for `jobs` leaves their number to ninja.
     """
-    tools.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
+    tools.get_tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     plans = []
     for variant, arch in product(variants, archs):
         target = variant.choose_target(arch)
@@ -135,7 +135,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
     for place in places:
         if place.name.startswith(f"{variant.id}-sm_"):
             own.append(place)
-    return any(tools.read_kept_json(place / "build.json").get("text") == text for place in own)
+    return any(tools.read_cached_json(place / "build.json").get("text") == text for place in own)
 
 
 def require_library(built: Build) -> Path:
@@ -170,7 +170,7 @@ def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
 
 
 def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
-    return {name: tools.tool(name, folder) for name in language.programs}
+    return {name: tools.get_tool(name, folder) for name in language.programs}
 
 
 def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:

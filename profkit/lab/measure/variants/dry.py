@@ -77,7 +77,7 @@ def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] 
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
-    kept = tools.read_kept_json(memory)
+    kept = tools.read_cached_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
         by_case = {}
@@ -99,7 +99,7 @@ def _compile_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None
     if not is_file(target):
         with make_temporary_folder(target.parent) as folder:
             made = folder / target.name
-            command = [tools.need_tool("nvcc"), *words, "-o", made]
+            command = [tools.require_tool("nvcc"), *words, "-o", made]
             if run_command(command, timeout=_COMPILE_SECONDS).status != 0:
                 return None
             move_file(made, target)

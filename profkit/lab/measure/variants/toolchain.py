@@ -81,13 +81,13 @@ def _examine_gpu() -> Iterator[Inspection]:
 
 def _examine_tool(name: str, use: str) -> Iterator[Inspection]:
     try:
-        path = tools.need_tool(name)
+        path = tools.require_tool(name)
     except ProfkitError as error:
         yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
         return
     if name == "ninja":  # any will do
         yield Inspection(name, "ok", str(path))
-    elif (said := tools.version(name, path)) is None:
+    elif (said := tools.read_tool_version(name, path)) is None:
         yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
     else:
         yield Inspection(name, "ok", f"{said} at {path}")
