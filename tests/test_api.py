@@ -34,7 +34,9 @@ def test_ten_lines_of_a_notebook() -> None:
 def test_findings_are_what_fired_with_columns_that_can_be_typed() -> None:
     given = [ROOT / "artifacts" / f"{name}.ncu-rep" for name in ("stage2.B", "copy.1GiB")]
     found, every = pk.findings(given), pk.diagnose(given)
-    assert len(found) == (every["status"] == "fires").sum()
+    fired = list(every.rule[every["status"] == "fires"])
+    fired.remove("shared-bandwidth")  # the bank conflicts of the row before, seen as a busy unit
+    assert list(found.rule) == fired
     first = found.iloc[0]
     assert (first.kernel, first.rule) == (
         "void stage2<(int)64>(Attention)",

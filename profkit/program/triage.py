@@ -382,7 +382,10 @@ def _explain_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    said = f"; launching these kernels adds up to {figures(_round_up(more))} ms to the step"
+    started = "starting these copies"
+    if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
+        started = "launching these kernels"
+    said = f"; {started} adds up to {figures(_round_up(more))} ms to the step"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

@@ -59,6 +59,7 @@ HOLLOW = 10_000  # blocks without anything in them: reports that were seen have 
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
 LAUNCH_KEPT = 2 << 10  # bytes that a launch takes from when it is read until all are judged
 PART = 4 << 20  # bytes of launches, with what they take besides, in each file that split makes
+NO_WRITER = "the session details name other programs, and not the ncu that wrote it"
 NO_SESSION = (
     "ncu's session details after the first launch are missing: later launches may be missing too"
 )
@@ -448,6 +449,8 @@ class _Walk:
         """Yield what is to be said of a report in which nothing is damaged."""
         if self._version is None:
             yield NO_SESSION  # whole to the last frame, and no launch lacks anything
+        elif not self._version:
+            yield NO_WRITER
         if self._odd:
             yield f"it contains what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
         lacking = self._find_incomplete_launch()

@@ -352,7 +352,7 @@ def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
 def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     code = (
-        "import os, sys; from profkit.cli.verbs import mcp; mcp._keep_stdout(); "
+        "import os, sys; from profkit.cli.verbs import mcp; mcp._reserve_stdout_for_protocol(); "
         "os.write(1, b'noise'); print('spoken', flush=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)

@@ -206,7 +206,7 @@ def test_a_row_under_the_pointer_stands_out_on_the_roofline(tab: Open, real: Pat
     opacity = "launches => launches.map(x => [x.dataset.launch, getComputedStyle(x).opacity])"
     looks = dict(page.eval_on_selector_all("#rooflines [data-launch]", opacity))
     assert looks == {"1": "0.15", "2": "1", "3": "0.15", "4": "0.15"}
-    assert page.locator("#rooflines .name:visible").all_text_contents() == ["stage2 B"]
+    assert page.locator("#rooflines .picked .name:visible").all_text_contents() == ["stage2 B"]
 
 
 def test_the_words_of_a_diagonal_run_along_it(tab: Open, real: Path) -> None:

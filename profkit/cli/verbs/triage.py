@@ -11,7 +11,7 @@ profkit triage step.triage --by line
 profkit triage --after 30 --seconds 10 -- python serve.py
 # Record no operators or Python lines, and spend at most a minute on counters.
 profkit triage --no-operators --no-lines --budget 60 --timeout 900 -- ./run.sh
-# Analyze all ranks of a distributed program, or the traces of two of them.
+# Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage rank0.json.gz rank1.json.gz --markdown
 # Read an Nsight Systems export in which an NVTX range marks the steps.

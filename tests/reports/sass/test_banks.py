@@ -193,7 +193,7 @@ class Asked:
         self._program = Program(instructions)
         self._counts = {x.pc: 8.0 for x in instructions}
 
-    def values(self, terms: dict[str, float]) -> dict[int, float]:
+    def read_instances(self, terms: dict[str, float]) -> dict[int, float]:
         (name,) = terms
         half = 0.5 if name.endswith("_ideal") else 1.0
         return {pc: half * count for pc, count in self._counts.items()}
