@@ -155,9 +155,9 @@ def find_steps(process: Process, named: str = "") -> Steps:
     launching = {index for index, _ in order}
     lost = find_lost(calls, launching, captures)
     turns = _begin_at_first_launch(marks.turns, [calls[i].start for i in (*launching, *lost)])
-    made = dict(zip(process.calls, find_makers(process), strict=True))
-    captured = _find_captured_makers(calls, order, made, captures)
-    steps = _make_steps(turns, calls, order, made, captured, process.places)
+    launches = len(launching)
+    del launching  # as large as all that is made of it
+    steps = _make_steps_with_makers(process, calls, turns, order, captures)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -170,7 +170,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     notes = [
         *incomplete,
         *disturbed,
-        *say_lost(lost, len(launching)),
+        *say_lost(lost, launches),
         *said,
         *_say_work_without_launch(process.activities, order),
         *marks.notes,
@@ -439,6 +439,19 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
     return Marks(WHOLE, [Turn(begin, end)], notes)
 
 
+def _make_steps_with_makers(
+    process: Process,
+    calls: Sequence[Call],
+    turns: Sequence[Turn],
+    order: Sequence[Launched],
+    captures: Captures,
+) -> list[Step]:
+    """The steps of a process; who made each call is needed no longer than they are made."""
+    made = dict(zip(process.calls, find_makers(process), strict=True))
+    captured = _find_captured_makers(calls, order, made, captures)
+    return _make_steps(turns, calls, order, made, captured, process.places)
+
+
 def _make_steps(
     turns: Sequence[Turn],
     calls: Sequence[Call],
@@ -469,7 +482,8 @@ def _make_steps(
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
         span = max(max(a.end for _, a in pairs) - first, on_host)
-        steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
+        found = tuple(makers), tuple(works)  # smaller than lists, and there may be 150,000
+        steps.append(Step(turn.begin, turn.end, first, span, own, *found, turn.name))
     return _set_step_periods(turns, steps)
 
 
