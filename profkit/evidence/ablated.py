@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profkit.records.ablation import AblationRecord, MeasuredAblation
+from profkit.records.ablation import WORTH, AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 from profkit.reports.figures import speedup
 
 _NOTHING = 1.05  # below, nothing is left to win: clocks and inputs do as much
-_WORTH = 1.10  # of what is sure of a gain: as the verdict of an ablation asks for
 
 
 def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator[str]:
@@ -20,7 +19,7 @@ def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator
     rows = {row.ablation: row for row in now.measured if row.reachable}
     for row in was.measured:
         later = rows.get(row.ablation)
-        if row.reachable and later and max(row.sure_gain, later.sure_gain) >= _WORTH:
+        if row.reachable and later and max(row.sure_gain, later.sure_gain) >= WORTH:
             yield (
                 f"ablated: without {row.title} {speedup(row.gain)} before the change, "
                 f"{speedup(later.gain)} after it"
@@ -31,7 +30,7 @@ def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[b
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was, now = _read_ablation(before), _read_ablation(after)
     row = _find_reachable(was, rule)
-    if now is None or row is None or row.sure_gain < _WORTH:
+    if now is None or row is None or row.sure_gain < WORTH:
         return None, ""
     later = _find_reachable(now, rule)
     said = f"removing it brought {speedup(row.gain)}"
@@ -43,7 +42,7 @@ def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[b
     because = f"{said}, and brings {speedup(later.gain)} now"
     if later.gain < _NOTHING:
         return True, because
-    return (False if later.sure_gain >= _WORTH else None), because
+    return (False if later.sure_gain >= WORTH else None), because
 
 
 def _read_ablation(record: Record | None) -> AblationRecord | None:

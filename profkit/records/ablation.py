@@ -13,6 +13,10 @@ import msgspec
 from profkit.files import read_text
 from profkit.records.store import Document
 
+# A sure gain from which removing a cause is worth anything: rounds differ by less than this, and nobody
+# would change a kernel for less.
+WORTH = 1.10
+
 
 @functools.cache
 def read_causes() -> Mapping[str, Mapping[str, Any]]:

@@ -266,7 +266,10 @@ def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> 
 
 
 def _share_of_other_accesses(launch: Launch) -> float:
-    """Share of the sectors that a launch without local memory moves as well."""
+    """Share of the sectors that a launch without local memory moves as well.
+
+    None of them where they were not counted apart: then the bound is only higher.
+    """
     return 1 - launch.get("local_share", 1.0)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from profkit.records.ablation import (
+    WORTH,
     AblationRecord,
     AblationVerdict,
     MeasuredAblation,
@@ -22,8 +23,6 @@ from profkit.records.ablation import (
     read_causes,
 )
 
-# Rounds differ by less than this; below, nobody would change a kernel for it.
-WORTH = 1.10
 # What takes more away than any fix can has to be worth more before it is called the cause.
 _BOUND_WORTH = 1.15
 # Half of the warps take this much longer where they wait, and no longer where something is full.

@@ -20,10 +20,8 @@ from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.launches import Play
 from profkit.lab.ablation.preparation import Prepared, Say, load_with_same_occupancy
 from profkit.lab.ablation.readdress import TABLE
-from profkit.records.ablation import MeasuredAblation, MeasuredPair, Refusal
+from profkit.records.ablation import WORTH, MeasuredAblation, MeasuredPair, Refusal
 
-# Below this a single cause brings nothing, and from here on both together bring something.
-WORTH = 1.10
 _OURS = re.compile(r"(?<![\w$])(%?)profkit_")
 _FIRST = "profkit1_"
 # What a change works on; two that share any of it are no pair.

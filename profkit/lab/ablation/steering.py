@@ -39,8 +39,10 @@ def find_steering(kernel: Kernel) -> Steering:
         blocks[statement.block].append(statement)
     followers = [_list_followers(kernel, number, block) for number, block in enumerate(blocks)]
     needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
-    steering, before = Steering(), -1
-    while before != (before := _measure(steering, needed)):  # until nothing is added
+    steering = Steering()
+    before = -1
+    while before < _count_known(steering, needed):  # until nothing is added
+        before = _count_known(steering, needed)
         for number in reversed(range(kernel.blocks)):
             registers: set[str] = set()
             for follower in followers[number]:
@@ -51,8 +53,8 @@ def find_steering(kernel: Kernel) -> Steering:
     return steering
 
 
-def _measure(steering: Steering, needed: Sequence[set[str]]) -> int:
-    """How much is known to decide: it only grows."""
+def _count_known(steering: Steering, needed: Sequence[set[str]]) -> int:
+    """Count what is known to decide: statements, memories and registers. It only grows."""
     return len(steering.statements) + len(steering.memories) + sum(map(len, needed))
 
 

@@ -30,9 +30,8 @@ QUICK = 0.1  # quantile of a process's launches: what one takes that waits for n
 # next of a stream it is less.
 SEEN = 3_000
 HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
-MOSTLY = (
-    0.5  # of a copy of pageable memory that was made before its call returned: it held the call
-)
+# Of a copy of pageable memory: if so much of it was made before its call returned, it held the call.
+MOSTLY = 0.5
 LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
 MANY = 20_000  # calls and works from which on two rounds do: many times what a queue holds
 

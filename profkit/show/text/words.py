@@ -473,7 +473,8 @@ def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
 
 def get_first_sentence(advice: str) -> str:
     """Return advice up to its first full stop or semicolon that is not in brackets, without that."""
-    sentence = re.match(r"(?:\([^()]*\)|.)*?[.;](?=\s|$)", advice)
+    # A bracket that is never closed is a letter like others: each text is matched in one way only.
+    sentence = re.match(r"(?:\([^()]*\)|[^(]|\((?![^()]*\)))*?[.;](?=\s|$)", advice)
     if sentence is None:
         return advice
     return sentence.group().rstrip(".;")
