@@ -394,7 +394,7 @@ OWN = {
     "profkit/show/plots/base.py",
     "profkit/cli/app.py",
     "profkit/cli/options.py",
-    "profkit/cli/verbs/mcp.py",  # a pipe
+    "profkit/cli/protocol.py",  # a pipe
     "profkit/reports/isolated.py",  # pipes
     "profkit/reports/serving.py",
 }

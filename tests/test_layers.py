@@ -107,7 +107,7 @@ ONLY_IN = {
     "jinja2": ("profkit/show/page.py",),
     "typer": ("profkit/cli/", "profkit/lab/verbs/"),
     "click": (),
-    "mcp": ("profkit/cli/verbs/mcp.py",),
+    "mcp": ("profkit/cli/protocol.py",),
     "torch": ("profkit/lab/measure/", "profkit/collect/inject/"),
     "optuna": ("profkit/lab/tune/",),
     "sqlalchemy": ("profkit/lab/tune/",),
@@ -147,12 +147,14 @@ MEASURES = {
     "functions with a one-word name, per cent": (5.4, 30),
     "functions that do not begin with a verb, per cent": (13.3, 50),
     "functions over 300 nodes, per cent": (2.5, 2),
-    "longest chain of imports": (14, 14),
+    "longest chain of imports": (16, 14),  # the server for agents: two files below its verb
 }
 # Modules of profkit that a command imports: (bound, goal).
 IMPORTED = {
     ("profile", "--help"): (13, 25),
-    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (65, 65),
+    ("triage", "--help"): (12, 12),
+    ("mcp", "--help"): (12, 12),
+    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (66, 65),
     ("diagnose", "artifacts/stage1.B.ncu-rep"): (59, 50),
 }
 # The first word of a function's name that says what it does.
@@ -514,7 +516,7 @@ def _longest_chain() -> int:
     return max(depth.values())
 
 
-@pytest.mark.parametrize("command", IMPORTED, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", IMPORTED, ids=" ".join)
 def test_a_command_imports_no_more_modules(command: tuple[str, ...]) -> None:
     code = (
         "import sys\n"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.verbs.mcp import Answers, describe_error
+from profkit.cli.agents import Answers, describe_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -67,7 +67,7 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from profkit.cli.verbs.mcp import make_server
+    from profkit.cli.protocol import make_server
 
     server = make_server(ROOT)
     tools = asyncio.run(server.list_tools())
@@ -352,7 +352,7 @@ def test_answers_are_short_and_show_what_would_act(tmp_path: Path) -> None:
 def test_the_server_speaks_the_protocol_alone_on_stdout(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     code = (
-        "import os, sys; from profkit.cli.verbs import mcp; mcp._reserve_stdout_for_protocol(); "
+        "import os, sys; from profkit.cli import protocol; protocol.reserve_stdout_for_protocol(); "
         "os.write(1, b'noise'); print('spoken', flush=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)

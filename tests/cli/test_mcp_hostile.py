@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.verbs.mcp import WIDTH, Answers, describe_error
+from profkit.cli.agents import WIDTH, Answers, describe_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 

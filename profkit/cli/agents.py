@@ -1,0 +1,452 @@
+"""An agent's question about the files in one folder  ->  a short answer, as text and as data.
+
+Nothing here runs a command or writes a file. What would be a command of a shell in a hint is
+reworded: as a call of a tool where one answers it, else as something to ask the user for.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from glob import has_magic
+from json import dumps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from profkit.cli import sources
+from profkit.cli.launches import explain_no_match, select_rows
+from profkit.cli.pictures import import_plots
+from profkit.diagnosis.launches import (
+    Judged,
+    Row,
+    add_source_lines,
+    judge_reports,
+    make_launch_lines_frame,
+    make_launch_rows,
+)
+from profkit.diagnosis.launches import make_table as judged_table
+from profkit.diagnosis.rules import ALL
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import (
+    is_folder,
+    is_there,
+    limit_reading_to,
+    list_folder,
+    resolve_path,
+)
+from profkit.model.roofline import find_nearest_roof, list_missing
+from profkit.program.document import convert_to_second_form, make_triage_document
+from profkit.program.recorded import judge_recordings
+from profkit.program.rules import BY_ID as STEP_RULES
+from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
+from profkit.reports.figures import format_percent, seconds, share
+from profkit.reports.frame import make_row_views
+from profkit.reports.reader import ReportFile, Reports, read_any_report
+from profkit.show import numbers
+from profkit.show.text.blocks import Block, Strip, TextLine
+from profkit.show.text.escape import escape_text, shorten_name
+from profkit.show.text.terminal import make_console, render_text
+from profkit.show.views.agents import (
+    NAME,
+    select_comparison,
+    select_launches,
+    select_origins,
+    select_programs,
+    select_triage,
+)
+from profkit.show.views.diagnosis import ROWS, write_brief_diagnosis
+from profkit.show.views.explain import explain
+from profkit.show.views.triage import TABLES, show_compared_triages, show_triage
+
+Answer = TypeVar("Answer")
+TOP = 20  # kernels at most in one answer
+LINES = 20  # source lines at most in one answer
+WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
+MOST = 20_000  # characters at most of an answer
+_VARIANT = re.compile(r"\w[\w+.-]*")
+# A command that one of the tools answers, with its one argument: the tool is what an agent calls.
+_COMMAND = re.compile(r"\bprofkit (diagnose|explain|roofline|triage) ([\w./-]*[\w/-])")
+_COMPARE = re.compile(r"\bprofkit compare ([\w./-]+) OTHER")
+ARGUMENTS = {"diagnose": "reports", "explain": "name", "roofline": "reports", "triage": "recording"}
+_OTHERWISE = re.compile(r";? otherwise: ")  # behind a hint that an agent can follow by itself
+_IN_BRACKETS = re.compile(r"\((profkit [a-z])")  # a command of a shell, in the middle of a line
+_OPTION = re.compile(r"--(kernel|where|case) ")  # of the command line: an argument of a tool
+# A command of a shell, which the server has not: the user may run it.
+_SHELL = re.compile(
+    r"\b(?:profkit [a-z]|(?:ncu|nvcc) -|nsys [a-z]+ -|pip install|python -?\w+[. ])"
+)
+ASK = "ask the user: "
+ASK_NAME = "name one that is in the server's folder"
+LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer as text, and the same as data; None where the text is all there is."""
+
+    text: str
+    content: dict[str, Any] | None = None
+    picture: bytes | None = None  # a PNG
+
+
+def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A question whose answer reads nothing outside of the server's folder, whatever links lead to."""
+
+    @wraps(ask)
+    def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
+        with limit_reading_to(answers.root):
+            try:
+                return ask(answers, *given, **named)
+            except ProfkitError as error:
+                message, hint = map(answers.drop_root, (error.message, error.hint))
+                raise ProfkitError(message, hint) from error
+
+    return answer
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers about what lies in a folder; whatever leads out of it is refused."""
+
+    root: Path  # the folder, resolved
+
+    @_confine_reads
+    def diagnose(
+        self, reports: str | list[str], kernel: str = "", where: str = "", top: int = ROWS
+    ) -> Told:
+        """What the kernels of these reports wait for: cause, place, number, next step.
+
+        Args:
+            reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
+                server's folder.
+            kernel: Only kernels whose name contains this.
+            where: A condition on columns, for example "bound == 'memory' and time > 1e-5".
+            top: How many kernels, those with the largest expected saving first.
+        """
+        paths = self.expand_inside(reports)
+        if len(paths) == 1:
+            self._refuse_other(paths[0], "diagnose")
+        read = read_any_report(paths)
+        bad = self._list_unread(read.files)
+        launches = judge_reports(read)
+        kept = find_launches(read, launches, kernel, where)
+        table = make_launch_rows([launches[n] for n in kept])
+        if bad and not table:
+            raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
+        lined, text = self._write_diagnosis(table, max(1, min(top, TOP)))
+        names = [self._make_relative(run.report) for run in lined]
+        content = select_launches(lined, names, len(table), bad)
+        return self._make_answer("\n".join(filter(None, [text, *bad[:5]])), content)
+
+    def _write_diagnosis(self, table: list[Row], count: int) -> tuple[list[Judged], str]:
+        """Return the first launches with their source lines, and the text on all of them."""
+        lined = add_source_lines([row.median_launch for row in table[:count]])
+        first = [
+            row.replace_launch(row.median_launch, run)
+            for row, run in zip(table, lined, strict=False)
+        ]
+        calls = [*self._iterate_next_calls(lined[:1])]
+        return lined, write_brief_diagnosis([*first, *table[len(lined) :]], calls)
+
+    @_confine_reads
+    def compare(self, before: str, after: str, case: str = "") -> Told:
+        """What changed from one run to another, and whether it is real.
+
+        Args:
+            before: A report, a run record, a recording of a program, or a variant recorded in
+                artifacts/.
+            after: What to compare with it, of the same kind.
+            case: Only this case; all where it is empty.
+        """
+        from profkit.evidence.compare import compare_sides
+        from profkit.program.sides import compare_recordings
+        from profkit.show.views.comparison import write_brief_comparison
+
+        sides = self._resolve_side(before), self._resolve_side(after)
+        if (programs := compare_recordings(*sides)) is not None:
+            text = render_text(show_compared_triages(programs), make_console(width=100))
+            return self._make_answer(text, select_programs(programs))
+        evidence = sources.open_evidence(self._resolve_inside("artifacts"))
+        compared = compare_sides(*sides, case or None, evidence)
+        text = _IN_BRACKETS.sub(
+            rf"({ASK}\1", replace_commands_by_calls(write_brief_comparison(compared))
+        )
+        return self._make_answer(text, select_comparison(compared))
+
+    @_confine_reads
+    def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> Told:
+        """Where the step of a whole program goes, and what to do first about it.
+
+        Args:
+            recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
+            by: What the table has a row of: kernel, line, module or operator.
+            step_ms: The time of one step without a profiler, in ms, where it is known.
+        """
+        if by not in TABLES:
+            raise ProfkitError(f"by={by}: no such table", f"one of {', '.join(TABLES)}")
+        path = self._find_file(recording)
+        self._refuse_other(str(path), "triage")
+        answer, counts = judge_recordings([path], plain_ms=step_ms or None)
+        content = make_triage_document(answer, counts)
+        if counts and counts.report:
+            call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
+            for kernel in content["kernels"]:
+                kernel["next"] = call if kernel["counted"] else kernel["next"]
+        screen = show_triage(content, "profkit triage --json", by)
+        blocks = [mark_shell_command(block) for block in screen if not is_only_visual(block)]
+        chosen = select_triage(convert_to_second_form(content))
+        if by != "kernel":
+            del chosen["kernels"]
+            chosen["table"] = select_origins(content, by)
+        return self._make_answer(render_text(blocks, make_console(width=100)), chosen)
+
+    @_confine_reads
+    def explain(self, name: str = "") -> Told:
+        """What a rule, a metric or a word of the verdict means, and what people do about it.
+
+        Args:
+            name: A name that diagnose or triage printed: shared-bank-conflicts, l2_hit, latency.
+                Without it, the names of all rules.
+        """
+        if not name.strip():
+            rules = [f"{rule.id}: {rule.title}" for rule in ALL]
+            rules += [f"{rule.id}: {rule.title}" for rule in STEP_RULES.values()]
+            return self._make_answer("\n".join(rules))
+        try:
+            return self._make_answer(str(explain(name)))
+        except ProfkitError as error:
+            if _SHELL.search(error.hint):  # of everything that there is
+                raise ProfkitError(
+                    error.message, "call explain() for the names of all rules"
+                ) from error
+            raise
+
+    @_confine_reads
+    def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
+        """The source lines where the findings of one launch happen.
+
+        Args:
+            report: One report, relative to the server's folder.
+            launch: Which launch in it, from 0.
+            count: How many lines of each finding.
+        """
+        path, *others = self.expand_inside(report)
+        if others:
+            hint = f"name one of them, for example {self._make_relative(path)}"
+            raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
+        self._refuse_other(path, "diagnose")
+        frame = make_launch_lines_frame(path, launch, min(count, LINES)).head(LINES)
+        frame = frame[frame["file"].notna()]
+        if not len(frame):
+            return Told(f"no source lines in this report. {ASK}{LINES_HINT}")
+        frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
+        rows = frame.where(frame.notna(), None).to_dict("records")
+        text = []
+        for row in rows:
+            source = (row.pop("source") or "").strip()
+            row["share"] = round(row["share"], 4)
+            where = f"{row['file']}:{row['line'] or '?'}"
+            text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
+        return self._make_answer("\n".join(text), {"lines": rows})
+
+    @_confine_reads
+    def roofline(
+        self, reports: str | list[str], kernel: str = "", where: str = "", picture: bool = False
+    ) -> Told:
+        """Every launch under the ceilings of its machine: which one it comes nearest to, and how near.
+
+        Args:
+            reports: Reports, folders or globs, one or several, relative to the server's folder.
+            kernel: Only kernels whose name contains this.
+            where: A condition on columns, for example "time > 1e-5".
+            picture: Whether to draw it, too, as a PNG of about 90 kB.
+        """
+        paths = self.expand_inside(reports)
+        if len(paths) == 1:
+            self._refuse_other(paths[0], "roofline")
+        read = read_any_report(paths)
+        launches = judge_reports(read)
+        kept = find_launches(read, launches, kernel, where)
+        frame = judged_table(read, launches).iloc[kept]
+        rows = make_row_views(frame)
+        if why := numbers.explain_empty_roofline(rows):
+            raise ProfkitError(why, ROOFLINE)
+        drawn = None
+        if picture:
+            plots = import_plots()
+            drawn = plots.png(plots.roofline(frame))
+            gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
+        text = [say_roof(row) for row in rows[:TOP]]
+        if len(rows) > TOP:
+            text.append(f"{len(rows) - TOP} more launches: ask for fewer with kernel or where")
+        told = self._make_answer("\n".join(text))
+        return replace(told, picture=drawn)
+
+    def expand_inside(self, patterns: str | list[str]) -> tuple[str, ...]:
+        """The reports that paths or globs name; a ProfkitError where one is outside."""
+        named = [patterns] if isinstance(patterns, str) else patterns
+        if len(named) == 1 and not has_magic(named[0]):
+            self._find_file(named[0])
+        paths = expand_paths([str(self._resolve_inside(pattern)) for pattern in named])
+        return tuple(str(self._resolve_inside(path)) for path in paths)
+
+    def _iterate_next_calls(self, worst: list[Judged]) -> Iterator[str]:
+        for run in worst:
+            if run.top:
+                yield f"Call: explain(name={run.top.rule!r})"
+            yield f"Call: lines(report={self._make_relative(run.report)!r}, launch={run.index})"
+
+    def _make_relative(self, path: str) -> str:
+        return os.path.relpath(path, self.root)
+
+    def drop_root(self, text: str) -> str:
+        """Return a text in which paths are what an agent calls them: relative to the folder."""
+        return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
+
+    def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
+        return make_short_answer(self.drop_root(text), content)
+
+    def _refuse_other(self, path: str, tool: str) -> None:
+        """Raise a ProfkitError that names the tool for a file which this tool does not read."""
+        if other := suggest_verb(path, tool):
+            name = self._make_relative(path)
+            raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
+
+    def _list_unread(self, files: Iterable[ReportFile]) -> list[str]:
+        """Return which files could not be read whole, and why."""
+        return [f"{self._make_relative(f.path)}: {f.message}" for f in files if f.status != "ok"]
+
+    def _find_file(self, name: str) -> Path:
+        """Return a path in the folder; a ProfkitError that names near ones where there is none."""
+        path = self._resolve_inside(name)
+        if not name.strip():
+            raise ProfkitError("no file was named", ASK_NAME)
+        if not is_there(path):
+            raise self._explain_missing_file(name, path)
+        return path
+
+    def _explain_missing_file(self, name: str, path: Path) -> ProfkitError:
+        """Return the error for a file that is not there; it names near ones, by their paths."""
+        found = list_folder(path.parent) if is_folder(path.parent) else []
+        near = {self._make_relative(str(other)): None for other in found}
+        hint = did_you_mean(self._make_relative(str(path)), near, ASK_NAME)
+        return ProfkitError(f"{name[:WIDTH]}: no such file", hint)
+
+    def _resolve_side(self, side: str) -> str:
+        if not side.strip():
+            raise ProfkitError("no file was named", ASK_NAME)
+        path = self._resolve_inside(side)
+        if is_there(path):
+            return str(path)
+        # Not a path of another folder, which it would be where the server was started: a variant.
+        try:
+            is_elsewhere = is_there(side)
+        except ProfkitError:
+            is_elsewhere = True
+        if not _VARIANT.fullmatch(side) or is_elsewhere:
+            hint = self._explain_missing_file(side, path).hint
+            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp", hint)
+        return side
+
+    def _resolve_inside(self, name: str) -> Path:
+        try:
+            path = resolve_path(self.root / name)
+        except ProfkitError as error:
+            raise ProfkitError(error.message[:WIDTH], "give the path of a file") from error
+        if not path.is_relative_to(self.root):
+            shown = name[:WIDTH]
+            raise ProfkitError(f"{shown}: outside of the folder that profkit mcp was started in")
+        return path
+
+
+def find_launches(read: Reports, launches: Sequence[Judged], kernel: str, where: str) -> list[int]:
+    """Return which launches an agent asks for; a ProfkitError where there is none."""
+    kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
+    if where and kept:
+        kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))
+    if launches and not kept:
+        raise explain_no_match(launches, kernel, where)
+    return kept
+
+
+def say_roof(row: Mapping[Any, Any]) -> str:
+    """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
+    launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
+    nearest = find_nearest_roof(row)
+    if nearest is None:
+        why = "; ".join(missing.why for missing in list_missing(row))
+        return f"{launch}, no position: {why or 'what that takes was not collected'}"
+    return f"{launch}, {share(nearest[1])} of {numbers.spell_unit(nearest[0])}"
+
+
+def describe_error(error: ProfkitError) -> str:
+    """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
+    lines = [_OPTION.sub(r"\1=", error.message)]
+    for hint in _OTHERWISE.split(replace_commands_by_calls(error.hint)):
+        lines.append(ASK + hint if _SHELL.search(hint) else _OPTION.sub(r"\1=", hint))
+    return shorten_text("\n".join(filter(None, lines)))
+
+
+def replace_commands_by_calls(text: str) -> str:
+    """Return a text in which commands that a tool answers are calls of the tool."""
+    text = _COMPARE.sub(r"call compare(before='\1', after=...)", text)
+    return _COMMAND.sub(lambda found: f"call {format_call(*found.groups())}", text)
+
+
+def format_call(tool: str, argument: str) -> str:
+    """Return the call of a tool with one argument: triage(recording='t.json')."""
+    return f"{tool}({ARGUMENTS[tool]}={argument!r})"
+
+
+def is_only_visual(block: Block) -> bool:
+    """Return whether a block of a screen says nothing to an agent: a bar, or how to get lines."""
+    return isinstance(block, Strip) or (isinstance(block, TextLine) and block.mark == "lines")
+
+
+def mark_shell_command(block: Block) -> Block:
+    """Return a line of a screen; one that has a command of a shell is for the user."""
+    if isinstance(block, TextLine) and isinstance(block.text, str) and _SHELL.search(block.text):
+        return replace(block, text=ASK + block.text)
+    return block
+
+
+def make_short_answer(text: str, content: Mapping[str, Any] | None = None) -> Told:
+    """Return an answer that is no longer than anyone reads."""
+    return Told(shorten_text(text.rstrip("\n")), _shorten_content(content) if content else None)
+
+
+def shorten_text(text: str) -> str:
+    """An answer whose lines show what would act in them, and are no longer than anyone reads."""
+    cut = "\n".join(map(_shorten_line, text.split("\n")))
+    return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
+
+
+def _shorten_line(line: str) -> str:
+    line = escape_text(line)
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
+
+
+def _shorten_content(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The same data, no longer than a text: lists are cut to as many items as there is room for."""
+    for most in (None, 20, 10, 5, 3, 1):
+        cut: dict[str, Any] = _shorten_lists(content, most)
+        if len(dumps(cut)) <= MOST:
+            return cut
+    return {}
+
+
+def _shorten_lists(value: Any, most: int | None) -> Any:
+    """Plain values, with lists of at most so many items and strings as a line of text shows them."""
+    if isinstance(value, str):
+        return _shorten_line(value)
+    if isinstance(value, Mapping):
+        return {key: _shorten_lists(of, most) for key, of in value.items()}
+    return (
+        [_shorten_lists(of, most) for of in value[:most]]
+        if isinstance(value, list | tuple)
+        else value
+    )
