@@ -178,6 +178,14 @@ def read_once() -> None:
     hotlines._needs_text = needs_text
 
 
+@pytest.fixture
+def reads_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read every report in a fork, whose memory goes with it, as a process does that lives for long."""
+    from profkit.reports.isolated import ROOM
+
+    monkeypatch.setattr(ROOM, "files_left", 0)
+
+
 def is_committed(path: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(ROOT / "artifacts")
 

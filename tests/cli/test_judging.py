@@ -113,6 +113,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("reads_in_forks")
 @pytest.mark.parametrize("left", [{"stage1"}, {"untimed"}, {"sdpa-flash"}, set()])
 def test_an_unchanged_tree_is_not_slower(run, mixed, left):
     """Whatever of it has a time; what has none is named."""

@@ -15,7 +15,6 @@ import pytest
 
 from profkit.cli.agents import WIDTH, Answers, describe_error
 from profkit.errors import ProfkitError
-from profkit.reports.isolated import ROOM
 from tests.conftest import ROOT
 
 REPORT = ROOT / "artifacts" / "stage2.B.ncu-rep"
@@ -23,10 +22,8 @@ KEPT = ROOT / "tests" / "program" / "data" / "slow_rank.triage"
 SECRET = "SECRETCASE"
 
 
-@pytest.fixture(autouse=True)
-def reports_are_read_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of an agent reads every report in a fork; so does each question here."""
-    monkeypatch.setattr(ROOM, "files_left", 0)
+# The server of an agent reads every report in a fork; so does each question here.
+pytestmark = pytest.mark.usefixtures("reads_in_forks")
 
 
 @pytest.fixture
