@@ -267,4 +267,4 @@ def test_jumps_one_scheduler_waits_and_half_products_have_their_rules() -> None:
     assert judged(measured=waits).cause == "wgmma-wait"
     tiles = {"half_share": 0.4, "shared_load_share": 0.1}
     assert judged(busy={"fp16": 0.7}, seen=tiles).cause == "tensor-idle"
-    assert judged(busy={"fp16": 0.7}, seen={**tiles, "matrix_share": 0.01}).cause == ""
+    assert judged(busy={"fp16": 0.7, "tensor": 0.01}, seen=tiles).cause == ""

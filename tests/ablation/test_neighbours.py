@@ -75,6 +75,18 @@ def test_a_lane_is_sent_as_far_apart_as_an_access_is_wide() -> None:
     assert "and.b32 %profkit_x" not in alone.text
 
 
+@pytest.mark.parametrize("word", ["volatile", "relaxed.cta"])
+def test_what_other_threads_may_see_is_accessed_alone(word: str) -> None:
+    text = KERNEL.format("shl.b32 %r2, %r1, 7;").replace("ld.shared", f"ld.{word}.shared")
+    module = read_module(text)
+    code = make_code(module)
+    words = [1] * (33 * module.blocks)
+    for _ in code.accesses:
+        words += [1, 32, 40, 2, 4096, 8192]
+    seen = survey.read_counters(module, code.accesses, words)
+    assert not find_strides(module, code.accesses, seen)
+
+
 def test_a_multiple_is_known_of_what_is_written_once() -> None:
     (kernel,) = read_module(KERNEL.format("shl.b32 %r2, %r1, 3;")).kernels.values()
     found = find_multiples(kernel)

@@ -66,7 +66,7 @@ def test_without_ptx_the_launch_alone_is_varied(
     assert not found["measured"]
     assert not found["seen"]
     assert found["rebuilt"] is None
-    assert found["shape"]["half_grid"] is not None
+    assert found["shape"]["cold"] is not None
 
 
 def test_nothing_recorded_is_an_error_that_says_what_to_run(machine: Machine) -> None:

@@ -286,7 +286,7 @@ def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
         case.get_survey_count("shared_load_share"),
     )
     is_product = half >= _PRODUCTS and from_shared >= _FROM_SHARED
-    if not is_product or case.get_survey_count("matrix_share") or case.busy.get("fp16", 0.0) < 0.5:
+    if not is_product or case.busy.get("tensor") or case.busy.get("fp16", 0.0) < 0.5:
         return None
     because = (
         f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in shared "

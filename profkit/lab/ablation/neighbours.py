@@ -15,6 +15,8 @@ from profkit.lab.ablation.ptx import Kernel, Module, Statement
 from profkit.lab.ablation.survey import Survey
 
 _WIDEST = 16  # bytes that a thread accesses at once
+# An access with one of these words is made alone: other threads may see each of them.
+_ALONE = frozenset("volatile relaxed acquire release mmio".split())
 
 
 def find_strides(module: Module, accesses: Iterable[Access], survey: Survey) -> dict[int, int]:
@@ -22,6 +24,8 @@ def find_strides(module: Module, accesses: Iterable[Access], survey: Survey) -> 
     multiples = {name: find_multiples(kernel) for name, kernel in module.kernels.items()}
     groups: dict[tuple[str | int, ...], list[Access]] = {}
     for access in accesses:
+        if not _ALONE.isdisjoint(access.statement.words):
+            continue
         place = (access.kernel, access.statement.block, access.address.base)
         groups.setdefault((*place, access.kind, access.width), []).append(access)
     strides = {}

@@ -289,7 +289,7 @@ def _find_limiting_shared_size(start: Start, function: int, blocks: int) -> int:
 
 
 def make_changed_launches(lab: Lab) -> dict[str, Play]:
-    """What launch alone can change: occupancy cut by unused shared memory, half the blocks."""
+    """What launch alone can change: occupancy cut by unused shared memory."""
     plays = {}
     for name, part in (("half-occupancy", 2), ("quarter-occupancy", 4)):
         smem = {}
@@ -299,8 +299,6 @@ def make_changed_launches(lab: Lab) -> dict[str, Play]:
                 smem.update(_find_shared_for_occupancy(start, filled // part))
         if smem:
             plays[name] = Play(lab.call, smem=smem)
-    if any(start.blocks > 1 for start in lab.call.kernel_starts):
-        plays["half-grid"] = Play(lab.call, part=2)
     return plays
 
 

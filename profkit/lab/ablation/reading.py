@@ -25,7 +25,7 @@ def describe_shape(
 ) -> Shape:
     base = median(times["original"].warm)
     ratios: dict[str, float] = {}
-    for name in ("half-occupancy", "quarter-occupancy", "half-grid"):
+    for name in ("half-occupancy", "quarter-occupancy"):
         if name in times:
             ratios[name.replace("-", "_")] = median(times[name].warm) / base
     if cold.cold:
@@ -144,18 +144,15 @@ def _sum_instructions(code: Code) -> Counter[str]:
             sums["warpgroup_products"] += number
         if words[0] in ("bar", "barrier") and "warp" not in words:
             sums["barriers"] += number
-        sums["product_waits"] += number * opcode.startswith("wgmma.wait_group")
     return sums
 
 
 def _share_instructions(code: Code) -> dict[str, float]:
     """Shares of all instructions by which products are known that tensor cores could do."""
-    counted = {"half_share": 0, "shared_load_share": 0, "matrix_share": 0}
+    counted = {"half_share": 0, "shared_load_share": 0}
     for opcode, number in code.survey.issued.items():
         words = opcode.split(".")
-        if words[0] in ("mma", "wmma", "wgmma"):
-            counted["matrix_share"] += number
-        elif words[0] == "ld" and "shared" in words:
+        if words[0] == "ld" and "shared" in words:
             counted["shared_load_share"] += number
         elif units.find_unit(words) == "fp16":
             counted["half_share"] += number
