@@ -84,11 +84,11 @@ def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
 
 
 def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
+    """Return a process of a recording, and what is to be said of it."""
     about = _read_process_info(folder, pid)
     rows = {kind: _read_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names = _read_lines(folder / f"{pid}.names")
-    clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
-    first = min((int(clock.min()) for clock in clocks), default=0)
+    first = _find_first_time(rows)
     places = Places(folder, pid)
     kernels = _list_kernels(rows["kernels"], names, first, places)
     activities = [*kernels, *_list_copies(rows["copies"], first, places)]
@@ -113,10 +113,15 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     said = [*places.list_missing_lines(), *say_open_ranges([process])]
     if is_file(folder / f"{pid}.captured"):
         said += _say_captured_before(activities, calls)
-    gaps = [f"process {pid}: {text}" for text in said]
     if not activities:
         about.pop("operators", None)  # a process that computes nothing has none to be missed
-    return process, [*_list_notes(pid, about), *gaps]
+    return process, [*_list_notes(pid, about), *(f"process {pid}: {text}" for text in said)]
+
+
+def _find_first_time(rows: Mapping[str, Any]) -> int:
+    """Return when the first of all records begins, by CUPTI's clock; 0 where there is none."""
+    clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
+    return min((int(clock.min()) for clock in clocks), default=0)
 
 
 def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ unlike operators, it has none.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,19 +107,22 @@ def assign_operators_to_all_steps(
     begin, end = min(call.start for call in stacks), max(call.start for call in stacks)
     low, high = begin + FROM * (end - begin), begin + TO * (end - begin)
     inner = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
+    for own in _group_by_thread(calls):
+        matched: list[Call | None] = [None] * len(own)
+        for seen in (inner, stacks):  # of fewer than three steps the middle is not all of one
+            for known in origins:
+                told = [known.get(call.correlation, (0, 0)) for call in own]
+                _match_calls(own, told, seen, matched)
+        found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
+    return sorted(found, key=lambda span: (span.start, -span.end))
+
+
+def _group_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
+    """Return the calls of each thread, in their order."""
     made: dict[int, list[Call]] = {}
     for call in calls:
         made.setdefault(call.thread, []).append(call)
-    for own in made.values():
-        matched: list[Call | None] = [None] * len(own)
-        for known in origins:
-            told = [known.get(call.correlation, (0, 0)) for call in own]
-            _match_calls(own, told, inner, matched)
-        for known in origins:  # of fewer than three steps the middle is not all of one
-            told = [known.get(call.correlation, (0, 0)) for call in own]
-            _match_calls(own, told, stacks, matched)
-        found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
-    return sorted(found, key=lambda span: (span.start, -span.end))
+    return made.values()
 
 
 def wrap_captured_calls(
@@ -134,11 +137,8 @@ def wrap_captured_calls(
     """
     in_order = sorted(spans, key=lambda span: (span.start, -span.end))
     stacks = _find_stacks(in_order, calls, threads)
-    made: dict[int, list[Call]] = {}
-    for call in calls:
-        made.setdefault(call.thread, []).append(call)
     found: list[HostSpan] = []
-    for own in made.values():
+    for own in _group_by_thread(calls):
         seen = [call if call in stacks else None for call in own]
         found += _wrap_calls(own, seen, stacks, dict.fromkeys(own, ()))  # each is its own
     return found
@@ -233,10 +233,8 @@ def _wrap_calls(
         end = at + 1
         while end < len(calls) and _is_within(outer, matched[end], stacks):
             end += 1
-        alike = []
-        for index in range(at, end):
-            own = matched[index]
-            alike.append(own is not None and nearby[own] == nearby[calls[index]])
+        pairs = zip(calls[at:end], matched[at:end], strict=True)
+        alike = [own is not None and nearby[own] == nearby[call] for call, own in pairs]
         yield _fit_span_to_calls(outer, calls[at], calls[end - 1], all(alike))
         for index in range(at, end):
             own = matched[index]

@@ -75,12 +75,30 @@ def read_torch_trace(path: Path) -> Timeline:
         raise trace.make_refusal(str(error)) from error
     taken.end_open_ranges()
     notes = taken.drop_events_without_time(path)
+    _refuse_trace_without_gpu(path, taken, trace)
+    rank, world = _read_rank(trace.header)
+    device, of_amd = _judge_device(trace.header, taken)
+    process, twice = _make_process(taken, rank, device)
+    notes += of_amd
+    notes += _say_left_out(path, trace, taken)
+    notes += say_open_ranges([process])
+    notes += _say_repeated(path, taken, process.pid, twice)
+    if world > 1:
+        notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
+    return Timeline("torch trace", [process], "", tuple(notes))
+
+
+def _refuse_trace_without_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> None:
+    """Raise a ProfkitError that says whose trace it is, or why nothing in it ran on a GPU."""
     other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
         raise other
     if not taken.activities:
         raise _make_no_gpu_error(path, taken, trace)
-    rank, world = _read_rank(trace.header)
+
+
+def _make_process(taken: _Taken, rank: int, device: Device | None) -> tuple[Process, int]:
+    """Return the process with the most calls, and how many of its records were there twice."""
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
@@ -90,35 +108,38 @@ def read_torch_trace(path: Path) -> Timeline:
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
     if twice > TWICE * (len(activities) + len(calls)):
         spans = _drop_repeats(spans)
-    device = _find_device(trace.header, taken.activities)
-    if taken.hip or _is_amd(device):
-        if device and device.name:
-            device = replace(device, cc=None)
-        else:
-            device = Device("AMD GPU")
-        notes.append(
-            "an AMD GPU: judged by its operators, calls, times and bytes; findings about NVIDIA's "
-            "units (tensor cores, tiles, precision by kernel name) are not checked"
-        )
-    process = Process(pid, rank, device, *once, spans)
-    notes += _say_left_out(path, trace, taken)
-    notes += say_open_ranges([process])
+    return Process(pid, rank, device, *once, spans), twice
+
+
+def _judge_device(header: Mapping[str, Any], taken: _Taken) -> tuple[Device | None, list[str]]:
+    """Return the GPU of a trace, and what is not checked where it is one of AMD's."""
+    device = _find_device(header, taken.activities)
+    if not taken.hip and not _is_amd(device):
+        return device, []
+    if device and device.name:
+        device = replace(device, cc=None)
+    else:
+        device = Device("AMD GPU")
+    note = (
+        "an AMD GPU: judged by its operators, calls, times and bytes; findings about NVIDIA's "
+        "units (tensor cores, tiles, precision by kernel name) are not checked"
+    )
+    return device, [note]
+
+
+def _say_repeated(path: Path, taken: _Taken, pid: int, twice: int) -> Iterator[str]:
+    """Yield what is said of records that are there twice, and of several processes in one trace."""
     if twice:
-        notes.append(
-            f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
-        )
+        yield f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
     if len(taken.calls) > 1:
-        notes.append(
+        yield (
             f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: read "
             f"as process {pid}, which has the most calls; record each process into its own trace"
         )
-    if world > 1:
-        notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
-    return Timeline("torch trace", [process], "", tuple(notes))
 
 
 def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
-    """The rank of the process and how many there are; 0 where that is not said."""
+    """Return the rank of the process and how many there are; 0 where that is not said."""
     ranks = header.get("distributedInfo")
     if not isinstance(ranks, dict):
         ranks = {}
@@ -310,6 +331,15 @@ class _Taken:
         start, end = times
         if not -FARTHEST < start <= end < FARTHEST:
             return
+        if self._keep_event(kind, event, times, number):
+            self._trace.budget.spend_bytes(_RECORD)
+            self.count += 1
+
+    def _keep_event(
+        self, kind: str, event: Mapping[str, Any], times: tuple[int, int], number: int
+    ) -> bool:
+        """Keep an event by its kind; return whether it takes a record of memory."""
+        start, end = times
         details = event.get("args")
         args = {}
         if isinstance(details, dict):
@@ -321,28 +351,33 @@ class _Taken:
             else:
                 own = self.activities
             own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
-        elif kind in _CALLS:
+            return True
+        if kind in _CALLS:
             self.hip |= name.startswith("hip")
             thread = _read_integer(event.get("tid"))
             correlation = _read_integer(args.get("correlation"))
             call = Call(name, start, end, thread, correlation)
             self.calls.setdefault(_read_integer(event.get("pid")), []).append(call)
-        elif kind in {"cpu_op", "user_annotation"}:
+            return True
+        if kind in {"cpu_op", "user_annotation"}:
             thread = _read_integer(event.get("tid"))
             self._keep_span(self._make_span(kind, name, args, times, thread), number)
-        elif kind == "python_function":
-            thread = _read_integer(event.get("tid"))
-            self.frames.add_frame(thread, start, end)
-            if not _is_users(name):
-                self._trace.budget.spend_bytes(FRAME_BYTES)
-                return
-            self._keep_span(HostSpan("python", name, start, end, thread), number)
-        else:
-            if len(self.categories) < CATEGORIES_MOST:
-                self.categories.add(kind)
-            return
-        self._trace.budget.spend_bytes(_RECORD)
-        self.count += 1
+            return True
+        if kind == "python_function":
+            return self._keep_frame(name, times, _read_integer(event.get("tid")), number)
+        if len(self.categories) < CATEGORIES_MOST:
+            self.categories.add(kind)
+        return False
+
+    def _keep_frame(self, name: str, times: tuple[int, int], thread: int, number: int) -> bool:
+        """Count a function of Python as traced time; return whether it is the user's, which is kept."""
+        start, end = times
+        self.frames.add_frame(thread, start, end)
+        if not _is_users(name):
+            self._trace.budget.spend_bytes(FRAME_BYTES)
+            return False
+        self._keep_span(HostSpan("python", name, start, end, thread), number)
+        return True
 
     def _keep_process_name(self, event: Mapping[str, Any]) -> None:
         """Keep what a process is called: that tells who wrote a trace that cannot be read."""
