@@ -38,7 +38,15 @@ class Log {
 
  private:
   static constexpr size_t kRows = 8192;
+  static constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, from Linux 5.14 on
   static constexpr size_t kBytes = kRows * sizeof(Row);  // whole pages, whatever a row takes
+
+  // Pages that were written are mapped three times as fast as those of a hole in a file.
+  bool write_zeros() {
+    static const char zeros[kBytes] = {};
+    return posix_fallocate(handle_, size_, kBytes) == 0 &&
+           pwrite(handle_, zeros, kBytes, size_) == static_cast<ssize_t>(kBytes);
+  }
 
   bool map_more() {
     if (failed_ || !logs_are_open.load(std::memory_order_relaxed)) return false;
@@ -52,13 +60,13 @@ class Log {
       if (handle_ < 0) return false;
     }
     // Room first: a page that cannot be written to a full disk would end the program.
-    if (posix_fallocate(handle_, size_, kBytes) != 0) {
+    if (!write_zeros()) {
       write_meta("error", std::string("no room for the ") + suffix_ + ": some have no line");
       return false;
     }
-    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                        handle_, size_);
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, handle_, size_);
     if (memory == MAP_FAILED) return false;
+    madvise(memory, kBytes, kPopulateWrite);  // where it fails, each page comes when it is written to
     size_ += kBytes;
     next_ = static_cast<Row*>(memory);
     end_ = next_ + kRows;
