@@ -78,6 +78,7 @@ _FAULTS = (  # (pattern, message, hint)
 
 
 def find_known_fault(output: str) -> ProfkitError | None:
+    """Return the error that stands for a known fault in the output of ncu; None where there is none."""
     for pattern, message, hint in _FAULTS:
         if match := re.search(pattern, output):
             start = output.rfind("\n", 0, match.start()) + 1
@@ -127,21 +128,25 @@ class NcuWords:
             ) from error
 
     def write(self, content: bytes) -> int:
+        """Write to the log, and pass on what is the program's own."""
         self._file.write(content)
         for part in content.splitlines(keepends=True):
             self._process_part(part)
         return len(content)
 
     def flush(self) -> None:
+        """Write out what is held back."""
         self._file.flush()
         if self._program:
             self._program.flush()
 
     def close(self) -> None:
+        """Pass on what is left, and close the log."""
         self._forward_program_output()
         self._file.close()
 
     def _process_part(self, part: bytes) -> None:
+        """Take a part of a line: of ncu's own, or of the program's."""
         self._line = (self._line + part)[-_PENDING:]
         ends = part.endswith((b"\n", b"\r"))
         if self._is_ncu_line():
@@ -152,14 +157,17 @@ class NcuWords:
             self._line, self._begun = b"", False
 
     def _is_ncu_line(self) -> bool:
+        """Return whether ncu wrote the line that has begun."""
         return not self._begun and self._line.startswith(_MARK)
 
     def _forward_program_output(self) -> None:
+        """Pass on what the program wrote of a line."""
         if self._program and self._line and not self._is_ncu_line():
             self._program.write(self._line)
         self._begun, self._line = True, b""
 
     def _report_progress(self) -> None:
+        """Report a kernel that ncu begins with."""
         line = _KERNEL.match(self._line)
         if line is None or self._progress is None or int(line["n"]) == self._seen:
             return

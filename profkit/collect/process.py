@@ -49,6 +49,8 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Done:
+    """A command that has ended."""
+
     # exit status; negative is the signal that ended it; None if it was stopped here
     status: int | None
     output: str  # the end of what it printed, stdout and stderr together
@@ -56,6 +58,7 @@ class Done:
 
 
 def count_available_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -112,6 +115,7 @@ def exit_with_parent() -> None:
 
 
 def start_process(command: Sequence[str | Path], **options: object) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own; a ProfkitError where it cannot be started."""
     try:
         return subprocess.Popen([str(c) for c in command], start_new_session=True, **options)  # type: ignore[call-overload,no-any-return]
     except FileNotFoundError as error:
@@ -174,6 +178,7 @@ class _Guard:
             self._process = start_process(command, stdin=subprocess.PIPE, **quiet)
 
     def watch(self, session: int) -> None:
+        """Tell the guard which session to end when this process is gone."""
         self._write_to_guard(b"%d\n" % session)
 
     def dismiss(self) -> None:
@@ -189,6 +194,7 @@ class _Guard:
                 self._process.wait()
 
     def _write_to_guard(self, line: bytes) -> None:
+        """Write a line to the guard, if there is one."""
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line)

@@ -28,6 +28,8 @@ NAMED = 40  # kernels named where none matched
 
 @dataclass(frozen=True)
 class CollectOptions:
+    """How ncu profiles a program."""
+
     set: str = "full"  # ncu's --set
     # ncu's --cache-control: all flushes before every replay, none leaves caches warm
     cache: str = "all"
@@ -50,6 +52,8 @@ class Call(Protocol):
 
 @dataclass(frozen=True)
 class Collected:
+    """A report that ncu wrote."""
+
     path: Path
     command: tuple[str, ...]
     seconds: float  # how long ncu ran
@@ -58,6 +62,7 @@ class Collected:
 
 
 def list_common_options(ncu: Path, options: CollectOptions) -> list[str]:
+    """Return the command of ncu that all profiles have in common."""
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
     return [
@@ -108,6 +113,7 @@ def profile_program(
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:
+    """Profile a program into a report, in place of an older one when it is complete."""
     with _make_folder_beside_report(report) as folder:
         command = [*list_common_options(ncu, options), *options.filters]
         draft, done = _run_ncu(command, program, folder, options, echo)
@@ -138,6 +144,7 @@ def list_launch_filters(
 
 
 def check_regex(kernel: str) -> None:
+    """Raise a ProfkitError where --kernel is no regular expression."""
     try:
         re.compile(kernel)
     except re.error as error:

@@ -43,6 +43,8 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class Cupti:
+    """Where CUPTI is on this machine."""
+
     header: Path  # the folder of cupti.h
     cuda: Path  # the folder of cuda.h
     library: Path
@@ -74,6 +76,7 @@ def find_cache() -> Path:
 
 
 def _compile_library(compiler: str, cupti: Cupti, target: Path) -> None:
+    """Compile the library; a ProfkitError says why it does not compile."""
     command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
     command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o"]
     with replace_when_done(target) as part:
@@ -114,6 +117,7 @@ def _list_cuda_folders() -> Iterator[Path]:
 
 
 def _find_first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
+    """Return the first of some files that is there; a ProfkitError where none is."""
     for path in starmap(Path, product(places, names)):
         if is_file(path):
             return path
@@ -138,6 +142,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Recorded:
+    """How a recorded program ran."""
+
     seconds: float  # how long it ran
     note: str  # how it ended, if not well
     by_itself: bool = True  # whether it ended; if not, it was ended here
@@ -181,6 +187,7 @@ def record_timeline(
 
 
 def _build_environment(folder: Path, window: Window) -> dict[str, str]:
+    """Return the environment of a program that is recorded."""
     injection = build_injection()
     paths = [str(INJECTED)]
     if own := os.environ.get("PYTHONPATH"):
@@ -204,6 +211,7 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
 
 
 def _describe_time_limit(command: Sequence[str], window: Window, limit: float) -> str:
+    """Return which limit ended a program."""
     asked = window.seconds is not None and limit < window.timeout
     if asked:
         why = "as --seconds asks"

@@ -60,6 +60,7 @@ def find_tool(name: str) -> Path | None:
 
 
 def require_tool(name: str) -> Path:
+    """Return where a tool is; a ProfkitError that says how to install it where there is none."""
     path = find_tool(name)
     if path is None:
         raise ProfkitError(f"{name} was not found", _HINTS[name])
@@ -85,6 +86,7 @@ def get_tool(name: str, cache: Path) -> Tool:
 
 
 def read_tool_version(name: str, path: Path) -> str | None:
+    """Return the version that a tool tells; None where it tells none."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, check=False

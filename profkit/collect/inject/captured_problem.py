@@ -27,13 +27,13 @@ CASES = CHECKS = {"captured": _SAID}
 
 
 def arguments(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The lengths of up to six arrays."""
+    """Return the lengths of up to six arrays."""
     lengths = [a["length"] for a in (*case["outputs"], *case["inputs"])]
     return {"size": tuple(lengths[:6])}
 
 
 def inputs(case: Mapping[str, Any], seed: int, grid: str | None = None) -> list[NDArray[Any]]:
-    """The arrays that the kernel reads; formats that numpy lacks lie in integers."""
+    """Return the arrays that the kernel reads; formats that numpy lacks lie in integers."""
     del grid
     return [_input(a, i, seed) for i, a in enumerate(case["inputs"])]
 
@@ -77,7 +77,7 @@ def begins(case: Mapping[str, Any]) -> dict[int, int]:
 
 
 def reference(case: Mapping[str, Any], given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """What the program's own kernel made."""
+    """Return what the program's own kernel made."""
     del given
     return [_output(a, i) for i, a in enumerate(case["outputs"])]
 

@@ -67,7 +67,7 @@ def list_origins(nodes: Any) -> list[dict[str, Any]]:
 
 
 def find_graph_nodes(nodes: Any) -> Iterable[Any]:
-    """The nodes of the graph, of a kernel that was generated, or of one of a library."""
+    """Return the nodes of the graph, of a kernel that was generated, or of one of a library."""
     if not isinstance(nodes, list):
         return find_own_nodes(nodes)
     found: dict[Any, None] = {}  # in order, each once
@@ -125,7 +125,7 @@ def find_held_nodes(scheduled: Any) -> set[Any]:
 
 
 def find_own_nodes(kernel: Any) -> list[Any]:
-    """The node that a library's kernel computes: its origins have those of its inputs among them."""
+    """Return the node that a library's kernel computes; its origins have those of its inputs, too."""
     if getattr(kernel, "origin_node", None) is not None:
         return [kernel.origin_node]
     name = find_operator(getattr(kernel, "op_overload", None))
@@ -185,7 +185,7 @@ def weigh_match(node: Any) -> tuple[bool, int]:
 
 
 def weigh_node(node: Any) -> int:
-    """How many values a node reads or writes, the larger: what a line adds to a kernel's work."""
+    """Return how many values a node reads or writes, the larger: what a line adds to a kernel's work."""
     sizes = [count_values(node.meta.get("val"))]
     for given in getattr(node, "all_input_nodes", ()):
         sizes.append(count_values(given.meta.get("val")))
@@ -193,7 +193,7 @@ def weigh_node(node: Any) -> int:
 
 
 def count_values(value: Any) -> int:
-    """The number of values of a tensor of known sizes; 1 of anything else."""
+    """Return the number of values of a tensor of known sizes; 1 of anything else."""
     count = 1
     for size in getattr(value, "shape", ()):
         if not isinstance(size, int):
@@ -251,7 +251,7 @@ def find_origins(path: str, line: int) -> list[dict[str, Any]] | None:
 
 
 def read_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
-    """The lines of a generated file and what its kernels stand for; None of other files."""
+    """Return the lines of a generated file and what its kernels stand for; None of other files."""
     try:
         with open(path + SUFFIX, encoding="utf-8") as file:
             origins = json.load(file)

@@ -83,7 +83,7 @@ def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) ->
 
 
 def is_replaying(stacks: array[int], lag: int, replays: Container[int]) -> bool:
-    """Whether a CUDA graph is among the last launches."""
+    """Return whether a CUDA graph is among the last launches."""
     return any(stack in replays for stack in stacks[-lag:])
 
 
@@ -105,11 +105,11 @@ class Launches:
         return find_repeat(self.last, BEFORE, self.replays)
 
     def is_sure(self, lag: int) -> bool:
-        """Whether so many launches are no loop inside of a step."""
+        """Return whether so many launches are no loop inside of a step."""
         return lag >= LONG or is_replaying(self.last, lag, self.replays)
 
     def is_all_replays(self, lag: int) -> bool:
-        """Whether so many last launches launch CUDA graphs, and nothing else."""
+        """Return whether so many last launches launch CUDA graphs, and nothing else."""
         return all(stack in self.replays for stack in self.last[-lag:])
 
     def read_on(self) -> int:
@@ -151,7 +151,7 @@ def find_clock() -> Any:
 
 
 def is_in_backward() -> bool:
-    """Whether this thread is inside of autograd, which puts back what a thread has on when it ends."""
+    """Return whether this thread is in autograd, which puts back what a thread has on when it ends."""
     frame: Any = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_engine_run_backward":
@@ -424,7 +424,7 @@ class CaptureRecorder:
             steps.is_profiling.release()
 
     def is_program_profiling(self) -> bool:
-        """Whether a profiler runs that is none of ours."""
+        """Return whether a profiler runs that is none of ours."""
         module = sys.modules["torch.autograd.profiler"]
         on_thread = self.steps.torch._C._autograd._profiler_enabled()
         return bool(on_thread or getattr(module, "_is_profiler_enabled", False))

@@ -46,7 +46,7 @@ def read_timeline(path: Path) -> Timeline:
 
 
 def _unpack_gzip(head: bytes) -> bytes:
-    """The beginning of a file without gzip round it."""
+    """Return the beginning of a file without gzip round it."""
     if not head.startswith(b"\x1f\x8b"):
         return head
     try:

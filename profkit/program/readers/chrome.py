@@ -168,7 +168,7 @@ class _Window:
                 return
 
     def peek_character(self) -> str:
-        """The next character; empty at the end."""
+        """Return the next character; empty at the end."""
         return self.text[self.at : self.at + 1]
 
 
@@ -223,7 +223,7 @@ def _read_header(window: _Window) -> dict[str, Any]:
 
 
 def _salvage_gpus(head: str) -> dict[str, Any]:
-    """The list of GPUs out of a header that is no JSON: some versions forget its commas."""
+    """Return the list of GPUs out of a header that is no JSON: some versions forget its commas."""
     at = head.find('"deviceProperties"')
     start = head.find("[", at)
     if at < 0 or start < 0:
@@ -284,12 +284,12 @@ class EventPairs:
         return number, {**begin, "ph": "X", "dur": took, "args": joined}
 
     def list_open(self) -> Iterator[tuple[int, Event]]:
-        """What was begun and never ended."""
+        """Return what was begun and never ended."""
         return chain.from_iterable(self._open.values())
 
 
 def _get_thread(event: Event) -> tuple[object, object]:
-    """The process and thread of an event: numbers, or names."""
+    """Return the process and thread of an event: numbers, or names."""
     process, thread = event.get("pid"), event.get("tid")
     return (
         process if isinstance(process, int | str) else None,
@@ -298,7 +298,7 @@ def _get_thread(event: Event) -> tuple[object, object]:
 
 
 def _find_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
-    """Which of the events that were begun one of a name ends; the last where it has no name."""
+    """Return which event that was begun one of a name ends; the last where it has no name."""
     if not stack:
         return None
     if not name:
@@ -310,7 +310,7 @@ def _find_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
 
 
 def _join_arguments(begin: Event, end: Event) -> dict[str, Any]:
-    """The arguments of both: what both have is the end's."""
+    """Return the arguments of both: what both have is the end's."""
     joined: dict[str, Any] = {}
     for event in (begin, end):
         own = event.get("args")

@@ -35,12 +35,12 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """The file and the line."""
+        """Return the file and the line."""
         return f"{self.file}:{self.line}"
 
     @property
     def package(self) -> str:
-        """The installed package that it is of; "python" for its own library, empty for the user's."""
+        """Return its installed package; "python" for Python's own library, empty for the user's code."""
         if self.file.startswith("<"):
             if self.file in _TYPED:
                 return ""
@@ -55,22 +55,22 @@ class Frame:
 
     @property
     def is_users(self) -> bool:
-        """Whether it is of the program's own code."""
+        """Return whether it is of the program's own code."""
         return not self.package
 
     @property
     def is_core(self) -> bool:
-        """Whether everything goes through such frames."""
+        """Return whether everything goes through such frames."""
         return self.package == "python" or self.package in CORE
 
     @property
     def is_compiled(self) -> bool:
-        """Whether torch.compile wrote its file."""
+        """Return whether torch.compile wrote its file."""
         return is_compilers_file(self.file)
 
     @property
     def is_forward(self) -> bool:
-        """Whether it is what a module computes."""
+        """Return whether it is what a module computes."""
         return self.function.endswith(".forward")
 
 
@@ -142,7 +142,7 @@ def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
 
 
 def is_waiting_for_engine(stack: Stack) -> bool:
-    """Whether Python only waits there while autograd works in C++.
+    """Return whether Python only waits there while autograd works in C++.
 
     What torch has around an operation (a dispatch mode, a hook of its own) is no Python of a backward
     pass; a function of the user's, or what a compiler made, is.
@@ -156,7 +156,7 @@ def is_waiting_for_engine(stack: Stack) -> bool:
 
 
 def is_calling_backward(stack: Stack) -> bool:
-    """Whether the program is inside of its call of a backward pass."""
+    """Return whether the program is inside of its call of a backward pass."""
     return any(
         frame.file.endswith(_BACKWARD) and frame.function in {"backward", "grad"}
         for frame in stack.frames
@@ -164,12 +164,12 @@ def is_calling_backward(stack: Stack) -> bool:
 
 
 def is_of_replicas(stack: Stack) -> bool:
-    """Whether DistributedDataParallel has called what was launched."""
+    """Return whether DistributedDataParallel has called what was launched."""
     return any(frame.file.endswith(_REPLICAS) for frame in stack.frames)
 
 
 def is_compiled_without_origins(stack: Stack) -> bool:
-    """Whether a compiler made what was launched, and nothing is known of what it stands for."""
+    """Return whether a compiler made what was launched, and what it stands for is not known."""
     return not stack.generated and any(frame.is_compiled for frame in stack.frames)
 
 

@@ -63,7 +63,7 @@ def read_gathered(paths: Sequence[Path]) -> list[Timeline]:
 
 
 def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
-    """The recordings that one path names."""
+    """Return the recordings that one path names."""
     if path == STANDARD_INPUT:
         folder = stack.enter_context(make_temporary_folder())
         return [_read_standard_input(folder / "input")]
@@ -217,7 +217,7 @@ def _count_activities(timeline: Timeline) -> int:
 
 
 def _is_same_recording(first: Timeline, second: Timeline) -> bool:
-    """Whether two recordings have the same processes, with the same activities at the same times."""
+    """Return whether two recordings have the same processes and activities at the same times."""
     if len(first.processes) != len(second.processes):
         return False
     pairs = zip(first.processes, second.processes, strict=True)
@@ -225,7 +225,7 @@ def _is_same_recording(first: Timeline, second: Timeline) -> bool:
 
 
 def _is_same_process(first: Process, second: Process) -> bool:
-    """Whether two processes are one, of which one recording may hold less: a file that was cut."""
+    """Return whether two processes are one; a file that was cut may hold less of it."""
     if (first.rank, first.pid) != (second.rank, second.pid):
         return False
     shorter, longer = sorted((first.activities, second.activities), key=len)
@@ -237,7 +237,7 @@ def _is_same_process(first: Process, second: Process) -> bool:
 
 
 def _has_activity(activities: Sequence[Activity], wanted: Activity) -> bool:
-    """Whether activities, in order of start, hold one of a name, place and time."""
+    """Return whether activities, in order of start, hold one of a name, place and time."""
     at = bisect_left(activities, wanted.start, key=lambda activity: activity.start)
     while at < len(activities) and activities[at].start == wanted.start:
         found = activities[at]

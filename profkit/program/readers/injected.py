@@ -125,7 +125,7 @@ def _find_first_time(rows: Mapping[str, Any]) -> int:
 
 
 def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
-    """From when to when operators were recorded; a program that was ended meanwhile says no end.
+    """Return when operators were recorded; a program that was ended meanwhile says no end.
 
     Those of a graph, which is captured at any time, are said as one pair.
     """
@@ -143,7 +143,7 @@ def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> lis
 
 
 def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
-    """What the recorder says of a process: key to its values, in order."""
+    """Return what the recorder says of a process: key to its values, in order."""
     about: dict[str, list[str]] = {}
     for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
         key, _, value = line.partition("\t")

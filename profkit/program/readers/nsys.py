@@ -190,7 +190,7 @@ class _Table:
     columns: frozenset[str]
 
     def find_first_column(self, names: Sequence[str]) -> str | None:
-        """The first of some columns that it has."""
+        """Return the first of some columns that it has."""
         for name in names:
             if name in self.columns:
                 return name
@@ -250,7 +250,7 @@ class _Export:
                 yield row
 
     def read_names(self, table: _Table, column: str | None) -> dict[int, str]:
-        """The names that a column of a table gives by number, each once."""
+        """Return the names that a column of a table gives by number, each once."""
         strings = self.tables.get("STRINGIDS")
         if strings is None or column is None:
             return {}
@@ -283,7 +283,7 @@ def _close_open_spans(
     activities: Sequence[Activity],
     calls: Sequence[Call],
 ) -> list[HostSpan]:
-    """The ranges of a process in order; what nobody ended is there until the recording's end."""
+    """Return the ranges of a process in order; what nobody ended lasts until the recording's end."""
     spans = [*ended, *close_open_ranges(begun, find_end(activities, calls, ended))]
     spans.sort(key=lambda span: (span.start, -span.end))
     return spans
@@ -360,7 +360,7 @@ def _make_no_kernels_error(
 
 
 def _list_recorder_messages(export: _Export) -> list[str]:
-    """What nsys recorded of itself and concerns the GPU: errors, warnings, and what was lost."""
+    """Return what nsys recorded of itself and concerns the GPU: errors, warnings, and what was lost."""
     table = export.tables.get("DIAGNOSTIC_EVENT")
     if table is None:
         return []
@@ -389,7 +389,7 @@ def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
 def _group_activities(
     export: _Export, calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, list[Activity]]:
-    """What the GPU did for each process."""
+    """Return what the GPU did for each process."""
     lone = max(calls, key=lambda pid: len(calls[pid]), default=0)
     activities: dict[int, list[Activity]] = {}
     for pid, activity in _read_activities(export):

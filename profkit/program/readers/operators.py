@@ -57,12 +57,12 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
 
 
 def is_wrapper_operator(name: str) -> bool:
-    """Whether what torch records is no operator that launches anything."""
+    """Return whether what torch records is no operator that launches anything."""
     return name in WRAPPERS or name.startswith(COMPILED)
 
 
 def _find_clock_offset(clocks: Sequence[Sequence[int]]) -> int:
-    """How far Python's clock is before CUPTI's, where the two were read at most at once."""
+    """Return how far Python's clock is before CUPTI's, where the two were read at most at once."""
     before, stamp, after = min(clocks, key=lambda pair: pair[2] - pair[0])
     return int(before + after) // 2 - int(stamp)
 

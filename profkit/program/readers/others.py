@@ -133,7 +133,7 @@ def explain_known_kind(
     categories: Collection[str] = (),
     processes: Collection[str] = (),
 ) -> ProfkitError | None:
-    """What to say of a file that cannot be read, where it is of a known kind.
+    """Return what to say of a file that cannot be read, where it is of a known kind.
 
     Args:
         path: The file.
@@ -157,11 +157,11 @@ def explain_known_kind(
 
 
 def _has_beginning(names: Collection[str], beginnings: tuple[str, ...]) -> bool:
-    """Whether one of some names begins like one of those that are known."""
+    """Return whether one of some names begins like one of those that are known."""
     return any(name.startswith(beginnings) for name in names)
 
 
 def list_table_rows() -> Iterator[tuple[str, str]]:
-    """What is not read, and what works in its place, as rows of the table in the docs."""
+    """Yield what is not read, and what works in its place, as rows of the table in the docs."""
     for other in OTHERS:
         yield other.what, other.instead

@@ -160,7 +160,7 @@ class Places:
         return self._numbers[place]
 
     def is_called_from_python(self, correlation: int, graph_node: int = 0) -> bool:
-        """Whether Python called it, or what a graph's node was made of, outside of a backward pass."""
+        """Return whether Python, outside of a backward pass, called it or what its node was made of."""
         launch = self.launches.get(correlation)
         if graph_node:
             launch = None
@@ -189,7 +189,7 @@ class Places:
 
     @cached_property
     def _backward_calls(self) -> list[int]:
-        """The launches that a program's calls of a backward pass made themselves, in order."""
+        """Return the launches that calls of a backward pass made themselves, in order."""
         calls = []
         for number, launch in self.launches.items():
             stack = self.stacks.get(launch.stack)
@@ -199,7 +199,7 @@ class Places:
 
     @cached_property
     def _is_replicated(self) -> bool:
-        """Whether a model of the program is called by DistributedDataParallel."""
+        """Return whether a model of the program is called by DistributedDataParallel."""
         return any(map(is_of_replicas, self.stacks.values()))
 
     def find_captured_call(self, graph_node: int) -> int:

@@ -123,7 +123,7 @@ def write_timeline(timeline: Timeline, folder: Path) -> None:
 
 
 def make_frames(timeline: Timeline) -> dict[str, DataFrame]:
-    """The timeline as frames, one row an activity, call or span; times in nanoseconds."""
+    """Return the timeline as frames, one row an activity, call or span; times in nanoseconds."""
     import pandas as pd
 
     out = {}

@@ -308,7 +308,7 @@ class _Taken:
         )
 
     def order_spans(self) -> list[HostSpan]:
-        """Spans by start, outer before inner: of two that last equally long, the one begun first."""
+        """Return spans by start, outer before inner; of two equally long ones, the one begun first."""
         numbered = zip(self._numbers, self.spans, strict=True)
         ordered = sorted(numbered, key=lambda pair: (pair[1].start, -pair[1].end, pair[0]))
         return [span for _, span in ordered]
@@ -452,7 +452,7 @@ class _Taken:
 
 @lru_cache(maxsize=65536)
 def _is_users(frame: str) -> bool:
-    """Whether a Python frame is in the user's own code."""
+    """Return whether a Python frame is in the user's own code."""
     parts = _FRAME.match(frame)
     return parts is not None and not _NOT_USERS.search(parts["file"])
 
@@ -516,7 +516,7 @@ def _read_integer(value: object) -> int:
 
 
 def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
-    """The GPU on which most of the kernels ran."""
+    """Return the GPU on which most of the kernels ran."""
     listed = header.get("deviceProperties")
     used = activities[len(activities) // 2].device
     rows = []
@@ -544,7 +544,7 @@ def _make_device(row: Mapping[str, Any]) -> Device:
 
 
 def _is_amd(device: Device | None) -> bool:
-    """Whether a GPU is one of AMD's, by its name: what PyTorch calls its capability is no CUDA one."""
+    """Return whether a GPU is one of AMD's, by its name: its capability in PyTorch is no CUDA one."""
     return device is not None and _AMD.search(device.name) is not None
 
 
