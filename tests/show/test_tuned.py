@@ -99,14 +99,12 @@ def test_the_summary_holds_decision_path_and_pictures() -> None:
     assert "nothing was confirmed faster" in fall
 
 
-@pytest.mark.parametrize("name", ["history", "parallel", "resources", "importance"])
+@pytest.mark.parametrize("name", ["history", "resources"])
 def test_pictures_of_a_search(name: str, tmp_path: Path) -> None:
     frame = trials(12)
     draw = {
         "history": lambda: plots.search_history(frame),
-        "parallel": lambda: plots.search_parallel(frame, ["M", "W"]),
         "resources": lambda: plots.search_resources(frame),
-        "importance": lambda: plots.search_importance({"M": 0.7, "W": 0.3}),
     }
     assert plots.save(draw[name](), tmp_path / "x.png").stat().st_size > 5000
 
@@ -122,7 +120,7 @@ def test_the_committed_search_is_whole_and_draws(tmp_path: Path) -> None:
     champion = json.loads((folder / "v3-tuned.B.json").read_text())["tune"]
     assert {macro: str(best[macro]) for macro in macros} == champion["config"]
     assert champion["trials"] == 60
-    assert plots.save(plots.search_parallel(kept, macros), tmp_path / "x.png").is_file()
+    assert plots.save(plots.search_history(kept), tmp_path / "x.png").is_file()
 
 
 def test_nothing_to_draw_is_said() -> None:
@@ -130,8 +128,6 @@ def test_nothing_to_draw_is_said() -> None:
     for draw in (plots.search_history, plots.search_resources):
         with pytest.raises(ProfkitError, match="no trial of this search has a time"):
             draw(empty)
-    with pytest.raises(ProfkitError, match="too few trials"):
-        plots.search_importance({})
 
 
 def test_hostile_names_stay_text() -> None:

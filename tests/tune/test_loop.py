@@ -27,7 +27,7 @@ def test_the_whole_loop(knob: Bench) -> None:
     assert not history.duplicated(["TILE", "WARPS", "MODE"]).any()
     assert measured["value"].notna().all()
     assert measured["time"].min() < measured["time"].iloc[0]
-    for name in ("history.png", "parallel.png", "resources.png", "knob-tuned.B.json"):
+    for name in ("history.png", "resources.png", "knob-tuned.B.json"):
         assert (knob.out / name).stat().st_size > 1000
     record = read_record(knob.out / "knob-tuned.B.json")
     assert (record.variant, record.header.after, record.correct) == ("knob-tuned", "knob", True)

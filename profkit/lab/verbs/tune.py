@@ -183,8 +183,6 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     kept = _write_trials(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),
-        "importance.png": lambda: plots.search_importance(document.importances),
-        "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
         "resources.png": lambda: plots.search_resources(frame),
     }
     drawn = []

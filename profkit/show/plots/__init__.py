@@ -17,8 +17,6 @@ with require_package("matplotlib", "a picture"):
     from profkit.show.plots.times import (
         history_steps,
         search_history,
-        search_importance,
-        search_parallel,
         search_resources,
     )
 
@@ -32,8 +30,6 @@ __all__ = [
     "roofline",
     "save",
     "search_history",
-    "search_importance",
-    "search_parallel",
     "search_resources",
     "stalls",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -201,57 +201,6 @@ def draw_best_so_far(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> 
     if not measured.empty:
         look: base.Looks = {"color": colour, "linewidth": 1.6, "label": label}
         ax.step(measured["number"], measured["us"].cummin(), where="post", **look)
-
-
-def search_importance(importances: Mapping[str, float], ax: Axes | None = None) -> Axes:
-    """Draw how much each tunable decides whether a configuration is among the fastest quarter."""
-    if not importances:
-        raise ProfkitError("too few trials to say which tunable matters", _FEW)
-    ranked = sorted(importances.items(), key=lambda item: item[1])
-    ax = base.make_axes(ax, 1.6 + 0.5 * len(ranked))
-    ax.barh([m for m, _ in ranked], [v for _, v in ranked], 0.6, color=COLOURS[0])
-    for y, (_, value) in enumerate(ranked):
-        ax.text(
-            value + 0.01,
-            y,
-            f"{figures.format_percent(value)}",
-            va="center",
-            fontsize=10.5,
-            color=INK,
-        )
-    ax.set_xlim(0, 1.08)
-    base.set_log_scales(ax, "Share of importance")
-    base.style_axes(ax, "x")
-    below = "PED-ANOVA: for being among the fastest quarter of trials."
-    return base.finish_picture(ax, "Which tunable matters", below)
-
-
-def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
-    """Draw every timed trial as a line through its tunables (columns `macros`) to its time."""
-    timed = select_timed(history).sort_values("us", ascending=False)
-    ax = base.make_axes(ax, 5.5)
-    places = {m: sorted(timed[m].unique()) for m in macros}
-    low, high = timed["us"].min(), timed["us"].max()
-    fast = timed["us"] <= timed["us"].quantile(0.1)
-    for (_, row), best in zip(timed.iterrows(), fast, strict=True):
-        ys = [places[m].index(row[m]) / max(1, len(places[m]) - 1) for m in macros]
-        ys.append((row["us"] - low) / (high - low) if high > low else 0.0)
-        colour, width = (COLOURS[1], 1.6) if best else ("#b9c6d2", 0.8)
-        ax.plot(range(len(ys)), ys, color=colour, linewidth=width, zorder=3 if best else 1)
-    beside: base.Looks = {"va": "center", "fontsize": 10.5, "color": INK}
-    for x, macro in enumerate(macros):
-        for i, value in enumerate(places[macro]):
-            y = i / max(1, len(places[macro]) - 1)
-            ax.text(x - 0.03, y, f"{value}", ha="right", **beside)
-    for y, value in ((0, low), (1, high)):
-        ax.text(len(macros) + 0.03, y, f"{value:.3g} µs", **beside)
-    ax.set_xticks(range(len(macros) + 1), [*macros, "time"])
-    ax.set_xlim(-0.4, len(macros) + 0.6)
-    base.style_axes(ax, "x")
-    ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
-    below = "Orange: the fastest tenth of the timed trials."
-    return base.finish_picture(ax, "Tunables of the fastest trials", below)
 
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
