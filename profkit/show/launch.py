@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
 from math import isfinite, nan
 from typing import Any
 
@@ -75,38 +74,64 @@ class PageRow:
 def summarize_row(shown: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
     run, row = shown.run, shown.row
-    nearest = find_nearest_roof(make_roofline_row(run))
     occupancy = run.values.get("occupancy", nan)
-    at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
-    sort = {
-        "time": row.total if row.times else None,
-        "part": shown.share_of_time,
-        "gain": run.top.ranking_gain if run.top else None,
-        "roof": nearest[1] if nearest else None,
-        "occupancy": occupancy,
-    }
-    return {
+    summary = {
         "number": shown.number,
         "label": shown.label,
         "kernel": shorten_name(run.kernel, NAME),
         "report": name_by_report(run),
-        "count": words.format_count_and_times(row) if len(row.launches) > 1 else "",
-        "time": figures.seconds(row.total) if row.times else "?",
+        "count": "",
+        "time": "?",
         "part": format_part_of_time(row, shown.all_time),
-        "bound": run.diagnosis.bound if run.status == "ok" else run.status,
+        "bound": run.status,
         "limiter": run.diagnosis.limiter or "",
-        "finding": run.top.rule if run.top else "",
-        "cause": run.top.cause if run.top else "",
-        # Where no finding has one: at the limit is an answer too.
-        "gain": words.format_worth(run.top) or ("near the hardware limit" if at_roof else ""),
-        "saved": f"saves {figures.seconds(row.seconds_saved)}" if row.seconds_saved > 0 else "",
-        "saved_of": row.seconds_saved,
-        "roof": f"{share(nearest[1])} of {spell_unit(nearest[0])}" if nearest else "",
         "occupancy": words.format_metric("occupancy", occupancy),
         "device": name_device(run),
         "case": run.case or "",
-        "sort": {key: make_json_safe(value) for key, value in sort.items()},
     }
+    finding, gain = _summarize_finding(row)
+    summary["roof"], share_of_roof = _summarize_roof(run)
+    sort = {
+        "time": nan,
+        "part": shown.share_of_time,
+        "gain": gain,
+        "roof": share_of_roof,
+        "occupancy": occupancy,
+    }
+    if len(row.launches) > 1:
+        summary["count"] = words.format_count_and_times(row)
+    if row.times:
+        summary["time"] = figures.seconds(row.total)
+        sort["time"] = row.total
+    if run.status == "ok":
+        summary["bound"] = run.diagnosis.bound
+    numbers = {key: make_json_safe(value) for key, value in sort.items()}
+    return {**summary, **finding, "sort": numbers}
+
+
+def _summarize_roof(run: Judged) -> tuple[str, float]:
+    """Return the share of the nearest roof as text and as a number; "" and NaN without a roof."""
+    nearest = find_nearest_roof(make_roofline_row(run))
+    if nearest is None:
+        return "", nan
+    name, part = nearest
+    return f"{share(part)} of {spell_unit(name)}", part
+
+
+def _summarize_finding(row: Row) -> tuple[dict[str, Any], float]:
+    """Return the cells of a row's leading finding, and its gain for sorting; NaN without one."""
+    top, diagnosis = row.median_launch.top, row.median_launch.diagnosis
+    cells = {"finding": "", "cause": "", "gain": words.format_worth(top)}
+    gain = nan
+    if top:
+        cells["finding"], cells["cause"] = top.rule, top.cause
+        gain = top.ranking_gain
+    elif diagnosis.bound in {"memory", "compute", "balanced"}:
+        cells["gain"] = "near the hardware limit"  # that is an answer too
+    saved = ""
+    if row.seconds_saved > 0:
+        saved = f"saves {figures.seconds(row.seconds_saved)}"
+    return {**cells, "saved": saved, "saved_of": row.seconds_saved}, gain
 
 
 def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
@@ -114,18 +139,16 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
     end = total = 0.0
     for shown in several:
         row, run, total = shown.row, shown.run, shown.all_time
-        if shown.share_of_time > 0:
-            begin, end = end, end + shown.share_of_time
-            if row.seconds_saved > 0:
-                saved = f", about {figures.seconds(row.seconds_saved)} to save"
-            else:
-                saved = ""
-            label = words.label_verdict(run)
-            about = f"{shown.label} {figures.seconds(row.total)}, {label}{saved}"
-            look = "unknown"
-            if run.status == "ok":
-                look = run.diagnosis.bound
-            yield Bar(begin, end, look, about, f"launch-{shown.number}", row.seconds_saved / total)
+        if not shown.share_of_time > 0:
+            continue
+        begin, end = end, end + shown.share_of_time
+        about = f"{shown.label} {figures.seconds(row.total)}, {words.label_verdict(run)}"
+        if row.seconds_saved > 0:
+            about += f", about {figures.seconds(row.seconds_saved)} to save"
+        look = "unknown"
+        if run.status == "ok":
+            look = run.diagnosis.bound
+        yield Bar(begin, end, look, about, f"launch-{shown.number}", row.seconds_saved / total)
     if total and end < 0.996:
         left_out = f"rows not shown: {figures.seconds(total * (1 - end))}"
         yield Bar(end, 1.0, "rest", left_out, "launches")
@@ -133,26 +156,32 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
 
 def iterate_linked_words(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
     """Yield what the page links to: the bounds, and the rules that fire on it, with their advice."""
-    yield from ({"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items())
-    findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
-    fired = {finding.rule for finding in findings if finding.status == "fires"}
-    for rule in (BY_ID[name] for name in sorted(fired) if name in BY_ID):
-        meaning = f"{rule.title}. {rule.meaning}"
-        yield {"name": rule.id, "meaning": meaning, "advice": rule.advice}
+    for name, text in BOUNDS.items():
+        yield {"name": name, "meaning": text, "advice": ""}
+    fired = set()
+    for row in several:
+        for finding in row.run.diagnosis.findings:
+            if finding.status == "fires" and finding.rule in BY_ID:
+                fired.add(finding.rule)
+    for name in sorted(fired):
+        rule = BY_ID[name]
+        yield {"name": name, "meaning": f"{rule.title}. {rule.meaning}", "advice": rule.advice}
 
 
 def describe_launch(shown: PageRow) -> dict[str, Any]:
+    """Return what the launch's own part of the page says: texts, pictures and their numbers."""
     run = shown.run
     known = {}
     for name, value in run.values.items():
         if isfinite(value):
             known[name] = value
+    clear = [finding for finding in run.diagnosis.findings if finding.status == "clear"]
     return {
         "run": run,
         "full_name": cut_middle(escape_text(run.kernel), LONGEST) or "(no name)",
         "blocks": list(show_launch_identity(shown.row, shown.all_time)),
         "findings": list(show_page_findings(run)),
-        "silent": sum(f.status == "clear" for f in run.diagnosis.findings),
+        "silent": len(clear),
         "position": draw_roofline([(shown.number, shown.label, run)], single=True),
         "levels": list_memory_levels(run.values),
         "limits": find_block_limits(known),
@@ -166,29 +195,48 @@ def describe_launch(shown: PageRow) -> dict[str, Any]:
 
 def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
     """Yield runs of neighbouring lines in the order of the file, then those without a line."""
-    coded = sorted((x for x in lines if x.file), key=lambda x: (x.file or "", x.line or 0))
-    numbered = ((x.file, (x.line or 0) - n, x) for n, x in enumerate(coded))
-    for _, group in groupby(numbered, key=lambda item: item[:2]):
-        yield [x for *_, x in group]
-    if bare := [x for x in lines if not x.file]:
+    coded, bare = [], []
+    for hot in lines:
+        if hot.file:
+            coded.append(hot)
+        else:
+            bare.append(hot)
+    coded.sort(key=lambda hot: (hot.file or "", hot.line or 0))
+    group: list[HotLine] = []
+    for hot in coded:
+        if group and (hot.file, hot.line or 0) != (group[-1].file, (group[-1].line or 0) + 1):
+            yield group
+            group = []
+        group.append(hot)
+    if group:
+        yield group
+    if bare:
         yield bare
 
 
 def list_stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
-    """Return name, look and share of the states of the resident warps, largest first."""
+    """Return name, look and share (0-1) of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
-    known = {state: run.values.get(f"stall_{state}", nan) for state in MEANING}
-    states = sorted((s for s in known if known[s] >= SMALL), key=lambda s: -known[s])
-    return [(state, looks.get(state, "waiting"), [known[state]]) for state in states]
+    shown = []
+    for state in MEANING:
+        part = run.values.get(f"stall_{state}", nan)
+        if part >= SMALL:
+            shown.append((state, looks.get(state, "waiting"), [part]))
+    return sorted(shown, key=lambda row: -row[2][0])
 
 
 def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
-    """Return the same of pipes that did something, busiest first: of elapsed and of active cycles."""
-    both = {pipe: [v for v in get_pipe_shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
-    busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
-    kept = sorted((p for p in PIPES if busy[p] >= SMALL), key=lambda p: -busy[p])
-    return [(spell_unit(pipe), "pipe", both[pipe]) for pipe in kept]
+    """Return name, look and shares (0-1) of pipes that did something, busiest first.
+
+    The shares are of elapsed and of active cycles, as far as they were collected.
+    """
+    shown = []
+    for pipe in PIPES:
+        shares = [part for part in get_pipe_shares(run.values, pipe) if isfinite(part)]
+        if max(shares, default=0.0) >= SMALL:
+            shown.append((spell_unit(pipe), "pipe", shares))
+    return sorted(shown, key=lambda row: -max(row[2]))
 
 
 def make_fact(values: Values, name: str, label: str) -> dict[str, Any]:
@@ -204,9 +252,10 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     """Return L1 to DRAM: facts (how busy, hit rates, bandwidth), bytes read (down) and written (up)."""
 
     def find_first_known(*names: str) -> float:
-        for n in names:
-            if isfinite(v := values.get(n, nan)):
-                return v
+        for name in names:
+            value = values.get(name, nan)
+            if isfinite(value):
+                return value
         return nan
 
     stored = find_first_known("global_store_sectors") + find_first_known("local_store_sectors")
@@ -218,13 +267,13 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
         ),
         "dram": (find_first_known("dram_read"), find_first_known("dram_write")),
     }
-    out = []
+    levels = []
     for title, level, busy, hits in _LEVELS:
         facts = [make_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
-        down, up = (figures.quantity(value, "byte") for value in moved[level])
         facts.append(describe_rate(values, level))
-        out.append({"name": title, "facts": facts, "down": down, "up": up})
-    return out
+        down, up = (figures.quantity(value, "byte") for value in moved[level])
+        levels.append({"name": title, "facts": facts, "down": down, "up": up})
+    return levels
 
 
 def describe_rate(values: Values, level: str) -> dict[str, Any]:
@@ -249,8 +298,22 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     that is clear.
     """
     run = shown.run
-    clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}
-    values = {name: make_json_safe(run.values.get(name, nan)) for name in CATALOGUE}
+    values: list[float | None] = []
+    texts = []
+    for name in CATALOGUE:
+        value = make_json_safe(run.values.get(name, nan))
+        if value is None:
+            values.append(None)
+            texts.append("")
+        else:
+            values.append(float(f"{value:.{DIGITS}g}"))
+            texts.append(words.format_metric(name, value))
+    findings, clear = {}, set()
+    for finding in run.diagnosis.findings:
+        if finding.status == "clear":
+            clear.add(finding.rule)
+        else:
+            findings[finding.rule] = describe_finding(finding)
     return {
         "number": shown.number,
         "label": shown.label,
@@ -258,12 +321,10 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         "case": run.case or "",
         "kernel": shorten_name(run.kernel, NAME),
         "bound": " ".join(filter(None, (run.diagnosis.bound, run.diagnosis.limiter))),
-        "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
-        "texts": ["" if v is None else words.format_metric(n, v) for n, v in values.items()],
-        "findings": {
-            f.rule: describe_finding(f) for f in run.diagnosis.findings if f.status != "clear"
-        },
-        "clear": [n for n, rule in enumerate(rules) if rule in clear],
+        "values": values,
+        "texts": texts,
+        "findings": findings,
+        "clear": [number for number, rule in enumerate(rules) if rule in clear],
         "amounts": list_cause_amounts(run, rules),
     }
 

@@ -12,14 +12,20 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import LINES, Judged, add_readable_source_lines, make_launch_rows
+from profkit.diagnosis.launches import (
+    LINES,
+    Judged,
+    Row,
+    add_readable_source_lines,
+    make_launch_rows,
+)
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
@@ -84,50 +90,114 @@ def render_page(
     `reports`: every file that was asked for, readable or not.
     """
     every = make_launch_rows(chosen)
-    total = sum(row.total for row in every)
-    shown_runs = [row.median_launch for row in every[:top]]
-    runs, notes = add_readable_source_lines(shown_runs, LINES, HOT, AROUND)
-    kept = [
-        row.replace_launch(row.median_launch, run) for row, run in zip(every, runs, strict=False)
-    ]
-    shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
-    recorded, unreadable = _find_runs_beside_reports(reports, {run.report for run in chosen})
-    ladders, without = build_ladders(recorded)
-    problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
-    notes += [*unreadable, *without, *(problem.message for problem in problems)]
-    tables = list(map(launch.summarize_row, shown))
-    keys = [(make_name_comparable(s.run.kernel), s.run.grid, s.run.block) for s in shown]
-    launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
-    choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
-    rooflines = draw_roofline_of_each_device([(s.number, s.label, s.run) for s in shown])
-    content = {
-        "title": name_page(title, shown_runs),
-        "tab": make_tab_title(title, shown_runs),
+    shown, notes = _make_page_rows(every, top)
+    ladders, ladder_notes = _find_ladders(reports, {run.report for run in chosen})
+    notes += ladder_notes
+    runs = [row.run for row in shown]
+    content = _describe_answer(title, every, shown)
+    content |= _describe_rows(shown)
+    content |= _describe_pictures(shown)
+    content |= {
         "files": reports.files,
-        "rows": [(row, launch.describe_launch(s)) for row, s in zip(tables, shown, strict=True)],
-        "left_out": len(every) - len(kept),
-        "count": sum(len(row.launches) for row in every),
-        "total": figures.seconds(total),
-        "order": ORDER,
-        "choices": choices,
-        "ladders": [(of.case, draw_ladder(of), blocks) for of, blocks in ladders],
         "notes": notes,
-        "answer": write_headline(kept + every[len(kept) :]),
+        "ladders": _make_ladder_sections(ladders),
+        "programs": _make_program_sections(programs, shown),
+        "histories": [make_history_section(name, steps, runs) for name, steps in histories],
+    }
+    payload = _encode_for_script(build_payload(shown, ladders))
+    content["payload"] = Markup(payload)  # noqa: S704 - nothing in it can end the element
+    script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
+    rules = "".join(map(write_highlight_rules, programs, count(1)))
+    html = fill_template("page.html", content, script, rules)
+    return Page(html, len(shown), content["left_out"], tuple(notes))
+
+
+def _describe_answer(
+    title: str, every: Sequence[Row], shown: Sequence[launch.PageRow]
+) -> dict[str, Any]:
+    """Return the page's names, its first sentences, and how much of all rows it shows."""
+    runs = []
+    rows = list(every)
+    for place, row in enumerate(shown):
+        runs.append(row.run)
+        rows[place] = row.row  # with the source lines that could be read
+    launches = sum(len(row.launches) for row in every)
+    return {
+        "title": name_page(title, runs),
+        "tab": make_tab_title(title, runs),
+        "answer": write_headline(rows),
+        "left_out": len(every) - len(shown),
+        "count": launches,
+        "total": figures.seconds(_sum_times(every)),
+        "order": ORDER,
+    }
+
+
+def _sum_times(rows: Iterable[Row]) -> float:
+    return sum(row.total for row in rows)
+
+
+def _make_page_rows(
+    every: Sequence[Row], top: int | None
+) -> tuple[list[launch.PageRow], list[str]]:
+    """Return the worst `top` rows with their hottest source lines, and notes on unreadable sources."""
+    chosen = every[:top]
+    runs, notes = add_readable_source_lines(
+        [row.median_launch for row in chosen], LINES, HOT, AROUND
+    )
+    total = _sum_times(every)
+    shown = []
+    for number, (row, run) in enumerate(zip(chosen, runs, strict=True), 1):
+        with_lines = row.replace_launch(row.median_launch, run)
+        shown.append(launch.PageRow(number, with_lines, total))
+    return shown, notes
+
+
+def _describe_rows(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+    """Return the table of launches with what its filters offer, their details, and their words."""
+    rows = []
+    choices: dict[str, Counter[str]] = {"bound": Counter(), "device": Counter(), "case": Counter()}
+    for row in shown:
+        summary = launch.summarize_row(row)
+        rows.append((summary, launch.describe_launch(row)))
+        for key, counts in choices.items():
+            counts[summary[key]] += 1
+    words = list(launch.iterate_linked_words(shown))
+    return {"rows": rows, "choices": choices, "words": words, "words_of_nvidia": IN_WORDS}
+
+
+def _describe_pictures(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+    """Return the bar of time, and a roofline per device with the key to its marks."""
+    rooflines = draw_roofline_of_each_device([(row.number, row.label, row.run) for row in shown])
+    return {
         "bar": draw_strip(launch.iterate_time_bars(shown), "Time by kernel", listed=True),
         "rooflines": rooflines,
         "has_points": any("<svg" in picture for picture in rooflines.values()),
-        "programs": [make_program_section(of, n, launched) for n, of in enumerate(programs, 1)],
-        "histories": [make_history_section(*of, [s.run for s in shown]) for of in histories],
-        "words": list(launch.iterate_linked_words(shown)),
-        "payload": Markup(_encode_for_script(build_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
-        "words_of_nvidia": IN_WORDS,
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
-    script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
-    rules = "".join(write_highlight_rules(of, number) for number, of in enumerate(programs, 1))
-    html = fill_template("page.html", content, script, rules)
-    return Page(html, len(shown), len(every) - len(kept), tuple(notes))
+
+
+def _make_ladder_sections(ladders: Iterable[Ladder]) -> list[tuple[str, Markup, list[Block]]]:
+    """Return each ladder's case, picture and words."""
+    sections = []
+    for ladder in ladders:
+        sections.append((ladder.case, draw_ladder(ladder), list(show_ladder_steps(ladder))))
+    return sections
+
+
+def _make_program_sections(
+    programs: Iterable[PageProgram], shown: Sequence[launch.PageRow]
+) -> list[dict[str, Any]]:
+    """Return a section per program; its kernels link to the first launch of the same name and shape."""
+    launched: dict[tuple[Any, ...], str] = {}
+    for row in shown:
+        key = make_name_comparable(row.run.kernel), row.run.grid, row.run.block
+        launched.setdefault(key, f"launch-{row.number}")
+    sections = []
+    for number, program in enumerate(programs, 1):
+        sections.append(make_program_section(program, number, launched))
+    return sections
 
 
 def make_tab_title(title: str, runs: Sequence[Judged]) -> str:
@@ -155,19 +225,23 @@ def name_reports(runs: Sequence[Judged]) -> str:
 
 
 def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
-    times: dict[tuple[str | None, str | None], str] = {}  # of each variant and case
-    for ladder in ladders:
-        known = {step.variant: step.time for step in ladder.steps}
-        for name, time in {**known, **find_reference_times(ladder.steps)}.items():
-            times[name, ladder.case] = format_median(time)
-    findings = chain.from_iterable(row.run.diagnosis.findings for row in shown)
-    asked = dict.fromkeys(finding.rule for finding in findings)
-    rules = [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]  # ours first
-    pipes = {spell_unit(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
-    metrics = CATALOGUE.values()
+    """Return what the page's script reads: the catalogue, the rules, and every launch's numbers."""
+    times = _format_ladder_times(ladders)
+    rules = _list_asked_rules(shown)
+    ours = [rule for rule in rules if rule in BY_ID]
+    metrics = []
+    for metric in CATALOGUE.values():
+        about = {"name": metric.name, "unit": metric.unit, "meaning": metric.meaning}
+        metrics.append(about)
+    meanings = {spell_unit(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
+    launches = []
+    for row in shown:
+        data = launch.make_launch_data(row, rules)
+        data["timed"] = times.get((row.run.variant, row.run.case), "")
+        launches.append(data)
     return {
-        "metrics": [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in metrics],
-        "meanings": {**pipes, **MEANING},
+        "metrics": metrics,
+        "meanings": meanings | MEANING,
         "not_the_kernel": list(changes.NOT_THE_KERNEL),
         "thresholds": {
             "points": changes.POINTS,
@@ -175,30 +249,40 @@ def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) ->
             "gain": changes.GAIN,
         },
         "rules": rules,
-        "measures": {rule: describe_measures(rule) for rule in rules if rule in BY_ID},
-        "shapes": [rule for rule in rules if rule in BY_ID and BY_ID[rule].shape],
+        "measures": {rule: describe_measures(rule) for rule in ours},
+        "shapes": [rule for rule in ours if BY_ID[rule].shape],
         "not_collected": figures.NOT_COLLECTED,
-        "launches": [
-            launch.make_launch_data(s, rules)
-            | {"timed": times.get((s.run.variant, s.run.case), "")}
-            for s in shown
-        ],
+        "launches": launches,
     }
+
+
+def _format_ladder_times(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
+    """Return (variant or reference, case) -> its time on a ladder, as text."""
+    times: dict[tuple[str | None, str | None], str] = {}
+    for ladder in ladders:
+        measured = {step.variant: step.time for step in ladder.steps}
+        measured |= find_reference_times(ladder.steps)
+        for name, time in measured.items():
+            times[name, ladder.case] = format_median(time)
+    return times
+
+
+def _list_asked_rules(shown: Iterable[launch.PageRow]) -> list[str]:
+    """Return the rules that were asked of launches: profkit's in its order, then the user's own."""
+    asked: dict[str, None] = {}
+    for row in shown:
+        for finding in row.run.diagnosis.findings:
+            asked[finding.rule] = None
+    ours = [rule for rule in BY_ID if rule in asked]
+    return ours + [rule for rule in asked if rule not in BY_ID]
 
 
 def describe_measures(rule: str) -> list[dict[str, Any]]:
     """Return how the script tells whether a launch has less of a rule's cause than another."""
     measures = []
     for measure in BY_ID[rule].measures:
-        measures.append(
-            {
-                "what": measure.what,
-                "unit": measure.unit,
-                "border": measure.border,
-                "less_is_worse": measure.less_is_worse,
-                "of_time": measure.of_time,
-            }
-        )
+        names = ("what", "unit", "border", "less_is_worse", "of_time")
+        measures.append({name: getattr(measure, name) for name in names})
     return measures
 
 
@@ -292,30 +376,41 @@ def _find_runs_beside_reports(
     return list(runs.values()), problems
 
 
-def build_ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
-    """Return each case's ladder with its words; without what judges times, a note in their stead."""
+def _find_ladders(reports: Reports, shown: Collection[str]) -> tuple[list[Ladder], list[str]]:
+    """Return a ladder per case of the records beside reports, and what could not be used of them."""
+    runs, notes = _find_runs_beside_reports(reports, shown)
     cases: dict[str, list[Run]] = {}
     for run in runs:
         if run.case:
             cases.setdefault(run.case, []).append(run)
+    ladders = []
     try:
-        built = [build_ladder_of_runs(of_case, case) for case, of_case in sorted(cases.items())]
-        return [(ladder, list(show_ladder_steps(ladder))) for ladder in built if ladder.steps], []
-    except ProfkitError as error:
-        return [], [f"no ladder: {error.message} ({error.hint})"]
+        for case in sorted(cases):
+            ladder = build_ladder_of_runs(cases[case], case)
+            if ladder.steps:
+                ladders.append(ladder)
+    except ProfkitError as error:  # without what judges times
+        return [], [*notes, f"no ladder: {error.message} ({error.hint})"]
+    for ladder in ladders:
+        notes += [problem.message for problem in ladder.problems]
+    return ladders, notes
 
 
 def make_history_section(
     name: str, every: Sequence[HistoryStep], shown: Iterable[Judged]
 ) -> dict[str, Any]:
+    """Return the history of the variants and cases that are shown; all of it where it has none."""
     subjects = {f"{run.variant}.{run.case}" for run in shown}
-    steps = [s for s in every if s.run.subject in subjects] or every
+    steps = [step for step in every if step.run.subject in subjects] or every
     points = group_history_points(steps)
     charts, machines = draw_histories(points)
+    measured_once = 0
+    for timed in points.values():
+        measured_once += len(timed) == 1
     return {
         "name": name,
         "charts": charts,
         "machines": machines,
-        "once": sum(len(some) == 1 for some in points.values()),
+        "once": measured_once,
         "blocks": list(show_history_steps(steps)),
     }
