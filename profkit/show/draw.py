@@ -14,7 +14,7 @@ from math import atan2, degrees, inf, isfinite, log, log10
 from markupsafe import Markup
 
 from profkit.diagnosis.launches import Judged
-from profkit.evidence.ladder import Ladder
+from profkit.evidence.ladder import Ladder, Rung
 from profkit.evidence.samples import Interval
 from profkit.model import roofline as model
 from profkit.reports import figures
@@ -48,6 +48,15 @@ def write_tooltip(*lines: str) -> Markup:
 
 def write_svg_text(text: str, **attributes: object) -> Markup:
     return write_element("text", escape_html(text), **attributes)
+
+
+Corner = tuple[object, float]  # across, as a share or 0; down, in pixels
+
+
+def draw_line(begin: Corner, end: Corner, **attributes: object) -> Markup:
+    """Return a line; its ends are places across, as a picture has them, and pixels down."""
+    (x1, y1), (x2, y2) = begin, end
+    return write_element("line", **attributes, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
 def format_position(share: float) -> str:
@@ -89,22 +98,24 @@ def draw_strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Mark
 
 
 def draw_bar(bar: Bar) -> Markup:
-    if bar.end - bar.begin < THIN:
-        thin = " thin"
-    else:
-        thin = ""
-    at = {"x": 1000 * bar.begin, "y": 0, "width": 1000 * (bar.end - bar.begin), "height": HIGH}
-    rects = write_element("rect", class_=" ".join(("fill", bar.look, *bar.marks)) + thin, **at)
+    """Return a bar as a link to its element, or as a group; hatched as far as it could be saved."""
+    wide = bar.end - bar.begin
+    look = " ".join(("fill", bar.look, *bar.marks))
+    if wide < THIN:
+        look += " thin"
+    at = {"x": 1000 * bar.begin, "y": 0, "width": 1000 * wide, "height": HIGH}
+    rects = write_element("rect", class_=look, **at)
     if bar.saved > 0:
-        hatched = {**at, "width": 1000 * bar.saved}
-        rects += write_element("rect", class_="saved", **hatched, fill="url(#hatch)")
-    # Not by the tab key: a table's rows lead to the same places, without a stop a bar.
-    link: dict[str, object] = {}
-    if bar.to:
-        link["href"] = f"#{bar.to}"
-    if bar.to and bar.marks:
+        at["width"] = 1000 * bar.saved
+        rects += write_element("rect", class_="saved", **at, fill="url(#hatch)")
+    tip = write_tooltip(bar.about)
+    if not bar.to:
+        return write_element("g", tip, rects)
+    link: dict[str, object] = {"href": f"#{bar.to}"}
+    if bar.marks:
+        # Not by the tab key: a table's rows lead to the same places, without a stop a bar.
         link["tabindex"] = -1
-    return write_element("a" if bar.to else "g", write_tooltip(bar.about), rects, **link)
+    return write_element("a", tip, rects, **link)
 
 
 Numbered = tuple[int, str, Judged]  # number on the page, label, launch
@@ -141,6 +152,23 @@ class _Frame:
     def place_rate(self, rate: float) -> float:
         return self.height * (1 - make_log_scale(self.bottom, self.top)(rate))
 
+    def place_points(self, points: Sequence[model.Point]) -> list[tuple[str, float, model.Point]]:
+        """Return the points that are drawn, from the left: across as a share, down in pixels."""
+        placed = []
+        for intensity, rate, point in numbers.place_points_in_frame(points, self.left, self.right):
+            placed.append((self.place_intensity(intensity), self.place_rate(rate), point))
+        return placed
+
+    def count_decades(self) -> tuple[float, float]:
+        """Return how many powers of ten the axes hold, across and up."""
+        return log10(self.right / self.left), log10(self.top / self.bottom)
+
+    def write_tilt(self, width: int) -> str:
+        """Return the transform of words along a diagonal in a picture so many pixels wide."""
+        across, up = self.count_decades()
+        angle = -degrees(atan2(self.height / up, width / across))
+        return f"rotate({angle:.1f}) translate(8 -3)"
+
 
 def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     """Return ceilings and points of launches on one device; without a point, why there is none.
@@ -149,39 +177,35 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     """
     rows = [make_roofline_row(run) for _, _, run in launches]
     each = [model.list_points(row) for row in rows]
+    if not any(each):
+        reasons = "; ".join(numbers.count_reasons_for_no_point(rows))
+        why = reasons or "its counters do not give a position"
+        return write_element("p", escape_html(f"No point: {why}."), class_="faint")
     roofs = numbers.choose_ceilings(rows, list(chain.from_iterable(each)))
     frame = _Frame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
     named = choose_named_launches(frame, launches, each, roofs)
     groups = []
     for launch, points in zip(launches, each, strict=True):
         groups.append(draw_tied_points(frame, launch, points, single, launch[0] in named))
-    if not any(groups):
-        why = (
-            "; ".join(numbers.count_reasons_for_no_point(rows))
-            or "its counters do not give a position"
-        )
-        return write_element("p", escape_html(f"No point: {why}."), class_="faint")
-    wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
-    angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
-    tilt = f"rotate({angle:.1f}) translate(8 -3)"
-    lines, names = draw_roofs(frame, roofs, tilt)
+    lines, names = draw_roofs(frame, roofs, frame.write_tilt(WIDTHS[single]))
+    across, up = frame.count_decades()
     parts = [*draw_axes(frame), *lines, *groups, *names]
-    decades = {"data_across": wide, "data_up": high}
-    return write_svg(frame.height, "Roofline", parts, role="group", class_="roofline", **decades)
+    looks = {"class_": "roofline", "data_across": across, "data_up": up}
+    return write_svg(frame.height, "Roofline", parts, role="group", **looks)
 
 
 def draw_axes(frame: _Frame) -> Iterator[str]:
+    """Yield the grid with its numbers, and the titles of the axes."""
     middle = {"class_": "tick", "text_anchor": "middle"}
     for tick in numbers.list_log_ticks(frame.left, frame.right):
         x = frame.place_intensity(tick)
-        yield write_element("line", class_="rule", x1=x, x2=x, y1=0, y2=frame.height)
+        yield draw_line((x, 0), (x, frame.height), class_="rule")
         yield write_svg_text(f"{tick:,g}", **middle, x=x, y=frame.height + 16)
     for tick in numbers.list_log_ticks(frame.bottom, frame.top):
         y = frame.place_rate(tick)
-        yield write_element("line", class_="rule", x1=0, x2="100%", y1=y, y2=y)
-        yield write_svg_text(
-            numbers.format_rate_tick(tick), class_="tick", dx=-6, y=y + 4, text_anchor="end"
-        )
+        text = numbers.format_rate_tick(tick)
+        yield draw_line((0, y), ("100%", y), class_="rule")
+        yield write_svg_text(text, class_="tick", dx=-6, y=y + 4, text_anchor="end")
     turned = f"translate(-46 {frame.height / 2}) rotate(-90)"
     yield write_svg_text(numbers.AXES[0], **middle, x="50%", y=frame.height + 34)
     yield write_svg_text(numbers.AXES[1], **middle, transform=turned)
@@ -194,37 +218,54 @@ def choose_named_launches(
     roofs: Sequence[numbers.Roof],
 ) -> set[int]:
     """Return the numbers of the launches whose names fit beside their points, the first ones first."""
-    taken: list[tuple[float, float, float, float]] = []
-    for roof in roofs:  # a flat one has its name at the right
-        if not roof.is_slope:
-            high = frame.place_rate(roof.high)
-            taken.append((WIDE - 8 * len(roof.text), WIDE, high - 16, high + 14))
-    for points in each:
-        for x, y, _ in numbers.place_points_in_frame(points, frame.left, frame.right):
-            across, high = float(frame.place_intensity(x)[:-1]) / 100 * WIDE, frame.place_rate(y)
-            taken.append((across - 7, across + 7, high - 7, high + 7))
+    places = [_list_pixels(frame, points) for points in each]
+    taken = _list_roof_names(frame, roofs)
+    for x, y in chain.from_iterable(places):
+        taken.append(_Box(x - 7, x + 7, y - 7, y + 7))
     named: set[int] = set()
-    for (number, label, _), points in zip(launches, each, strict=True):
-        placed = numbers.place_points_in_frame(points, frame.left, frame.right)
-        if not placed or len(named) == NAMED:
+    for (number, label, _), points in zip(launches, places, strict=True):
+        if not points or len(named) == NAMED:
             continue
-        x, y, _ = placed[-1]
-        across, high = float(frame.place_intensity(x)[:-1]), frame.place_rate(y)
-        left, right = name_ends(across, WIDE, 8 * len(label))
-        box = (left, right, high - 22, high - 8)
-        is_free = all(
-            right < a or b < left or box[3] < top or bottom < box[2] for a, b, top, bottom in taken
-        )
-        if is_free:
+        x, y = points[-1]
+        box = _Box(*place_name(x, WIDE, 8 * len(label)), y - 22, y - 8)
+        if not any(map(box.overlaps, taken)):
             named.add(number)
             taken.append(box)
     return named
 
 
-def name_ends(across: float, wide: float, length: float) -> tuple[float, float]:
-    """Return where the name of a point begins and ends; `across`: where the point is, in per cent."""
-    x = across / 100 * wide
-    if across > NEAR_EDGE:
+def _list_roof_names(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[_Box]:
+    """Return where the names of flat roofs are: at the right, over or under their line."""
+    boxes = []
+    for roof in roofs:
+        if not roof.is_slope:
+            y = frame.place_rate(roof.high)
+            boxes.append(_Box(WIDE - 8 * len(roof.text), WIDE, y - 16, y + 14))
+    return boxes
+
+
+def _list_pixels(frame: _Frame, points: Sequence[model.Point]) -> list[tuple[float, float]]:
+    """Return where points are in the picture of all launches, in pixels from its left and top."""
+    return [(float(x[:-1]) / 100 * WIDE, y) for x, y, _ in frame.place_points(points)]
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A part of the picture of all launches, in pixels."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def overlaps(self, other: _Box) -> bool:
+        apart = self.right < other.left or other.right < self.left
+        return not (apart or self.bottom < other.top or other.bottom < self.top)
+
+
+def place_name(x: float, wide: float, length: float) -> tuple[float, float]:
+    """Return where the name of a point at `x` begins and ends, in pixels of a picture so wide."""
+    if x > NEAR_EDGE / 100 * wide:
         return x - 10 - length, x - 10
     return x + 10, x + 10 + length
 
@@ -234,94 +275,108 @@ def draw_roofs(
 ) -> tuple[list[Markup], list[Markup]]:
     """Return the lines and their names, which stand above the points."""
     lines, names = [], []
-    written = -inf
+    written = -inf  # where the name of the flat before is
     for roof, begin, end in numbers.iterate_roof_lines(roofs, frame.left, frame.right):
-        y, last = (
-            frame.place_rate(roof.high * (x if roof.is_slope else 1.0)) for x in (begin, end)
-        )
-        if isfinite(roof.clock):
-            clock = f" at {figures.quantity(roof.clock, 'Hz')}"
-        else:
-            clock = ""
-        if roof.device:
-            by = " (by the device attributes)"
-        else:
-            by = ""
-        line = write_element(
-            "line", x1=frame.place_intensity(begin), x2=frame.place_intensity(end), y1=y, y2=last
-        )
-        tip = write_tooltip(f"roof: {roof.text}{clock}{by}")
-        lines.append(write_element("g", tip, line, class_="roof"))
+        first = last = roof.high
         if roof.is_slope:
-            slope = {"class_": "faint slope", "transform": tilt}
-            names.append(write_svg_text(roof.text, x=0, y=y - 3, **slope))
+            first, last = roof.high * begin, roof.high * end
+        y = frame.place_rate(first)
+        line = draw_line(
+            (frame.place_intensity(begin), y), (frame.place_intensity(end), frame.place_rate(last))
+        )
+        lines.append(write_element("g", write_tooltip(_describe_roof(roof)), line, class_="roof"))
+        if roof.is_slope:
+            name = write_svg_text(roof.text, x=0, y=y - 3, class_="faint slope", transform=tilt)
+            names.append(name)
             continue
-        at = {"x": "100%", "dx": -2, "y": y + (12 if y - written < APART else -3)}
+        below = y - 3
+        if y - written < APART:
+            below = y + 12
+        at = {"x": "100%", "dx": -2, "y": below}
         names.append(write_svg_text(roof.text, class_="faint", text_anchor="end", **at))
         written = y
     return lines, names
 
 
+def _describe_roof(roof: numbers.Roof) -> str:
+    """Return a roof under the pointer: its rate, the clock that it is at, and who says so."""
+    text = f"roof: {roof.text}"
+    if isfinite(roof.clock):
+        text += f" at {figures.quantity(roof.clock, 'Hz')}"
+    if roof.device:
+        text += " (by the device attributes)"
+    return text
+
+
 def draw_tied_points(
     frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool, named: bool
 ) -> str:
+    """Return a launch's points, tied by lines; "" where none is in the frame.
+
+    Of a `single` launch each level has its word; else the launch has its label, seen without the
+    pointer where it is `named`.
+    """
     number, label, run = launch
-    placed = numbers.place_points_in_frame(points, frame.left, frame.right)
-    at = [(frame.place_intensity(x), frame.place_rate(y), point) for x, y, point in placed]
-    if not at:
+    placed = frame.place_points(points)
+    if not placed:
         return ""
     parts = []
-    for a, b in pairwise(at):
-        parts.append(write_element("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]))
-    highest = min(y for _, y, _ in at)
-    for turn, (x, y, point) in enumerate(at):
-        said = write_tooltip(*filter(None, list_tooltip_facts(label, point)))
-        mark = write_element("use", href=f"#m-{point.level}", x=x, y=y)
-        if point.note:
-            look = "point hollow"
-        else:
-            look = "point"
-        # Not by the tab key: the table's rows lead to the same places, without 4 stops a launch.
-        parts.append(
-            write_element("a", said, mark, class_=look, href=f"#launch-{number}", tabindex=-1)
-        )
+    for (x0, y0, _), (x1, y1, _) in pairwise(placed):
+        parts.append(draw_line((x0, y0), (x1, y1)))
+    highest = min(y for _, y, _ in placed)
+    for turn, (x, y, point) in enumerate(placed):
+        parts.append(_draw_point(number, label, x, y, point))
         if single:  # neighbours are often closer than a name is wide: in turns below and above
-            above = turn % 2 or (point.level == "workload" and y == highest)
-            name = {"x": x, "y": y + (-9 if above else 19), "text_anchor": "middle"}
-            parts.append(write_svg_text(numbers.WORDS[point.level], **name))
+            is_above = turn % 2 or (point.level == "workload" and y == highest)
+            word_at = y - 9 if is_above else y + 19
+            word = numbers.WORDS[point.level]
+            parts.append(write_svg_text(word, x=x, y=word_at, text_anchor="middle"))
     if not single:
-        x, y, _ = at[-1]
-        if float(x[:-1]) > NEAR_EDGE:
-            side = {"dx": -10, "text_anchor": "end"}
-        else:
-            side = {"dx": 10}
-        look = "name always" if named else "name"
-        parts.append(write_svg_text(label, class_=look, x=x, y=y - 8, **side))
+        parts.append(_write_label(label, *placed[-1][:2], named))
     return write_element("g", *parts, class_=run.diagnosis.bound, data_launch=number)
+
+
+def _write_label(label: str, x: str, y: float, named: bool) -> Markup:
+    """Return a launch's label right of its last point; left of it near the right edge."""
+    side: dict[str, object] = {"dx": 10}
+    if float(x[:-1]) > NEAR_EDGE:
+        side = {"dx": -10, "text_anchor": "end"}
+    look = "name always" if named else "name"
+    return write_svg_text(label, class_=look, x=x, y=y - 8, **side)
+
+
+def _draw_point(number: int, label: str, x: str, y: float, point: model.Point) -> Markup:
+    """Return a point as a link to its launch; hollow where its position says nothing."""
+    tip = write_tooltip(*filter(None, list_tooltip_facts(label, point)))
+    mark = write_element("use", href=f"#m-{point.level}", x=x, y=y)
+    look = "point"
+    if point.note:
+        look = "point hollow"
+    # Not by the tab key: the table's rows lead to the same places, without 4 stops a launch.
+    return write_element("a", tip, mark, class_=look, href=f"#launch-{number}", tabindex=-1)
 
 
 def list_tooltip_facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
+    family = ""
     if point.family:
         family = numbers.spell_unit(point.family)
-    else:
-        family = ""
-    rate = figures.quantity(point.rate, numbers.find_rate_unit(point.family))
+    rate = "no arithmetic"
+    if point.intensity > 0:
+        rate = figures.quantity(point.rate, numbers.find_rate_unit(point.family))
     yield f"launch: {label}"
     yield f"bytes of: {numbers.WORDS[point.level]}"
-    yield f"rate: {rate if point.intensity > 0 else 'no arithmetic'} {family}".rstrip()
+    yield f"rate: {rate} {family}".rstrip()
     yield f"intensity: {figures.figures(point.intensity)} op/byte"
     yield f"moved: {figures.quantity(point.moved, 'byte/s')}"
-    known = isfinite(point.share) and point.roof
-    yield f"roof: {numbers.say_share_of_roof(point) if known else 'not known'}"
+    if isfinite(point.share) and point.roof:
+        yield f"roof: {numbers.say_share_of_roof(point)}"
+    else:
+        yield "roof: not known"
     if point.above:
-        above = " above its roof: a measurement error"
-    else:
-        above = ""
-    if point.note or above:
-        yield f"note: {point.note}{above}"
-    else:
-        yield ""
+        yield f"note: {point.note} above its roof: a measurement error"
+    elif point.note:
+        yield f"note: {point.note}"
 
 
 _RUNG_HIGH, _HISTORY_HIGH, _EDGE = 22, 120, 24  # pixels: a ladder's row, a history, its free ends
@@ -331,46 +386,52 @@ Place = Callable[[float], float]  # a time -> where it is across, 0 to 1
 
 def draw_ladder(ladder: Ladder) -> Markup:
     """Return every variant that was timed, in the ladder's order, then the references."""
-    steps = [(step, step.time) for step in ladder.steps if step.time]
     references = find_reference_times(ladder.steps)
-    times = [*(time for _, time in steps), *references.values()]
+    times = [*(step.time for step in ladder.steps if step.time), *references.values()]
     if not times:
         return Markup("")
     ends = list(chain.from_iterable(map(find_interval_ends, times)))
     place = make_log_scale(min(ends), max(ends))
     rows = []
-    for step, time in steps:
-        if step.change:
-            change = step.change.time
-        else:
-            change = None
-        against: str | None
-        if change:
-            against = f"{format_measured_speedup(change)} {change.answer} than {step.parent}"
-        else:
-            against = step.note
-        kind = "waiting"
-        if change and change.answer in ("faster", "slower"):
-            kind = change.answer
-        said = " · ".join(filter(None, (format_median(time), format_measured_speedup(change))))
-        more = ", ".join(filter(None, (against, step.bound)))
-        rows.append(draw_ladder_row(step.variant, time, kind, more, said, place))
+    for step in ladder.steps:
+        if step.time:
+            rows.append(_draw_step_row(step, step.time, place))
     for name, time in references.items():
-        rows.append(
-            draw_ladder_row(name, time, "reference", "a library call", format_median(time), place)
-        )
+        texts = "a library call", format_median(time)
+        rows.append(draw_ladder_row(name, time, "reference", *texts, place))
     label = f"Case {ladder.case}: time per call, warm L2, logarithmic"
     return write_element("div", *rows, class_="rungs", role="group", aria_label=label)
+
+
+def _draw_step_row(step: Rung, time: Interval, place: Place) -> Markup:
+    """Return the row of a variant: its time, and how it compares with its parent."""
+    change = None
+    against: str | None = step.note
+    kind = "waiting"
+    if step.change and step.change.time:
+        change = step.change.time
+        against = f"{format_measured_speedup(change)} {change.answer} than {step.parent}"
+        if change.answer in ("faster", "slower"):
+            kind = change.answer
+    said = " · ".join(filter(None, (format_median(time), format_measured_speedup(change))))
+    more = ", ".join(filter(None, (against, step.bound)))
+    return draw_ladder_row(step.variant, time, kind, more, said, place)
 
 
 def draw_ladder_row(
     name: str, time: Interval, kind: str, more: str, said: str, place: Place
 ) -> Markup:
-    x, *ends = (format_position(place(value)) for value in (time.median, *find_interval_ends(time)))
+    """Return a row of the ladder: a name, a dot with its interval, and a text.
+
+    `more`: what is said besides under the pointer; `place`: a time in s -> where it is, 0 to 1.
+    """
+    low, high = find_interval_ends(time)
+    tip = ", ".join(filter(None, (name, format_median(time), more)))
+    middle = _RUNG_HIGH / 2
     drawn = (
-        write_tooltip(", ".join(filter(None, (name, format_median(time), more)))),
-        write_element("line", x1=ends[0], x2=ends[1], y1=_RUNG_HIGH / 2, y2=_RUNG_HIGH / 2),
-        write_element("circle", cx=x, cy=_RUNG_HIGH / 2, r=5),
+        write_tooltip(tip),
+        draw_line((format_position(place(low)), middle), (format_position(place(high)), middle)),
+        write_element("circle", cx=format_position(place(time.median)), cy=middle, r=5),
     )
     svg = write_svg(_RUNG_HIGH, name, drawn, class_=kind)
     return write_element("span", escape_html(name)) + svg + write_element("span", escape_html(said))
@@ -388,46 +449,60 @@ def draw_histories(
     points: Mapping[str, Sequence[HistoryPoint]],
 ) -> tuple[dict[str, Markup], list[tuple[str, str]]]:
     """Return a picture of each subject that was timed more than once, and (look, machine) of all."""
-    machines = dict.fromkeys(p.machine for p in chain.from_iterable(points.values()))
-    looks = {name: f"m-{i % _MACHINES}" for i, name in enumerate(machines)}
+    looks: dict[str, str] = {}  # by machine
+    for point in chain.from_iterable(points.values()):
+        looks.setdefault(point.machine, f"m-{len(looks) % _MACHINES}")
     charts = {}
-    for subject, some in points.items():
-        if len(some) > 1:
-            label, drawn = f"{subject} over its runs", draw_history(some, looks)
+    for subject, timed in points.items():
+        if len(timed) > 1:
+            drawn = draw_history(timed, looks)
+            label = f"{subject} over its runs"
             charts[subject] = write_svg(_HISTORY_HIGH, label, drawn, class_="history")
-    return charts, [(look, name) for name, look in looks.items()]
+    return charts, [(look, machine) for machine, look in looks.items()]
 
 
-def draw_history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _HistoryScale:
+    """Where runs and their times are in the picture of a history."""
+
+    last: int  # the order of the last run
+    place: Place
+
+    def place_run(self, point: HistoryPoint) -> str:
+        return format_position(point.order / self.last)
+
+    def place_time(self, time: float) -> float:
+        """Return pixels from the top; the longest time is there."""
+        return _HISTORY_HIGH - _EDGE - (_HISTORY_HIGH - 2 * _EDGE) * self.place(time)
+
+
+def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> Iterator[str]:
+    """Yield the runs of one subject, oldest first; a line ends where the machine changes.
+
+    `looks`: the class of each machine.
+    """
     low, high = min(p.low for p in points), max(p.high for p in points)
-    place, wide = make_log_scale(low, high), max(1, len(points) - 1)
-
-    def place_time(time: float) -> float:
-        return _HISTORY_HIGH - _EDGE - (_HISTORY_HIGH - 2 * _EDGE) * place(time)
-
-    yield write_svg_text(figures.seconds(high), dx=-12, y=_EDGE + 4, text_anchor="end")
-    yield write_svg_text(
-        figures.seconds(low), dx=-12, y=_HISTORY_HIGH - _EDGE + 4, text_anchor="end"
-    )
+    scale = _HistoryScale(max(1, len(points) - 1), make_log_scale(low, high))
+    for time, y in ((high, _EDGE + 4), (low, _HISTORY_HIGH - _EDGE + 4)):
+        yield write_svg_text(figures.seconds(time), dx=-12, y=y, text_anchor="end")
     for before, point in pairwise(points):
         if before.machine == point.machine:
-            x0, x1 = format_position(before.order / wide), format_position(point.order / wide)
-            y0, y1 = place_time(before.median), place_time(point.median)
-            flat = write_element("line", x1=x0, x2=x1, y1=y0, y2=y0)
-            upright = write_element("line", x1=x1, x2=x1, y1=y0, y2=y1)
-            yield write_element("g", flat, upright, class_=looks[point.machine])
+            begin = scale.place_run(before), scale.place_time(before.median)
+            corner = scale.place_run(point), begin[1]
+            end = scale.place_run(point), scale.place_time(point.median)
+            lines = draw_line(begin, corner), draw_line(corner, end)
+            yield write_element("g", *lines, class_=looks[point.machine])
     for point in points:
-        x, y = format_position(point.order / wide), place_time(point.median)
-        whole = write_element(
-            "line",
-            class_="interval",
-            x1=x,
-            x2=x,
-            y1=place_time(point.low),
-            y2=place_time(point.high),
-        )
-        title = write_tooltip(f"{point.told}, {figures.seconds(point.median)}")
-        dot = write_element("circle", title, class_="" if point.real else "hollow", cx=x, cy=y, r=5)
-        yield write_element("g", whole, dot, class_=looks[point.machine])
-        if point.real:
-            yield write_svg_text(point.change, x=x, y=y - 10, text_anchor="middle")
+        yield from _draw_run(point, scale, looks[point.machine])
+
+
+def _draw_run(point: HistoryPoint, scale: _HistoryScale, look: str) -> Iterator[str]:
+    """Yield a run's interval and its median, filled and named where its change is real."""
+    x, y = scale.place_run(point), scale.place_time(point.median)
+    low, high = scale.place_time(point.low), scale.place_time(point.high)
+    interval = draw_line((x, low), (x, high), class_="interval")
+    tip = write_tooltip(f"{point.told}, {figures.seconds(point.median)}")
+    dot = write_element("circle", tip, class_="" if point.real else "hollow", cx=x, cy=y, r=5)
+    yield write_element("g", interval, dot, class_=look)
+    if point.real:
+        yield write_svg_text(point.change, x=x, y=y - 10, text_anchor="middle")

@@ -6,8 +6,10 @@ keyboard's focus and by a link's target. Rules of style do it, so that it works 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from markupsafe import Markup
@@ -16,7 +18,7 @@ from profkit.program.counts import make_name_comparable
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, say_place
 from profkit.program.triage import Triage
-from profkit.reports.figures import format_percent, seconds
+from profkit.reports.figures import seconds
 from profkit.show.draw import Bar, draw_strip
 from profkit.show.text.blocks import get_plain_text
 from profkit.show.text.escape import shorten_name
@@ -46,46 +48,69 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
     marks = list_work_marks(of.triage)
-    kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
-    first = content["first"]
-    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.iterate_step_parts(step))
     lanes = draw_timeline(of.triage, at)
     head, rows = _list_kernels(of, launched, at)
     return {
         "name": of.name,
         "answer": screen.write_step_title(content),
         "steps": screen.say_steps(content),
-        "bar": draw_strip(bars, "The step", listed=True),
-        "legend": [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)],
-        "verdict": first["say"] if first["category"] in screen.NO_FINDING else "",
+        "verdict": _say_verdict(content["first"]),
         "findings": _list_cards(of, at, marks),
         "timeline": lanes,
         "stays": len(lanes) <= LANES,
         "lights": any(marks.values()),
         "end": seconds(of.triage.split.period / 1e9),
-        "kinds": [(f"k-{kind}", kind) for kind in kinds],
+        "kinds": _list_kinds(of.triage),
         "head": head,
         "kernels": rows,
         "more": _say_more_kernels(content["kernels"]),
         "blocks": list(screen.show_what_is_next(content)),
+        **_draw_step_bar(step),
     }
+
+
+def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the step as a bar of computing and idle time by its cause, and the key to its looks."""
+    bars = []
+    for cause, begin, end, text in screen.iterate_step_parts(step):
+        bars.append(Bar(begin, end, LOOKS[cause], text))
+    legend = [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)]
+    return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
+
+
+def _say_verdict(first: Mapping[str, Any]) -> str:
+    """Return what is said of a step without a finding; "" where there is one."""
+    if first["category"] in screen.NO_FINDING:
+        return str(first["say"])
+    return ""
+
+
+def _list_kinds(of: Triage) -> list[tuple[str, str]]:
+    """Return look and name of each kind of work in the step, in the order of the first ones."""
+    kinds = dict.fromkeys(work.kind for work in of.steps.typical.works)
+    return [(f"k-{kind}", kind) for kind in kinds]
 
 
 def _list_cards(
     of: PageProgram, at: Mapping[str, str], marks: Mapping[int, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """List findings as cards; a card without a mark covers nothing that is drawn."""
-    drawn = {mark for own in marks.values() for mark in own}
-    drawn |= {mark for cause in screen.CAUSES for mark in list_gap_marks(of.triage, cause)}
+    drawn = set(chain.from_iterable(marks.values()))
+    for cause in screen.CAUSES:
+        drawn.update(list_gap_marks(of.triage, cause))
     cards = []
     for number, row in enumerate(of.content["findings"], 1):
-        title, try_ = screen.write_finding_texts(row, of.content["step"])
+        title, advice = screen.write_finding_texts(row, of.content["step"])
+        mark = f"f{number}"
+        if mark not in drawn:
+            mark = ""
+        kernels = [(name, at[name]) for name in order_kernels(row["kernels"]) if name in at]
         card = {
             "title": title,
             "say": screen.say_finding(row),
-            "try": try_,
-            "kernels": [(name, at[name]) for name in order_kernels(row["kernels"]) if name in at],
-            "mark": f"f{number}" if f"f{number}" in drawn else "",
+            "try": advice,
+            "kernels": kernels,
+            "mark": mark,
         }
         cards.append(card)
     return cards
@@ -105,10 +130,10 @@ def _list_kernels(
     columns = table.list_filled_columns()
     rows = []
     for row, cells in zip(kernels, table.rows, strict=True):
-        sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
+        shape = [tuple(row[key]) if row[key] else None for key in ("grid", "block")]
         shown = {
             "at": at[row["id"]],
-            "to": launched.get((make_name_comparable(row["name"]), *sizes), ""),
+            "to": launched.get((make_name_comparable(row["name"]), *shape), ""),
             "share": f"{row['share']:.3g}",
             "cells": [get_plain_text(cells[column]) for column in columns],
             "mark": row["id"],
@@ -122,9 +147,7 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
     rest = kernels[KERNELS:]
     if not rest:
         return ""
-    took = sum(row["ms"] for row in rest)
-    share = sum(row["share"] for row in rest)
-    return f"and {len(rest):,} more: {screen.format_from_ms(took)}, {format_percent(share, 1)}"
+    return screen.say_rest(rest)
 
 
 def write_highlight_rules(of: PageProgram, number: int) -> str:
@@ -182,30 +205,50 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
         at: The page's element of each group of kernels that has one.
     """
     first, wide = of.steps.typical.first, max(1, of.split.period)
-    works = of.steps.typical.works
     marks = list_work_marks(of)
-    places = {index: at[g.id] for g in of.groups if at and g.id in at for index in g.works}
-    lanes: dict[str, list[Bar]] = {"idle": []}
-    for start, stop, cause in of.split.gaps:
-        said = f"idle, {cause}: {_say_time(stop - start)}"
-        ends = (start - first) / wide, (stop - first) / wide
-        lanes["idle"].append(Bar(*ends, LOOKS[cause], said, marks=list_gap_marks(of, cause)))
-    for index in sorted(range(len(works)), key=lambda index: works[index].activity.stream):
-        done = works[index].activity
+    lanes = {"idle": _list_idle_bars(of, first, wide)}
+    works = list(enumerate(of.steps.typical.works))
+    elements = _list_elements(of, at or {})
+    for index, work in sorted(works, key=lambda numbered: numbered[1].activity.stream):
+        done = work.activity
         if done.end <= first:
             continue
         bar = Bar(
             begin=(done.start - first) / wide,
             end=(done.end - first) / wide,
-            look=f"k-{works[index].kind}",
-            about=_say_work(works[index]),
-            to=places.get(index, ""),
+            look=f"k-{work.kind}",
+            about=_say_work(work),
+            to=elements.get(index, ""),
             marks=marks.get(index, ()),
         )
         lanes.setdefault(f"stream {done.stream}", []).append(bar)
-    if lines := list(_list_lines(works, marks, first, wide)):
+    if lines := list(_list_lines(of.steps.typical.works, marks, first, wide)):
         lanes["lines"] = lines
     return {name: draw_strip(_merge_narrow_bars(bars), name) for name, bars in lanes.items()}
+
+
+def _list_idle_bars(of: Triage, first: int, wide: int) -> list[Bar]:
+    """Return the step's idle time by its cause; `first` and `wide` in ns."""
+    bars = []
+    for start, stop, cause in of.split.gaps:
+        bar = Bar(
+            begin=(start - first) / wide,
+            end=(stop - first) / wide,
+            look=LOOKS[cause],
+            about=f"idle, {cause}: {_say_time(stop - start)}",
+            marks=list_gap_marks(of, cause),
+        )
+        bars.append(bar)
+    return bars
+
+
+def _list_elements(of: Triage, at: Mapping[str, str]) -> dict[int, str]:
+    """Return the page's element of each work whose group of kernels has one."""
+    elements = {}
+    for group in of.groups:
+        if group.id in at:
+            elements.update(dict.fromkeys(group.works, at[group.id]))
+    return elements
 
 
 def _say_work(work: StepWork) -> str:
@@ -226,13 +269,7 @@ def _list_lines(
     works: Sequence[StepWork], marks: Mapping[int, Sequence[str]], first: int, wide: int
 ) -> Iterator[Bar]:
     """Yield a bar for each run of works of one line on the busiest stream; two looks take turns."""
-    times: dict[int, int] = {}
-    for work in works:
-        stream = work.activity.stream
-        times[stream] = times.get(stream, 0) + work.activity.duration
-    busiest = max(times, key=lambda stream: times[stream], default=0)
-    own = [index for index, work in enumerate(works) if work.activity.stream == busiest]
-    own.sort(key=lambda index: works[index].activity.start)
+    own = _list_busiest_stream(works)
     parts = []
     for index in own:
         activity = works[index].activity
@@ -243,7 +280,9 @@ def _list_lines(
         at += run.works
         if run.place is None or not run.place.line or run.end <= first:
             continue
-        lit = dict.fromkeys(mark for index in inside for mark in marks.get(index, ()))
+        lit: dict[str, None] = {}
+        for index in inside:
+            lit |= dict.fromkeys(marks.get(index, ()))
         yield Bar(
             begin=(run.begin - first) / wide,
             end=(run.end - first) / wide,
@@ -251,6 +290,16 @@ def _list_lines(
             about=f"{say_place(run.place)}, {_say_time(run.end - run.begin)}",
             marks=tuple(lit),
         )
+
+
+def _list_busiest_stream(works: Sequence[StepWork]) -> list[int]:
+    """Return the works of the stream whose works take longest, by when they start."""
+    times: Counter[int] = Counter()
+    for work in works:
+        times[work.activity.stream] += work.activity.duration
+    busiest = max(times, key=lambda stream: times[stream], default=0)
+    own = [index for index, work in enumerate(works) if work.activity.stream == busiest]
+    return sorted(own, key=lambda index: works[index].activity.start)
 
 
 def _merge_narrow_bars(bars: Iterable[Bar]) -> Iterator[Bar]:

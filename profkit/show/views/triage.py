@@ -275,10 +275,14 @@ def list_kernels(
     shown, rest = select_large_kernels(kernels)
     yield make_kernels_table(shown, origins)
     if rest:
-        took = sum(row["ms"] for row in rest)
-        share = sum(row["share"] for row in rest)
-        more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
-        yield TextLine(more + say_overlap(kernels))
+        yield TextLine(say_rest(rest) + say_overlap(kernels))
+
+
+def say_rest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many rows of a table are left out, and the time that they take together."""
+    took = sum(row["ms"] for row in rows)
+    share = sum(row["share"] for row in rows)
+    return f"and {len(rows):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
 
 
 def select_large_kernels(
@@ -406,10 +410,7 @@ def list_origins(document: Mapping[str, Any], by: str) -> Iterator[Block]:
     ordered = sum_by_origin(document, by)
     yield make_origins_table(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
-        took = sum(row["ms"] for row in rest)
-        share = sum(row["share"] for row in rest)
-        more = f"and {len(rest):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
-        yield TextLine(more + say_overlap(ordered))
+        yield TextLine(say_rest(rest) + say_overlap(ordered))
     has_functions = any(row["function"] for row in document.get("origins", ()))
     if by == "line" and document["program"]["how"] == "torch trace" and has_functions:
         yield TextLine("lines are where functions begin: a trace has no others", "note")
