@@ -316,32 +316,48 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
     if timed:
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
-    notes = [f for f in launch.findings if BY_ID[f.rule].note]
-    said_twice = [f for f in launch.findings if f.repeats]
-    apart = [*notes, *said_twice]
-    differ = [f for f in launch.findings if f.what != "stays" and f not in apart]
-    if differ:
-        yield Heading("Findings, and the most that fixing each could gain", 3)
-        head = ("", "finding", ">before", ">after", "why")
-        yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
-    if stay := [f.rule for f in launch.findings if f.what == "stays" and f not in apart]:
-        yield TextLine(", ".join(stay), "as before")
-    for finding in said_twice:
-        if finding.what != "stays":
-            yield TextLine(f"{finding.rule} (the same as {finding.repeats})", "seen as")
-    for finding in notes:
-        side, cause = "AFTER only", finding.after.cause
-        if finding.after.status != "fires":
-            side, cause = "BEFORE only", finding.before.cause
-        if finding.before.status != finding.after.status:
-            yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
+    yield from _show_findings(launch.findings)
     if rows := choose_metrics(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
         if names:
-            some = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")
+            some = ", ".join(names[:6])
+            if len(names) > 6:
+                some += f" and {len(names) - 6} more"
             yield TextLine(f"collected in {side} only: {some}", "note")
+
+
+def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
+    """Yield the findings that differ as a table, those that stay, and notes of one side only."""
+    differ, stay, said_twice, notes = [], [], [], []
+    for finding in findings:
+        if BY_ID[finding.rule].note:
+            notes.append(finding)
+        if finding.repeats:
+            said_twice.append(finding)
+        if BY_ID[finding.rule].note or finding.repeats:
+            continue
+        if finding.what == "stays":
+            stay.append(finding.rule)
+        else:
+            differ.append(finding)
+    if differ:
+        yield Heading("Findings, and the most that fixing each could gain", 3)
+        head = ("", "finding", ">before", ">after", "why")
+        yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
+    if stay:
+        yield TextLine(", ".join(stay), "as before")
+    for finding in said_twice:
+        if finding.what != "stays":
+            yield TextLine(f"{finding.rule} (the same as {finding.repeats})", "seen as")
+    for finding in notes:
+        if finding.before.status == finding.after.status:
+            continue
+        side, cause = "BEFORE only", finding.before.cause
+        if finding.after.status == "fires":
+            side, cause = "AFTER only", finding.after.cause
+        yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
 
 
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
@@ -368,40 +384,46 @@ def _say_side(change: FindingChange, side: FindingSide) -> str:
 
 def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
-    changed = [finding for finding in launch.findings if finding.what != "stays"]
-    sides = chain.from_iterable((finding.before, finding.after) for finding in changed)
-    looked = {name: i for i, name in enumerate(chain.from_iterable(s.looked_at for s in sides))}
-    order = sorted(launch.moved, key=lambda m: (looked.get(m.metric, len(looked)), -m.weight))
+    looked_at: list[str] = []
+    for finding in launch.findings:
+        if finding.what != "stays":
+            looked_at += [*finding.before.looked_at, *finding.after.looked_at]
+    places = {name: place for place, name in enumerate(looked_at)}
+    order = sorted(launch.moved, key=lambda m: (places.get(m.metric, len(places)), -m.weight))
     return order[:shown]
 
 
 def list_move_cells(metric: Moved) -> tuple[str, ...]:
     if metric.points is not None:
         change = f"{metric.points:+.1f} points"
-    elif isfinite(metric.factor):
-        if metric.factor < 10:
-            change = f"{metric.factor:.2f}x"
-        else:
-            change = f"{metric.factor:,.0f}x"
-    else:
+    elif not isfinite(metric.factor):
         change = "from 0"
-    sides = (words.format_metric(metric.metric, value) for value in (metric.before, metric.after))
-    return metric.metric, *sides, change
+    elif metric.factor < 10:
+        change = f"{metric.factor:.2f}x"
+    else:
+        change = f"{metric.factor:,.0f}x"
+    before = words.format_metric(metric.metric, metric.before)
+    after = words.format_metric(metric.metric, metric.after)
+    return metric.metric, before, after, change
 
 
 def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
+    """Yield every variant with its time, and how it compares with its parent."""
     yield Heading(f"Case {ladder.case}: each step against its parent")
-    columns: Columns[Rung] = {
-        "variant": indent_name,
-        ">time": lambda step: figures.seconds(step.time.median) if step.time else "not timed",
-        ">95 %": lambda step: words.format_half_width(step.time) if step.time else "",
-        ">vs parent": lambda step: words.format_measured_speedup(
-            step.change.time if step.change else None
-        ),
-        "": say_answer,
-        "bound": lambda step: step.bound or "",
-    }
-    yield make_grid(ladder.steps, columns)
+    head = ("variant", ">time", ">95 %", ">vs parent", "", "bound")
+    yield Grid(head, tuple(map(_list_step_cells, ladder.steps)))
+
+
+def _list_step_cells(step: Rung) -> tuple[str, ...]:
+    time, half_width = "not timed", ""
+    if step.time:
+        time = figures.seconds(step.time.median)
+        half_width = words.format_half_width(step.time)
+    change = None
+    if step.change:
+        change = step.change.time
+    speedup = words.format_measured_speedup(change)
+    return indent_name(step), time, half_width, speedup, say_answer(step), step.bound or ""
 
 
 def indent_name(step: Rung) -> str:
@@ -424,14 +446,11 @@ def show_ladder_steps(ladder: Ladder) -> Iterator[Block]:
     names = list(dict.fromkeys(chain.from_iterable(step.references for step in ladder.steps)))
     if names:
         yield Heading(f"Case {ladder.case}: against the references")
-        rows = [
-            (
-                indent_name(step),
-                *(words.format_measured_speedup(step.references.get(name)) for name in names),
-            )
-            for step in ladder.steps
-        ]
-        yield Grid(("variant", *(f">{name}" for name in names)), tuple(rows))
+        rows = []
+        for step in ladder.steps:
+            ratios = [words.format_measured_speedup(step.references.get(name)) for name in names]
+            rows.append((indent_name(step), *ratios))
+        yield Grid(("variant", *map(">{}".format, names)), tuple(rows))
     yield TextLine("1.50x means 1.5 times as fast; ~ marks differences within the noise", "note")
     yield Heading(f"Case {ladder.case}: what each step did")
     for step in ladder.steps:
@@ -548,25 +567,10 @@ _NAMES = {
 
 def show_ladder_summary(summary: Summary) -> Iterator[Block]:
     """Yield a variant for a pull request: decision, figures, what changed, gates."""
-    sides, variant = summary.sides, summary.sides[0]
+    variant = summary.sides[0]
     yield Heading(f"{variant.name} at case {summary.case}")
     yield TextLine(summary.because, summary.decision)
-    yield Grid(
-        ("", *(f">{s.name} ({s.role})" for s in sides)),
-        (
-            ("time per call", *(words.format_median(s.time) or "not timed" for s in sides)),
-            (
-                f"{variant.name} is faster by",
-                *(words.format_measured_speedup(s.against) for s in sides),
-            ),
-            *(
-                (_NAMES[m], *(words.format_metric(m, s.metrics.get(m)) for s in sides))
-                for m in _NAMES
-            ),
-            ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
-        ),
-        bands=True,
-    )
+    yield _make_sides_table(summary)
     if variant.because:
         yield TextLine(variant.because, "verdict")
     if change := summary.change:
@@ -575,3 +579,24 @@ def show_ladder_summary(summary: Summary) -> Iterator[Block]:
         for note in change.notes:
             yield TextLine(note, "note")
     yield from map(show_gate, summary.gates)
+
+
+def _make_sides_table(summary: Summary) -> Grid:
+    """Return the variant, its parent and the references side by side: times, metrics, limiters."""
+    head, times, speedups, bounds = (
+        [""],
+        ["time per call"],
+        [f"{summary.sides[0].name} is faster by"],
+        [],
+    )
+    for side in summary.sides:
+        head.append(f">{side.name} ({side.role})")
+        times.append(words.format_median(side.time) or "not timed")
+        speedups.append(words.format_measured_speedup(side.against))
+        bounds.append(side.bound or figures.NOT_COLLECTED)
+    rows = [tuple(times), tuple(speedups)]
+    for metric, label in _NAMES.items():
+        values = [words.format_metric(metric, side.metrics.get(metric)) for side in summary.sides]
+        rows.append((label, *values))
+    rows.append(("bound: limiter", *bounds))
+    return Grid(tuple(head), tuple(rows), bands=True)

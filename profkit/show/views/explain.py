@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.diagnosis import pages
 from profkit.diagnosis.rule import LaunchRule
@@ -94,40 +94,58 @@ def explain(name: str) -> Explanation:
         word = answered[0]
     if " " in word or word.lower() in NCU_LABELS:
         word = find_catalogue_name(word)
-    rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
-    metric = CATALOGUE.get(word) or CATALOGUE.get(word.lower().replace("-", "_"))
-    limiter = word.replace("-", "_")
-    behind = [r for r in ALL if limiter in r.explains]
-    readers = [
-        m for m in CATALOGUE.values() if any(word in (*s.names, *s.optional) for s in m.sources)
-    ]
-    page: tuple[str, str, str, Parts]
-    if rule:
-        page = (rule.id, "rule", rule.title, explain_rule(rule))
-    elif metric:
-        page = (metric.name, "metric", metric.meaning, explain_metric(metric))
-    elif behind:
-        title = words.LIMITERS.get(limiter, "what limits a launch")
-        page = (limiter, "limiter", title, explain_limiter(limiter, behind))
-    elif (bound := word.lower()) in words.BOUNDS:
-        page = (bound, "verdict", words.BOUNDS[bound], explain_bound(bound))
-    elif step_rule := STEP_RULES.get(word.lower().replace("_", "-")):
-        page = (step_rule.id, OF_A_STEP, step_rule.title, _explain_step_rule(step_rule))
-    elif answered:
+    page = _explain_profkits_name(word)
+    if page is None and answered:
         title = "what Nsight Compute's own rules report"
         rules = tuple(write_name_and_text(rule, BY_ID[rule].title) for rule in answered)
-        page = (name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
-    elif readers:
-        page = (word, "ncu metric", "a counter of Nsight Compute", _explain_counter(word, readers))
-    else:
+        page = Explanation(name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
+    readers = _find_readers(word)
+    if page is None and readers:
+        title = "a counter of Nsight Compute"
+        page = Explanation(word, "ncu metric", title, _explain_counter(word, readers))
+    if page is None:
         raise ProfkitError(f"unknown rule or metric: {name}", find_nearest_names(word))
-    named, kind, title, parts = page
-    told = {heading: texts for heading, texts in parts.items() if texts}
-    if kind != OF_A_STEP and named in STEP_RULES:  # the same word of a launch's verdict
-        for heading, texts in _explain_step_rule(STEP_RULES[named]).items():
-            if texts:
-                told |= {f"For a step: {heading}": texts}
-    return Explanation(named, kind, title, told)
+    told = _keep_filled(page.parts)
+    if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
+        for heading, texts in _keep_filled(_explain_step_rule(STEP_RULES[page.name])).items():
+            told[f"For a step: {heading}"] = texts
+    return replace(page, parts=told)
+
+
+def _explain_profkits_name(word: str) -> Explanation | None:
+    """Return the page of a rule, a metric, a limiter or a bound; None where it is none of them."""
+    as_rule, as_metric = word.lower().replace("_", "-"), word.lower().replace("-", "_")
+    if rule := BY_ID.get(word) or BY_ID.get(as_rule):
+        return Explanation(rule.id, "rule", rule.title, explain_rule(rule))
+    if metric := CATALOGUE.get(word) or CATALOGUE.get(as_metric):
+        return Explanation(metric.name, "metric", metric.meaning, explain_metric(metric))
+    limiter = word.replace("-", "_")
+    behind = [rule for rule in ALL if limiter in rule.explains]
+    if behind:
+        title = words.LIMITERS.get(limiter, "what limits a launch")
+        return Explanation(limiter, "limiter", title, explain_limiter(limiter, behind))
+    bound = word.lower()
+    if bound in words.BOUNDS:
+        return Explanation(bound, "verdict", words.BOUNDS[bound], explain_bound(bound))
+    if step_rule := STEP_RULES.get(as_rule):
+        return explain_step_rule(step_rule)
+    return None
+
+
+def _find_readers(counter: str) -> list[Metric]:
+    """Return the metrics that one of ncu's own counters is read for."""
+    readers = []
+    for metric in CATALOGUE.values():
+        for source in metric.sources:
+            if counter in source.names or counter in source.optional:
+                readers.append(metric)
+                break
+    return readers
+
+
+def _keep_filled(parts: Parts) -> dict[str, tuple[Words | blocks.Code, ...]]:
+    """Return the parts of a page that say something."""
+    return {heading: texts for heading, texts in parts.items() if texts}
 
 
 def _explain_screen_word(name: str) -> Explanation:
@@ -169,8 +187,13 @@ def _explain_counter(name: str, readers: list[Metric]) -> Parts:
     return {"Read for": tuple(listed)}
 
 
-def _explain_step_rule(rule: StepRule) -> Parts:
+def explain_step_rule(rule: StepRule) -> Explanation:
     """Return the page of a rule of triage."""
+    parts = _keep_filled(_explain_step_rule(rule))
+    return Explanation(rule.id, OF_A_STEP, rule.title, parts)
+
+
+def _explain_step_rule(rule: StepRule) -> Parts:
     page = pages.read_page(rule.page)
     said, tried = [], []
     for words_of_form in list_words(rule.id):
@@ -256,11 +279,12 @@ def find_nearest_names(name: str) -> str:
 
 
 def explain_rule(rule: LaunchRule) -> Parts:
+    """Return the page of a rule of diagnose."""
     page = pages.read_rule_page(rule.id)
-    judged = judge_launch(rule.fires[0])
-    finding = next(f for f in judged.findings if f.rule == rule.id)
-    looked = dict.fromkeys((*rule.fires[0], *finding.evidence))
-    metrics = [CATALOGUE[name] for name in looked if name in CATALOGUE]
+    thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
+    limiters: tuple[str, ...] = ()
+    if rule.explains:
+        limiters = (", ".join(rule.explains),)
     return {
         "What happens in the hardware": (page.hardware,),
         "How it is detected": (rule.meaning,),
@@ -270,17 +294,31 @@ def explain_rule(rule: LaunchRule) -> Parts:
         f"Measured on {pages.read_probe_gpu()}": explain_measured(rule),
         "Expected gain": explain_worth(rule),
         "How to measure it": explain_ablations(rule),
-        "Thresholds": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
+        "Thresholds": thresholds + page.thresholds,
         "False alarms": page.false_alarms,
+        **_explain_example(rule),
+        "Limiters it can explain": limiters,
+        "Official page": (TextSpan(page.official, "link"),),
+    }
+
+
+def _explain_example(rule: LaunchRule) -> Parts:
+    """Return what is said of the rule's first example, and the metrics that were looked at for it."""
+    example = rule.fires[0]
+    judged = judge_launch(example)
+    finding = next(f for f in judged.findings if f.rule == rule.id)
+    metrics = []
+    for name in dict.fromkeys((*example, *finding.evidence)):
+        if name in CATALOGUE:
+            metrics.append(CATALOGUE[name])
+    return {
         "An example that fires": (
             f"{finding.cause} ({words.say_finding_worth(finding)})",
-            words.format_metric_values(rule.fires[0]),
+            words.format_metric_values(example),
         ),
         "An example that does not fire": (words.format_metric_values(rule.clear[0]),),
         "Metrics it uses": tuple(map(describe_metric, metrics)),
         "To collect": (suggest_command(metric.section for metric in metrics),),
-        "Limiters it can explain": (", ".join(rule.explains),) * bool(rule.explains),
-        "Official page": (TextSpan(page.official, "link"),),
     }
 
 
@@ -323,17 +361,16 @@ def explain_threshold(of: pages.Decides) -> Words:
 
 
 def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
-    pairs: list[Words] = []
-    for pair in pages.read_probe_pairs(rule.id):
-        pairs.append(
-            (
-                TextSpan(f"{speedup(pair.gain)} faster", "strong"),
-                f", probe {pair.probe} ({pair.title}); fixed: {pair.relieves}",
-            )
-        )
+    """Return what fixing a rule's cause brought on probes: the first pairs, and how many more."""
+    pairs = list(pages.read_probe_pairs(rule.id))
+    said: list[Words] = []
+    for pair in pairs[:SHOWN]:
+        gain = TextSpan(f"{speedup(pair.gain)} faster", "strong")
+        said.append((gain, f", probe {pair.probe} ({pair.title}); fixed: {pair.relieves}"))
     more = len(pairs) - SHOWN
-    rest = f"and {counted(more, 'more probe', 'more probes')} of this cause"
-    return (*pairs[:SHOWN], *([rest] if more > 0 else []))
+    if more > 0:
+        said.append(f"and {counted(more, 'more probe', 'more probes')} of this cause")
+    return tuple(said)
 
 
 def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
@@ -354,28 +391,40 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
 
 
 def explain_metric(metric: Metric) -> Parts:
+    """Return the page of a metric of the catalogue."""
     family = _HARDWARE.get(metric.name, FAMILIES[metric.name])
     page = pages.read_named_page(f"metrics/{family}.md")
-    users = []
-    for r in ALL:
-        if any(metric.name in values for values in (*r.fires, *r.clear)):
-            users.append(r)
-    seen = pages.find_range(metric.name)
-    texts = []
-    if seen:
-        for probe, value in (seen.low, seen.high):
-            texts.append(f"{words.format_metric(metric.name, value)} ({probe})")
     sources = tuple(source.text for source in metric.sources)
     return {
         "What happens in the hardware": (page.hardware,),
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
         "Sources, in order of preference": sources or ("the run record next to the report",),
         "To collect": (suggest_command([metric.section]),),
-        f"On the probes ({pages.read_probe_gpu()})": (" to ".join(texts),) * bool(texts),
-        "Rules that use it": tuple(write_name_and_text(rule.id, rule.title) for rule in users),
+        f"On the probes ({pages.read_probe_gpu()})": _say_range(metric),
+        "Rules that use it": _list_rules_that_use(metric),
         "Read it with care": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
+
+
+def _say_range(metric: Metric) -> tuple[str, ...]:
+    """Return the smallest and largest value on the probes; nothing where it was not collected."""
+    seen = pages.find_range(metric.name)
+    if not seen:
+        return ()
+    texts = []
+    for probe, value in (seen.low, seen.high):
+        texts.append(f"{words.format_metric(metric.name, value)} ({probe})")
+    return (" to ".join(texts),)
+
+
+def _list_rules_that_use(metric: Metric) -> tuple[Words, ...]:
+    """Return the rules whose examples have a metric, each with its title."""
+    users = []
+    for rule in ALL:
+        if any(metric.name in values for values in (*rule.fires, *rule.clear)):
+            users.append(write_name_and_text(rule.id, rule.title))
+    return tuple(users)
 
 
 # ncu's first section has these beside clocks and sizes; the hardware that they are of is another.
@@ -486,11 +535,6 @@ def _get_rule_title(rule: StepRule) -> Words:
     return rule.title
 
 
-def _make_page_of_step(rule: StepRule) -> Explanation:
-    parts = {heading: texts for heading, texts in _explain_step_rule(rule).items() if texts}
-    return Explanation(rule.id, OF_A_STEP, rule.title, parts)
-
-
 def show_reference() -> Iterator[Block]:
     """Yield every rule's page and a table of every metric: one Markdown document."""
     yield blocks.Heading("Rules and metrics", 0)
@@ -506,7 +550,7 @@ def show_reference() -> Iterator[Block]:
     yield blocks.Heading("Rules of a program's step")
     yield make_grid(OF_STEPS, {"rule": _write_rule_link, "said when": _get_rule_title})
     for of_step in OF_STEPS:
-        yield from _make_page_of_step(of_step).blocks()
+        yield from explain_step_rule(of_step).blocks()
     yield blocks.Heading("Metrics")
     of_metrics: Columns[Metric] = {
         "metric": lambda metric: TextSpan(metric.name, "code"),

@@ -93,28 +93,32 @@ def format_duration(seconds: float | None) -> str:
 
 
 def show_examined_machine(rows: Sequence[Entry]) -> Iterator[Block]:
-    missing = [row["name"] for row in rows if row["status"] == "missing"]
+    """Yield what is ready and what is missing on this machine, and how to get it."""
+    missing, cells = [], []
+    for row in rows:
+        cells.append((row["name"], row["status"], row["detail"]))
+        if row["status"] == "missing":
+            missing.append(row["name"])
     yield TextLine("ready", "reading reports and traces")
     yield TextLine(f"missing {', '.join(missing)}" if missing else "ready", "measuring kernels")
-    cells = tuple((row["name"], row["status"], row["detail"]) for row in rows)
-    yield Grid(("what", "status", "found"), cells, wraps=2)
-    yield from (TextLine(row["advice"], row["name"]) for row in rows if row["advice"])
+    yield Grid(("what", "status", "found"), tuple(cells), wraps=2)
+    for row in rows:
+        if row["advice"]:
+            yield TextLine(row["advice"], row["name"])
 
 
 def show_builds(rows: Iterable[Entry]) -> Iterator[Block]:
+    """Yield what each kernel takes of the machine, by the compiler; bytes, and seconds to build."""
     counts = ("regs", "smem", "dynamic", "blocks_per_sm", "spills", "stack")
     titles = (">regs", ">static", ">dynamic", ">per SM", ">spills", ">stack")
     cells = []
     for row in rows:
-        cells.append(
-            (
-                row["variant"],
-                str(row["arch"]),
-                TextSpan(row["kernel"], "name"),
-                *("?" if row[key] is None else str(row[key]) for key in counts),
-                figures.seconds(row["seconds"]) if row["seconds"] else "-",
-            )
-        )
+        used = ["?" if row[key] is None else str(row[key]) for key in counts]
+        took = "-"
+        if row["seconds"]:
+            took = figures.seconds(row["seconds"])
+        kernel = TextSpan(row["kernel"], "name")
+        cells.append((row["variant"], str(row["arch"]), kernel, *used, took))
     yield Grid(("variant", "sm", "kernel", *titles, ">took"), tuple(cells))
 
 
@@ -124,17 +128,17 @@ def show_checks(rows: Iterable[Entry]) -> Iterator[Block]:
 
 
 def list_check_cells(row: Entry) -> tuple[str, ...]:
+    """Return a variant's row: cases done, the largest absolute error in them, and sanitizers."""
     done = [case for case in row["cases"] if case["status"] != "not supported"]
-    worst = max((case.get("max_abs") or 0.0 for case in done), default=None)
-    left = len(row["cases"]) - len(done)
-    return (
-        row["variant"],
-        row["status"],
-        f"{len(done)}" + (f" ({left} not supported)" if left else ""),
-        "" if worst is None else f"{worst:.2g}",
-        f"{row['atol']:g} + {row['rtol']:g}·|ref|",
-        ", ".join(f"{tool}: {state}" for tool, state in row["sanitizer"].items()),
-    )
+    cases = str(len(done))
+    if left := len(row["cases"]) - len(done):
+        cases += f" ({left} not supported)"
+    worst = ""
+    if done:
+        worst = f"{max(case.get('max_abs') or 0.0 for case in done):.2g}"
+    tolerance = f"{row['atol']:g} + {row['rtol']:g}·|ref|"
+    sanitizer = ", ".join(f"{tool}: {state}" for tool, state in row["sanitizer"].items())
+    return row["variant"], row["status"], cases, worst, tolerance, sanitizer
 
 
 def list_faults(check: Entry, most: int = 5) -> list[str]:
@@ -231,19 +235,20 @@ def say_conditions(gpu: Entry, timing: Entry) -> str:
 
 
 def show_run_without_counters(name: str, record: Record) -> Iterator[Block]:
+    """Yield what a record says of a run that ncu did not see: its floor, and how its grids fit."""
     yield Heading(f"{name}, without counters")
-    took, floors = median(record.warm) if record.warm else None, record.work.floors
-    if took and floors:
-        slowest = max(floors, key=lambda k: floors[k])
-        named = ", ".join(f"{k} {figures.seconds(v)}" for k, v in floors.items())
+    floors = record.work.floors
+    if record.warm and floors:
+        took = median(record.warm)
+        slowest = max(floors, key=lambda unit: floors[unit])
+        named = ", ".join(f"{unit} {figures.seconds(time)}" for unit, time in floors.items())
         yield TextLine(
             f"{figures.seconds(took)} measured; the work itself needs {named}: "
             f"{figures.speedup(took / floors[slowest])} the {slowest} floor"
         )
     for launch in record.shape:
-        if launch.waves is None:
-            waves = "unknown"
-        else:
+        waves = "unknown"
+        if launch.waves is not None:
             waves = figures.figures(launch.waves)
         idle = ""
         if launch.idle_sms:
@@ -326,19 +331,17 @@ def list_refusals(search: Entry) -> Iterator[str]:
 def show_times(search: Entry) -> Grid:
     """Return time and flags of champion, defaults and the reference."""
     champion, default = search["champion"], search["default"]
-    rows = [("defaults", default["name"], default["config"])]
+    named = [("defaults", default["name"], default["config"])]
     if champion["number"] != default["number"]:
-        rows.insert(0, ("champion", champion["name"], champion["config"]))
+        named.insert(0, ("champion", champion["name"], champion["config"]))
     if search["anchor"]:
-        rows.append((search["anchor"], search["anchor"], {}))
-    columns: Columns[tuple[str, str, Mapping[str, str]]] = {
-        "": lambda row: row[0],
-        "warm L2, median (95 %)": lambda row: format_time(
-            search["times"].get(row[1], {}).get("warm")
-        ),
-        "flags": lambda row: TextSpan(" ".join(f"-D{k}={v}" for k, v in row[2].items()), "code"),
-    }
-    return make_grid(rows, columns)
+        named.append((search["anchor"], search["anchor"], {}))
+    rows = []
+    for role, name, config in named:
+        warm = search["times"].get(name, {}).get("warm")
+        flags = " ".join(f"-D{macro}={value}" for macro, value in config.items())
+        rows.append((role, format_time(warm), TextSpan(flags, "code")))
+    return Grid(("", "warm L2, median (95 %)", "flags"), tuple(rows))
 
 
 def format_time(warm: Mapping[str, Any] | None) -> str:

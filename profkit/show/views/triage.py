@@ -156,17 +156,24 @@ def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
 
 def show_what_is_next(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield how to look at the counted kernel that matters most; what each rank does; notes."""
-    named = list(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
+    named = set(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
     counted = [row for row in document["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
         yield TextLine(best["next"], f"details of {best['id']}")
     kernels = [row for row in document["kernels"] if row["grid"]]
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
-    ranks = document["ranks"]
-    if len(ranks) <= RANKS:
-        shown = ranks
-    else:
+    yield from _show_ranks(document["ranks"])
+    for text in document["notes"][:NOTES]:
+        yield TextLine(text, "note")
+    if text := say_lack_of_lines(document):
+        yield TextLine(text, "lines")
+
+
+def _show_ranks(ranks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Yield what each rank does; of many ranks those that wait least for the others."""
+    shown = ranks
+    if len(ranks) > RANKS:
         shown = sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):
         transfer = row["collective_ms"] - row["waiting_ms"]
@@ -179,10 +186,6 @@ def show_what_is_next(document: Mapping[str, Any]) -> Iterator[Block]:
             f"{format_ms(transfer)} transferring, {format_ms(row['waiting_ms'])} waiting{for_whom}",
             f"rank {row['rank']}",
         )
-    for text in document["notes"][:NOTES]:
-        yield TextLine(text, "note")
-    if text := say_lack_of_lines(document):
-        yield TextLine(text, "lines")
 
 
 def say_lack_of_lines(document: Mapping[str, Any]) -> str:
@@ -310,20 +313,48 @@ def make_kernels_table(
     for origin in origins:
         for name in origin["kernels"]:
             lines.setdefault(name, set()).add(origin["line"] or "")
+
+    def name_kernel_line(row: Mapping[str, Any]) -> str:
+        return name_source_line(row, len(lines.get(row["id"], ())) - 1)
+
     columns: Columns[Mapping[str, Any]] = {
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
-        "line": lambda row: name_source_line(row, len(lines.get(row["id"], ())) - 1),
+        "line": name_kernel_line,
         "module": lambda row: row.get("module") or "",
         **name_kinds(kernels),
         **name_grid(kernels),
-        ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: format_from_ms(row["ms"]),
-        ">share": lambda row: f"{format_percent(row['share'], 1)}",
-        "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
-        ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
+        ">calls": _format_calls,
+        ">per step": _format_time_of_step,
+        ">share": _format_share_of_step,
+        "limit": _name_limit,
+        ">headroom": _format_headroom,
     }
     return make_grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
+
+
+def _format_calls(row: Mapping[str, Any]) -> str:
+    return str(row["calls"])
+
+
+def _format_time_of_step(row: Mapping[str, Any]) -> str:
+    return format_from_ms(row["ms"])
+
+
+def _format_share_of_step(row: Mapping[str, Any]) -> str:
+    return format_percent(row["share"], 1)
+
+
+def _name_limit(row: Mapping[str, Any]) -> str:
+    if row["bound"]:
+        return f"{row['bound']}: {row['limiter']}"
+    return "not counted"
+
+
+def _format_headroom(row: Mapping[str, Any]) -> str:
+    if row["headroom"]:
+        return f"{row['headroom']:.2f}x"
+    return ""
 
 
 def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
@@ -439,16 +470,33 @@ def sum_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
 
 def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
     """Return the table of what comes from each line, module or operator."""
+    names: Columns[Mapping[str, Any]] = {by: lambda row: shorten_place(row["name"])}
+    if by == "line":
+        names = {
+            by: lambda row: TextSpan(shorten_place(row["name"]), "place"),
+            "in": lambda row: row["function"],
+        }
     columns: Columns[Mapping[str, Any]] = {
-        by: lambda row: TextSpan(shorten_place(row["name"]), "place" if by == "line" else ""),
-        "in": lambda row: row["function"] if by == "line" else "",
-        "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
-        ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: format_from_ms(row["ms"]),
-        ">share": lambda row: f"{format_percent(row['share'], 1)}",
-        "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
+        **names,
+        "part": _join_parts,
+        ">calls": _format_calls,
+        ">per step": _format_time_of_step,
+        ">share": _format_share_of_step,
+        "limit": _name_largest_limit,
     }
     return make_grid(rows, columns, narrow=True)
+
+
+def _join_parts(row: Mapping[str, Any]) -> str:
+    """Return the parts of a step that a row is of, what takes longest first."""
+    return " + ".join(part for part, _ in row["part"].most_common() if part)
+
+
+def _name_largest_limit(row: Mapping[str, Any]) -> str:
+    """Return what limits most of a row's time; "" where nothing was counted."""
+    for limit, _ in row["limits"].most_common(1):
+        return str(limit)
+    return ""
 
 
 # What is said of a saving against what was predicted.
@@ -474,40 +522,46 @@ def say_step_time(of: Mapping[str, float]) -> str:
 
 def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
-    sides = [document[side] for side in ("before", "after")]
-    before, after = (say_step_time(side) for side in sides)
+    sides = document["before"], document["after"]
+    before, after = map(say_step_time, sides)
     yield Heading(f"Step: {before} before, {after} after")
     saved, answer = document["saved_ms"], document["answer"]
-    if answer != "cannot tell":
+    is_known = answer != "cannot tell"
+    if is_known:
         change = "lost"
         if saved >= 0:
             change = "saved"
         yield TextLine(f"{format_ms(abs(saved))} {change} per step, {say_ratio(*sides)}", answer)
-    if any(is_estimate(side) for side in sides):
+    if any(map(is_estimate, sides)):
         first, second = (format_ms(side["recorded"]) for side in sides)
         text = f"{first} before, {second} after; times with an interval are estimates without a profiler"
         yield TextLine(text, "recorded")
     for text in document["notes"]:
-        yield TextLine(text, "note" if answer != "cannot tell" else answer)
+        yield TextLine(text, "note" if is_known else answer)
     if document["outcome"]:
         yield TextLine(OUTCOMES[document["outcome"]], "predicted")
-    left = [row for row in document["promises"] if row["state"] != "gone" and row["left"] > 0]
+    yield from _show_promises(document["promises"])
+    if document["new"]:
+        listed = ", ".join(document["new"])
+        yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
+
+
+def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Yield the finding of before that could save most from now on, and what became of each."""
+    if not promises:
+        return
+    left = [row for row in promises if row["state"] != "gone" and row["left"] > 0]
     if left:
         largest = max(left, key=lambda row: row["left"])
-        yield TextLine(
-            f"{largest['category']}, which could save another {format_ms(largest['left'])}", "next"
-        )
+        more = format_ms(largest["left"])
+        yield TextLine(f"{largest['category']}, which could save another {more}", "next")
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
         ">predicted saving": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
         ">left to save": lambda row: format_ms(row["left"]),
     }
-    if document["promises"]:
-        yield make_grid(document["promises"], columns)
-    if document["new"]:
-        listed = ", ".join(document["new"])
-        yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
+    yield make_grid(promises, columns)
 
 
 def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
