@@ -85,42 +85,59 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
     answer = frame.attrs.get("answer")
     if answer and answer["rows"] == len(frame) and "rule" in frame.columns:
         yield Paragraph(answer["text"])  # of part of the launches it would be another one
-    statuses: dict[Any, int] = {}
+    not_shown = []
     if {"rule", "status"} <= set(frame.columns):
-        statuses = frame["status"].value_counts().to_dict()
+        for status, count in frame["status"].value_counts().items():
+            if status != "fires":
+                not_shown.append(f"{count} {status}")
         frame = frame[frame["status"] == "fires"]
     most = pd.options.display.max_rows or len(frame)
+    rows = frame
+    if len(frame) > most:
+        rows = frame.head(pd.options.display.min_rows or most)
+    shown = _choose_columns(frame, leading)
+    yield _make_frame_grid(rows, shown)
+    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
+    yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+    if not_shown:
+        yield TextLine(f"not shown: {', '.join(not_shown)} (the column status has all)")
+
+
+def _choose_columns(frame: pd.DataFrame, leading: Sequence[str]) -> list[int]:
+    """Return the places of the columns to show: all of a narrow frame, else the leading ones."""
     names = [str(name) for name in frame.columns]
+    if len(names) <= COLUMNS:
+        return list(range(len(names)))
     if {"line", "opcode"} <= set(names):
         leading = PLAIN_LINES
-    shown = list(range(len(names)))
-    if len(names) > COLUMNS:
-        known = [n for n in leading if n in names and frame[n].notna().any()]
-        if "variant" not in known and "variant" in leading:
-            known = ["report", "launch", *known]
-        shown = [names.index(n) for n in known if n in names] or shown[:COLUMNS]
-    if len(frame) <= most:
-        rows = frame
-    else:
-        rows = frame.head(pd.options.display.min_rows or most)
-    # Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
-    index = frame.index.name is not None or not pd.api.types.is_integer_dtype(frame.index.dtype)
-    sides = [">" * pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
+    known = [name for name in leading if name in names and frame[name].notna().any()]
+    if "variant" not in known and "variant" in leading:
+        known = ["report", "launch", *known]
+    return [names.index(name) for name in known if name in names] or list(range(COLUMNS))
+
+
+def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
+    """Return rows of a frame, of the columns at the places `shown`, as a table.
+
+    Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
+    """
+    head, names = [], [str(name) for name in rows.columns]
+    has_index = rows.index.name is not None or not pd.api.types.is_integer_dtype(rows.index.dtype)
+    if has_index:
+        head.append(str(rows.index.name or ""))
+    for place in shown:
+        side = ">" if pd.api.types.is_numeric_dtype(rows.dtypes.iloc[place]) else ""
+        head.append(side + names[place])
     cells = []
     for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True):
-        cells.append(
-            (*[format_cell("", label)] * index, *(format_cell(names[i], row[i]) for i in shown))
-        )
-    head = (*[str(frame.index.name or "")] * index, *(sides[i] + names[i] for i in shown))
+        texts = [format_cell(names[place], row[place]) for place in shown]
+        if has_index:
+            texts.insert(0, format_cell("", label))
+        cells.append(tuple(texts))
     wraps = None
     if head and head[-1] in ("cause", "source"):
         wraps = len(head) - 1
-    yield Grid(head, tuple(cells), wraps=wraps, asked=True)
-    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
-    yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
-    rest = [f"{count} {status}" for status, count in statuses.items() if status != "fires"]
-    if rest:
-        yield TextLine(f"not shown: {', '.join(rest)} (the column status has all)")
+    return Grid(tuple(head), tuple(cells), wraps=wraps, asked=True)
 
 
 def format_cell(name: str, value: Any) -> str:

@@ -83,8 +83,14 @@ def say_share_of_roof(point: model.Point) -> str:
 
 def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
-    lacks = chain.from_iterable(map(model.list_missing, rows))
-    return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        for lack in model.list_missing(row):
+            if lack.section:
+                reasons[f"{lack.why} (ncu --section {lack.section})"] += 1
+            else:
+                reasons[lack.why] += 1
+    return reasons
 
 
 def explain_empty_roofline(rows: Sequence[Row]) -> str:
@@ -118,7 +124,9 @@ def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[
 
     Each is a range over the launches that last longest; over all where only a shorter one has it.
     """
-    used = {"fp32", *model.LEVELS, *(p.family for p in points)}
+    used = {"fp32", *model.LEVELS}
+    for point in points:
+        used.add(point.family)
     every = list(chain.from_iterable(map(model.list_ceilings, rows)))
     longest = list(chain.from_iterable(map(model.list_ceilings, list_longest(rows))))
     roofs = []
@@ -127,9 +135,10 @@ def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[
             continue
         named = _choose_ceilings(longest, name) or _choose_ceilings(every, name)
         if named:
-            values = [c.value for c in named]
+            values = [ceiling.value for ceiling in named]
+            clock = max(ceiling.clock for ceiling in named)
             device = named[0].source != "report"
-            roofs.append(Roof(name, min(values), max(values), max(c.clock for c in named), device))
+            roofs.append(Roof(name, min(values), max(values), clock, device))
     return roofs
 
 
@@ -147,30 +156,57 @@ def iterate_roof_lines(
     Diagonals and flats end where they meet the highest others; a diagonal that meets the flats left
     of the frame is left out.
     """
-    steepest = max((r.high for r in roofs if r.is_slope), default=inf)
-    highest = max((r.high for r in roofs if not r.is_slope), default=inf)
-    for roof in sorted((r for r in roofs if not r.is_slope), key=lambda r: -r.high):
+    slopes, flats = _split_roofs(roofs)
+    steepest = max((roof.high for roof in slopes), default=inf)
+    for roof in sorted(flats, key=lambda roof: -roof.high):
         yield roof, max(roof.high / steepest, left), right
-    for roof in (r for r in roofs if r.is_slope and highest / r.high > left):
-        yield roof, left, min(highest / roof.high, right)
+    highest = max((roof.high for roof in flats), default=inf)
+    for roof in slopes:
+        if highest / roof.high > left:
+            yield roof, left, min(highest / roof.high, right)
+
+
+def _split_roofs(roofs: Sequence[Roof]) -> tuple[list[Roof], list[Roof]]:
+    """Return the bandwidths, which are diagonals, and the peaks of arithmetic, which are flat."""
+    slopes, flats = [], []
+    for roof in roofs:
+        if roof.is_slope:
+            slopes.append(roof)
+        else:
+            flats.append(roof)
+    return slopes, flats
 
 
 def compute_axis_limits(
     roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
 ) -> tuple[float, float, float, float]:
     """Return left, right, bottom and top of the frame that holds roofs and positions."""
-    slopes = [r.high for r in roofs if r.is_slope] or [1e12]
-    peaks = [r.high for r in roofs if not r.is_slope] or [10 * min(slopes)]
-    # A launch's positions are in the frame; its other points where it has none.
-    positions = ([p for p in points if not p.note] or points for points in launches)
-    xs = [p.intensity for p in chain.from_iterable(positions) if p.intensity > 0]
-    xs += [peak / slope for peak, slope in product(peaks, (min(slopes), max(slopes)))]
+    slopes, flats = _split_roofs(roofs)
+    bandwidths = [roof.high for roof in slopes] or [1e12]
+    peaks = [roof.high for roof in flats] or [10 * min(bandwidths)]
+    xs = _list_positions(launches)
+    for peak in peaks:
+        xs += [peak / min(bandwidths), peak / max(bandwidths)]
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left = max(min(xs) / wide, _LEFT)
     right = max(min(max(xs) * wide, _RIGHT), 10 * left)
-    drawn = chain.from_iterable(place_points_in_frame(points, left, right) for points in launches)
-    ys = [y for _, y, _ in drawn if y > 0] + [left * min(slopes)] + peaks
+    ys = [left * min(bandwidths), *peaks]
+    for points in launches:
+        for _, y, _ in place_points_in_frame(points, left, right):
+            if y > 0:
+                ys.append(y)
     return left, right, min(ys) / 3, max(ys) * 4
+
+
+def _list_positions(launches: Sequence[Sequence[model.Point]]) -> list[float]:
+    """Return the intensities above zero of launches' positions; of other points without one."""
+    intensities = []
+    for points in launches:
+        positions = [point for point in points if not point.note]
+        for point in positions or points:
+            if point.intensity > 0:
+                intensities.append(point.intensity)
+    return intensities
 
 
 def place_points_in_frame(
@@ -181,13 +217,19 @@ def place_points_in_frame(
     Also at an edge one that is all there is beyond it, just inside: left of the frame it slides
     along its diagonal, so the gap to the roof stays.
     """
-    inside = [p for p in points if left <= p.intensity <= right]
-    before = [p for p in points if p.intensity < left and not p.note]
-    best = max(before, key=lambda p: p.share, default=None)
-    shown = inside + ([best] if best else [])
-    shown = shown or sorted(points, key=lambda p: p.intensity)[:1]
-    heights = ((p, p.rate if p.intensity >= left else p.moved * left * 1.12) for p in shown)
-    placed = [(min(max(p.intensity, left * 1.12), right / 1.12), y, p) for p, y in heights]
+    shown = [point for point in points if left <= point.intensity <= right]
+    before = [point for point in points if point.intensity < left and not point.note]
+    if before:
+        shown.append(max(before, key=lambda point: point.share))
+    if not shown:
+        shown = sorted(points, key=lambda point: point.intensity)[:1]
+    placed = []
+    for point in shown:
+        x = min(max(point.intensity, left * 1.12), right / 1.12)
+        y = point.rate
+        if point.intensity < left:
+            y = point.moved * left * 1.12
+        placed.append((x, y, point))
     return sorted(placed, key=lambda at: at[0])
 
 
@@ -240,10 +282,13 @@ def find_block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[
     configured as much of it as the other limiters let it use.
     """
     blocks = {name: row[name] for name in LIMITS if name in row}
-    deciding = [name for name in blocks if blocks[name] == min(blocks.values())]
-    needs = find_cuts_for_one_more_block(row)
-    able = needs.keys() >= set(deciding)
-    return blocks, deciding, ", ".join(needs[n] for n in deciding if able and needs[n]) or "–"
+    fewest = min(blocks.values(), default=0.0)
+    deciding = [name for name in blocks if blocks[name] == fewest]
+    cuts = find_cuts_for_one_more_block(row)
+    needed = []
+    if cuts.keys() >= set(deciding):
+        needed = [cuts[name] for name in deciding if cuts[name]]
+    return blocks, deciding, ", ".join(needed) or "–"
 
 
 # Ladders and histories.
@@ -291,20 +336,32 @@ def group_history_points(steps: Sequence[HistoryStep]) -> dict[str, list[History
     """Return subject -> its timed runs, oldest first."""
     machines: dict[str, str] = {}
     points: dict[str, list[HistoryPoint]] = {}
-    for run, step in ((step.run, step) for step in steps):
-        name, key = run.gpu or "unknown GPU", run.gpu_uuid or run.gpu or ""
+    for step in steps:
+        name, key = step.run.gpu or "unknown GPU", step.run.gpu_uuid or step.run.gpu or ""
         alike = sum(other.rpartition(" ")[0] == name for other in machines.values())
         machine = machines.setdefault(key, f"{name} {alike + 1}")
-        if run.median is None:
-            continue
-        timed = points.setdefault(run.subject, [])
-        low, high = (run.median if end is None else end for end in (run.low, run.high))
-        real = step.answer in ("faster", "slower")
-        factor = ""
-        if step.time and real:
-            factor = f"{step.time.speedup.median:.3g}x"
-        made, commit = (run.made or "")[:10], (run.commit or "")[:8]
-        told = ", ".join(filter(None, (made, commit, machine, step.answer, factor)))
-        place = len(timed), run.median, low, high, machine
-        timed.append(HistoryPoint(*place, real, made, f"{commit} {factor}", told))
+        if step.run.median is not None:
+            timed = points.setdefault(step.run.subject, [])
+            timed.append(_make_history_point(step, step.run.median, machine, len(timed)))
     return points
+
+
+def _make_history_point(step: HistoryStep, median: float, machine: str, order: int) -> HistoryPoint:
+    """Return a timed run as a point; its interval is the median twice where it has none."""
+    run = step.run
+    made, commit = (run.made or "")[:10], (run.commit or "")[:8]
+    is_real = step.answer in ("faster", "slower")
+    factor = ""
+    if step.time and is_real:
+        factor = f"{step.time.speedup.median:.3g}x"
+    return HistoryPoint(
+        order=order,
+        median=median,
+        low=median if run.low is None else run.low,
+        high=median if run.high is None else run.high,
+        machine=machine,
+        real=is_real,
+        made=made,
+        change=f"{commit} {factor}",
+        told=", ".join(filter(None, (made, commit, machine, step.answer, factor))),
+    )
