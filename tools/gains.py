@@ -6,10 +6,12 @@
     python tools/score.py gains FOLDER...  # first keeps the pairs of these folders
 
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
-before and after a change (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
-profkit/model/scenario.py are computed from the last two: each fix is held against an interval that was
-made without its repository (split conformal prediction: the quantiles of the residuals of other people's
-code). Probes are left out of that: their twins remove all of a cause.
+before and after a change (artifacts/pairs.json.xz: counters, no code). Rules were written with these in
+view. artifacts/unseen.json.xz has the same of changes that nobody here had seen when they were judged
+(tools/unseen.py has what was said of them then). SPREAD and COVERAGE of profkit/model/scenario.py
+are computed from them: each fix is held against an interval that was made without its repository
+(split conformal prediction: the quantiles of the residuals of unseen code). Probes are left out of
+that: their twins remove all of a cause.
 """
 
 from __future__ import annotations
@@ -34,20 +36,20 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model import launch as model_launch
-from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, make_expectation
+from profkit.model.scenario import OFFSET, Expectation, Kind, make_expectation
 from profkit.records.ablation import read_causes
 from profkit.reports.metrics import CATALOGUE
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
 KEPT = ARTIFACTS / "pairs.json.xz"
+KEPT_UNSEEN = ARTIFACTS / "unseen.json.xz"
 STEPS = ARTIFACTS / "steps.json"
 FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
 CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
-FEW = 25  # fixes of a kind below which those of all kinds stand in for it
 ENDS = (0.1, 0.9)  # the quantiles of an interval that holds four times of five
 NORMAL_90 = 1.645  # standard deviations on both sides of 90 % of a normal distribution
 WIDTHS = (1.25, 1.5, 2.0, 3.0, float("inf"))  # high over low up to which a launch is answered
-PROBES, LADDER, PAIRS = "probes", "ladder", "pairs"
+PROBES, LADDER, PAIRS, UNSEEN = "probes", "ladder", "pairs", "unseen"
 OURS = frozenset({"clocks-unsteady", "replay-unsteady", "cache-resident", "operations-mismatch"})
 
 # Rules of NVIDIA that name a cause, and what we call it; the others name none (issue slots that are not
@@ -82,7 +84,7 @@ _NVIDIA: Mapping[str, tuple[str, ...]] = {
 class FixOnRecord:
     """What came of one fix, and what was said of it: speed-up factors."""
 
-    group: str  # probes, ladder or pairs
+    group: str  # probes, ladder, pairs or unseen
     repository: str  # what is left out at once
     name: str
     kind: Kind
@@ -170,9 +172,9 @@ def ladder() -> Iterator[FixOnRecord]:
             )
 
 
-def pairs() -> list[Pair]:
+def pairs(path: Path = KEPT) -> list[Pair]:
     """What is kept of other people's kernels."""
-    with lzma.open(KEPT, "rt") as file:
+    with lzma.open(path, "rt") as file:
         kept = json.load(file)
     return [
         Pair(
@@ -187,7 +189,7 @@ def pairs() -> list[Pair]:
     ]
 
 
-def of_pairs(kept: Sequence[Pair]) -> Iterator[FixOnRecord]:
+def of_pairs(kept: Sequence[Pair], group: str = PAIRS) -> Iterator[FixOnRecord]:
     """Pairs that became faster and whose cause has a price."""
     for pair in kept:
         if not pair.became_faster or pair.rank is None:
@@ -200,8 +202,14 @@ def of_pairs(kept: Sequence[Pair]) -> Iterator[FixOnRecord]:
             said = both  # the change took both away, and this is what is said of both
         if said.expect and kind:
             yield FixOnRecord(
-                PAIRS, pair.repository, pair.name, kind, pair.speedup, said.expect.gain, said.gain
+                group, pair.repository, pair.name, kind, pair.speedup, said.expect.gain, said.gain
             )
+
+
+def fixes_on_record(kept: Sequence[Pair]) -> list[FixOnRecord]:
+    """Return every fix: of probes, the ladder, these pairs, and the unseen ones."""
+    unseen = of_pairs(pairs(KEPT_UNSEEN), UNSEEN)
+    return [*probes(), *ladder(), *of_pairs(kept), *unseen]
 
 
 @dataclass(frozen=True)
@@ -375,11 +383,10 @@ def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(frame[name]) for name in CATALOGUE if isfinite(frame[name])}
 
 
-def spread(fixes: Sequence[FixOnRecord], kind: Kind) -> tuple[float, float]:
-    """The quantiles that a further residual of a kind has: of n, ranks over n + 1."""
-    own = [fix.residual for fix in fixes if fix.kind == kind]
-    some = own if len(own) >= FEW else [fix.residual for fix in fixes]
-    low, high = np.quantile(some, ENDS, method="weibull")
+def spread(fixes: Sequence[FixOnRecord]) -> tuple[float, float]:
+    """The quantiles that a further residual of unseen code has: of n, ranks over n + 1."""
+    unseen = [fix.residual for fix in fixes if fix.group == UNSEEN]
+    low, high = np.quantile(unseen, ENDS, method="weibull")
     return round(float(low), 2), round(float(high), 2)
 
 
@@ -387,9 +394,9 @@ def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[tuple[FixOnRecord, 
     """Repository -> each of its fixes, with an interval made without all of them."""
     held: dict[str, list[tuple[FixOnRecord, Expectation]]] = {}
     for name in Counter(fix.repository for fix in fixes):
-        rest = [fix for fix in fixes if fix.repository != name]
+        rest = spread([fix for fix in fixes if fix.repository != name])
         own = [fix for fix in fixes if fix.repository == name]
-        held[name] = [(f, make_expectation(f.expected, spread(rest, f.kind), f.gain)) for f in own]
+        held[name] = [(fix, make_expectation(fix.expected, rest, fix.gain)) for fix in own]
     return held
 
 
@@ -418,9 +425,9 @@ def report(
     report_bounds(fixes, say)
     own = [fix for fix in fixes if fix.group != PROBES]
     report_intervals(own, say)
-    for kind in SPREAD:
-        low, high = spread(own, kind)
-        say(f"{kind}: {low:+.2f} to {high:+.2f}, {sum(fix.kind == kind for fix in own)} fixes")
+    low, high = spread(own)
+    unseen = sum(fix.group == UNSEEN for fix in own)
+    say(f"an interval is from {low:+.2f} to {high:+.2f}, from {unseen} unseen fixes")
 
 
 def report_causes(kept: Sequence[Pair], say: Callable[[str], object]) -> None:
@@ -470,6 +477,9 @@ def report_intervals(own: Sequence[FixOnRecord], say: Callable[[str], object]) -
         f"in an interval made without its repository: {inside} of {len(every)} "
         f"({100 * low:.0f} to {100 * high:.0f} %), median width {median(widths):.2f}"
     )
+    for group in dict.fromkeys(fix.group for fix in own):
+        some = [made for made in every if made[0].group == group]
+        say(f"  {group}: {sum(holds(*made) for made in some)} of {len(some)}")
     for name, several in of.items():
         say(f"  {name}: {sum(holds(*made) for made in several)} of {len(several)}")
     for most in WIDTHS:
@@ -558,5 +568,5 @@ def main(words: Sequence[str]) -> int:
     if "--misses" in words:
         report_misses(known)
         return 0
-    report([*probes(), *ladder(), *of_pairs(known)], known)
+    report(fixes_on_record(known), known)
     return 0

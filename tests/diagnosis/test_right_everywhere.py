@@ -9,6 +9,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import Launch, is_narrow_stream, measure_idleness
 from profkit.model.resources import ISSUE
+from profkit.model.scenario import USUAL_STREAM
 from profkit.reports.figures import share
 from profkit.reports.metrics import evaluate_metrics
 from profkit.reports.reader import read_report
@@ -359,15 +360,15 @@ def test_dram_at_two_thirds_is_full_only_where_the_requests_in_flight_are_wide(s
     assert judge_launch(launch).bound == bound
 
 
-@pytest.mark.parametrize("busy", [0.76, 0.80, 0.85])
+@pytest.mark.parametrize("busy", [0.70, 0.76, 0.80])
 def test_of_a_stream_with_room_it_is_said_what_the_same_bytes_could_gain(busy):
-    """Reads get 94 % of the pins' rate; the wait for them is a cause beside DRAM."""
+    """Reads usually get 89 % of the pins' rate; the wait for them is a cause beside DRAM."""
     wide = {"global_load_sectors_per_request": 16.0, "time": 1e-2}
     said = judge_launch({**STREAM, **wide, "dram_busy": busy})
     dram = finding(said, "dram-bandwidth")
     assert said.top == dram
     assert dram.expect is not None
-    assert dram.expect.gain == pytest.approx(0.94 / busy, rel=0.01)
+    assert dram.expect.gain == pytest.approx(0.94 * USUAL_STREAM / busy, rel=0.01)
     assert finding(said, "long-scoreboard").status == "fires"
 
 

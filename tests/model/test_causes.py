@@ -9,7 +9,13 @@ from profkit.diagnosis.rules.waits import LOADS_WAIT
 from profkit.diagnosis.rules.waste import share_conflicts
 from profkit.model.launch import Launch, share_of_instructions_if_widest
 from profkit.model.resources import find_attainable_share_of_pins
-from profkit.model.scenario import NOTHING, Scenario, bound_speedup_by_units, model_gain
+from profkit.model.scenario import (
+    NOTHING,
+    USUAL_STREAM,
+    Scenario,
+    bound_speedup_by_units,
+    model_gain,
+)
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -41,8 +47,8 @@ def expected(rule: str, **values: float) -> float:
     ("rule", "left"),
     [
         ("l2-bandwidth", {"l2": 0.4, "links": 0.4}),
-        ("l1-bandwidth", {"l1": 0.4, "shared": 0.4, "entry": 0.4, "issue": 0.8}),
-        ("shared-bandwidth", {"shared": 0.4, "l1": 0.4, "entry": 0.4, "issue": 0.8}),
+        ("l1-bandwidth", {"l1": 0.6, "shared": 0.6, "entry": 0.6, "issue": 0.8}),
+        ("shared-bandwidth", {"shared": 0.6, "l1": 0.6, "entry": 0.6, "issue": 0.8}),
         ("texture-bandwidth", {"texture": 0.1, "l1": 0.1, "issue": 0.8}),
         ("constant-divergence", {"constant": 1 / 32}),
         ("tensor-pipe", {"tensor": 0.4}),
@@ -58,7 +64,7 @@ def test_a_full_unit_is_relieved_and_its_queue_goes(rule, left):
     waits = dict(mend.waits)
     # A value that L1TEX holds has its latency however empty L1TEX is: half of that wait stays.
     loads = waits.pop("long_scoreboard", 0.0) if rule == "l1-bandwidth" else 0.0
-    assert loads == (0.7 if rule == "l1-bandwidth" else 0.0)
+    assert loads == (0.8 if rule == "l1-bandwidth" else 0.0)
     assert set(waits.values()) == {0.0}
     most = best(rule)
     assert most.units == dict.fromkeys(left, 0.0)
@@ -92,8 +98,8 @@ def test_floating_point_instructions_stay_whatever_goes_of_the_others(rule):
 
 
 def test_a_stream_gets_the_same_bytes_faster_and_not_fewer_of_them():
-    """Reads reach 94 % of the pins' rate: from 67 % that is 1.4 times, and from 90 % next to nothing."""
-    for busy, gain in ((0.67, 0.94 / 0.67), (0.90, 0.94 / 0.90)):
+    """Reads usually reach 89 % of the pins' rate: from 67 % that is 1.33 times, from 90 % nothing."""
+    for busy, gain in ((0.67, 0.94 * USUAL_STREAM / 0.67), (0.90, 1.0)):
         idle = IDLE | {"dram_busy": busy, "dram_bytes": 1e9, "dram_write": 0.0}
         assert expected("dram-bandwidth", **idle) == pytest.approx(gain)
     assert best("dram-bandwidth").units == {"dram": 0.0, "l2": 0.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from profkit.diagnosis.rule import Hit, LaunchRule
@@ -13,6 +15,7 @@ from profkit.model.resources import REACH, RESOURCES, measure_unit_loads
 from profkit.model.scenario import (
     SPREAD,
     Fix,
+    Kind,
     Scenario,
     bound_speedup_by_units,
     compute_headroom,
@@ -78,7 +81,7 @@ def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
         "clocks-unsteady",
         "replay-unsteady",
     }
-    assert {fix.kind for fix in fixes.values()} == set(SPREAD)
+    assert {fix.kind for fix in fixes.values()} == set(get_args(Kind))
     assert all(fix.formula for fix in fixes.values())
     assert {r.limiter for r in RESOURCES} <= set(REACH)
 
@@ -254,11 +257,11 @@ def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
 
 
 def test_an_interval_is_around_its_expectation_and_below_the_bound():
-    plain = make_expectation(2.0, SPREAD["wait"], None)
+    plain = make_expectation(2.0, SPREAD, None)
     assert plain.low < plain.gain == 2.0 < plain.high
-    capped = make_expectation(2.0, SPREAD["wait"], 2.1)
+    capped = make_expectation(2.0, SPREAD, 2.1)
     assert capped.high == 2.1
-    assert make_expectation(3.0, SPREAD["wait"], 2.1).gain == 2.1
+    assert make_expectation(3.0, SPREAD, 2.1).gain == 2.1
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():

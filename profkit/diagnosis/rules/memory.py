@@ -20,6 +20,8 @@ from profkit.model.resources import (
 from profkit.model.scenario import (
     NOTHING,
     RELIEVED,
+    RELIEVED_ONCHIP,
+    USUAL_STREAM,
     Fix,
     Scenario,
     bound_speedup_by_units,
@@ -74,15 +76,15 @@ def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
 
 
 def _run_at_full_rate(launch: Launch) -> Scenario:
-    """The same bytes at the rate that DRAM reaches, or that of a unit that is fuller."""
-    return Scenario(gone=1 - compute_least_share_of_time(launch))
+    """The same bytes at the rate that DRAM usually reaches, or that of a unit that is fuller."""
+    return Scenario(gone=1 - compute_least_share_of_time(launch, USUAL_STREAM))
 
 
 # What is certain for a stream; that bytes are not needed is not.
 SAME_BYTES = Fix(
     "throughput",
     "bound: the next unit at its peak, when no byte is left. expected: the same bytes at the rate that "
-    "DRAM reaches; where bytes go, time goes with them",
+    "other people's streams reach; where bytes go, time goes with them",
     lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
     _run_at_full_rate,
 )
@@ -241,7 +243,7 @@ RULES = (
             "instead of a load for each element that it is used for."
         ),
         lines=("l1-requests", "wavefronts"),
-        fix=make_fix_of_full_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
+        fix=make_fix_of_full_unit("l1", RELIEVED_ONCHIP, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
         clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
@@ -261,7 +263,7 @@ RULES = (
             "two tl.dot."
         ),
         lines=("wavefronts", "stalls shared"),
-        fix=make_fix_of_full_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
+        fix=make_fix_of_full_unit("shared", RELIEVED_ONCHIP, "l1", ENTRY, "issue"),
     ),
     make_unit_rule(
         unit="Texture stages",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
@@ -12,6 +13,7 @@ from profkit.model.launch import (
     LANE_BYTES,
     UNUSED,
     Launch,
+    NotCollected,
     Threshold,
     compute_busy_if_coalesced,
     count_bytes_per_lane,
@@ -64,6 +66,7 @@ USED_ONCE = Threshold(
     "global loads to a matrix instruction: a tile of 64 x 64 shared by four warps needs a tenth of that",
 )
 WIDER = Threshold(1.1, "gain from which wider accesses are worth a line")
+TRIP = 600  # cycles to memory and back: a load takes no fewer, however few sectors it asks for
 LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
@@ -134,12 +137,27 @@ def _make_best_coalesced(launch: Launch) -> Scenario:
     return Scenario(units, waits, keeps=keeps)
 
 
+def _share_of_trip_to_memory(launch: Launch) -> float:
+    """Share of the wait for a load that a trip to memory takes; at least, as far as counters say.
+
+    A warp that makes a few loads in its life can have no more than these in flight at once.
+    """
+    if not launch.known("inst_global_load", "grid_size", "block_size"):
+        return 0.0
+    warps = launch["grid_size"] * launch["block_size"] / 32
+    with suppress(NotCollected):
+        in_flight = max(1.0, launch["inst_global_load"] / warps)
+        return min(1.0, TRIP / (compute_cycles_waited_per_load(launch) * in_flight))
+    return 0.0
+
+
 def _make_typical_coalesced(launch: Launch) -> Scenario:
     keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
+    left = max(keep, _share_of_trip_to_memory(launch))
     if not is_mostly_atomics(launch):  # else what waits for memory waits for them
         # The queue of the LSU backs up only because each access takes so long.
-        waits |= {"long_scoreboard": keep, "drain": keep, "lg_throttle": 0.0}
+        waits |= {"long_scoreboard": left, "drain": left, "lg_throttle": 0.0}
     return Scenario(scale_units_to_useful_sectors(launch), waits)
 
 
@@ -356,8 +374,8 @@ RULES = (
         fix=Fix(
             "waste",
             "bound: every level moves the useful sectors only, up to the ratio of the level that saves "
-            "most. expected: the same, and of the waits for "
-            "memory the useful share remains",
+            "most. expected: the same, and of the waits for memory the useful share remains, of a few "
+            "loads per warp at least a trip to memory",
             _make_best_coalesced,
             _make_typical_coalesced,
         ),

@@ -378,7 +378,7 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
     fix = rule.fix
     if fix is None or fix.kind is None:
         return ()
-    of, (held, fixes) = make_expectation(2.0, SPREAD[fix.kind], None), COVERAGE
+    of, (held, fixes) = make_expectation(2.0, SPREAD), COVERAGE
     return (
         fix.formula,
         f"if 2x is expected, the interval is {of.low:.2f}x to {of.high:.2f}x; on code not used "
