@@ -89,6 +89,7 @@ class DiagnosisDocument(Document, frozen=True, kw_only=True, tag_field="schema",
 def make_diagnosis_document(
     files: Iterable[ReportFile], launches: Iterable[Judged]
 ) -> DiagnosisDocument:
+    """Return these files and launches as the document that `diagnose --json` prints."""
     entries = tuple(make_launch_entry(run) for run in launches)
     return DiagnosisDocument(reports=tuple(files), launches=entries)
 
@@ -124,6 +125,7 @@ def make_launch_entry(run: Judged) -> LaunchEntry:
 
 
 def make_finding_entry(finding: LaunchFinding) -> FindingEntry:
+    """Return one finding of the document."""
     return FindingEntry(
         rule=finding.rule,
         status=finding.status,
@@ -153,6 +155,7 @@ def _make_together_entry(both: Together | None) -> TogetherEntry | None:
 
 
 def list_collected_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the metrics that have a finite value."""
     collected = {}
     for name, value in values.items():
         if value is not None and isfinite(value):

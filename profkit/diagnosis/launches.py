@@ -137,6 +137,7 @@ class Row:
 
     @property
     def total(self) -> float:
+        """The sum of the durations that are known, in s."""
         return sum(self.times)
 
     @property

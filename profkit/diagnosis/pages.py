@@ -156,6 +156,7 @@ def _read_measured() -> dict[str, Any]:
 
 
 def read_probe_gpu() -> str:
+    """Return the GPU that the probes were measured on."""
     return str(_read_measured()["gpu"])
 
 

@@ -262,6 +262,8 @@ class NearBorder:
 
 @dataclass(frozen=True)
 class Diagnosis:
+    """One launch judged: what it is bound by, the findings, and what was not collected."""
+
     bound: Bound
     limiter: str | None  # which level, pipe, stall or shape; None when unknown
     because: str  # one sentence with the two numbers that decide

@@ -26,7 +26,7 @@ from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
 from profkit.model.resources import RESOURCES, Use, find_next_limit, list_resource_uses
-from profkit.model.scenario import AT_ROOF, compute_headroom, price_fixes, read_expectation
+from profkit.model.scenario import AT_ROOF, Fix, compute_headroom, price_fixes, read_expectation
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
@@ -365,22 +365,30 @@ def _mark_symptoms_of_leading_cause(
         named = set(finding.explains)
         if finding.status != "fires" or len(named) != 1 or not named <= consequences:
             told.append(finding)
-            continue
-        saving = finding.saving
-        if lead.expect is None:
-            saving = NOT_PRICED
-        elif saving.is_known and saving.expected > lead.saving.expected:
-            saving = lead.saving
-        cause = f"{finding.cause}; {lead.rule} is the cause of it"
-        if finding.rule in UNIT_RULES:
-            repeated.append(replace(finding, cause=cause, saving=saving, repeats=lead.rule))
-            continue
-        # A wait has fixes of its own; at best its cause goes.
-        if saving.bound is not None and lead.gain is not None:
-            saving = saving._replace(bound=max(saving.bound, lead.gain))
-        told.append(replace(finding, cause=cause, saving=saving))
+        elif finding.rule in UNIT_RULES:
+            repeated.append(replace(_mark_symptom(finding, lead), repeats=lead.rule))
+        else:
+            told.append(_raise_bound_to_cause(_mark_symptom(finding, lead), lead))
     causes = sum(finding.status == "fires" and not finding.note for finding in told)
     return (*told[:causes], *repeated, *told[causes:])
+
+
+def _mark_symptom(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
+    """Return a finding that promises no more than its cause does."""
+    saving = finding.saving
+    if lead.expect is None:
+        saving = NOT_PRICED
+    elif saving.is_known and saving.expected > lead.saving.expected:
+        saving = lead.saving
+    return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
+
+
+def _raise_bound_to_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
+    """Return a wait with its cause's bound: it has fixes of its own, but at best its cause goes."""
+    bound = finding.saving.bound
+    if bound is None or lead.gain is None:
+        return finding
+    return replace(finding, saving=finding.saving._replace(bound=max(bound, lead.gain)))
 
 
 def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together | None:
@@ -389,17 +397,16 @@ def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together
     Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
     and less work ends it.
     """
-    fixes = {f.rule: BY_ID[f.rule].fix for f in firing if f.rule in BY_ID}
-    first: dict[str, LaunchFinding] = {}
+    first: dict[str, tuple[LaunchFinding, Fix]] = {}
     for finding in firing:
-        fix = fixes.get(finding.rule)
+        fix = BY_ID[finding.rule].fix if finding.rule in BY_ID else None
         group = _GROUPS.get(fix.kind or "") if fix else None
-        if group and finding.expect and finding.expect.gain >= WORTH:
-            first.setdefault(group, finding)
+        if fix and group and finding.expect and finding.expect.gain >= WORTH:
+            first.setdefault(group, (finding, fix))
     if len(first) < 2:
         return None
-    shape, waste = first["shape"], first["waste"]
-    both = [fix for finding in (shape, waste) if (fix := fixes[finding.rule])]
+    (shape, more_places), (waste, less_work) = first["shape"], first["waste"]
+    both = (more_places, less_work)
     saving = price_fixes(launch, *both)
     expect = read_expectation(saving)
     if expect is None or expect.gain < WORTH_NAMING * max(shape.ranking_gain, waste.ranking_gain):
@@ -462,6 +469,7 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
 def make_clear_finding(rule: str, note: bool, title: str) -> LaunchFinding:
+    """Return the finding of a rule that was asked and does not fire."""
     return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
 
 

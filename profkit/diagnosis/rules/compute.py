@@ -208,6 +208,7 @@ def _move_to_tensor_cores(launch: Launch) -> Scenario:
 
 
 def count_exps_per_useful_exp(launch: Launch) -> float:
+    """Return how many exponentials were computed for each one declared as useful."""
     useful = launch["declared_exps"]
     if useful > 0:
         return 32 * launch["inst_exp"] / useful

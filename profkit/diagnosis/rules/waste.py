@@ -116,6 +116,7 @@ def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
 
 
 def scale_units_to_useful_sectors(launch: Launch) -> dict[str, float]:
+    """Return the share of each memory level's work that stays when no sector is wasted."""
     waste, _ = measure_sector_waste(launch)
     now = measure_unit_loads(launch)
     after = compute_busy_if_coalesced(launch, waste)
