@@ -13,6 +13,7 @@ from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
+from profkit.program.findings.host import capture_longest_stretch
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, SEEN, Model
 from profkit.program.replay.scenario import (
@@ -229,7 +230,7 @@ def price_drafts(
     case: Case, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
 ) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
-    hindering = next((draft for draft in drafts if draft.hinders), None)
+    hindering = next((draft for draft in drafts if draft.waits_before_graph), None)
     stacks = _say_stacks(case)
     priced = []
     for own in drafts:
@@ -239,7 +240,11 @@ def price_drafts(
             saving = saving._replace(low=0.0)  # alone it cannot be had
             waits = _price_draft(case, hindering, shares).expected
             cause = draft.cause + _say_waits_before_graph(case, hindering, waits, saving.expected)
-            priced.append(replace(draft, cause=cause, saving=saving))
+            stretch = capture_longest_stretch(
+                case, hindering.waits_before_graph, draft.change.launches
+            )
+            now = case.hosts.estimate_saving(stretch).expect
+            priced.append(replace(draft, cause=cause, saving=saving, before_waits_go=now))
         else:
             priced.append(replace(draft, saving=_price_draft(case, draft, shares)))
     return [_explain_larger_saving(case, _say_other_causes(case, draft)) for draft in priced]
@@ -274,7 +279,7 @@ def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, mo
         alone: Milliseconds that the step saves without them.
         more: Milliseconds that a graph saves then.
     """
-    count = len(hindering.change.host)
+    count = len(hindering.waits_before_graph)
     waits = "once" if count == 1 else f"{count:,} times"
     place = ""
     if hindering.where:
@@ -400,7 +405,10 @@ def _round_up(value: float) -> float:
 def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
     plain = case.hosts.plain.expect
-    rows = [draft for draft in drafts if draft.saving.expected >= LEAST * plain]
+    rows = []
+    for draft in drafts:
+        if draft.saving.expected >= LEAST * plain or _must_go_first(draft, drafts):
+            rows.append(draft)
     if not case.hosts.checked:  # a recorder may have made all of the idle time there is
         rows = [replace(f, saving=f.saving._replace(low=0.0)) if f.idle else f for f in rows]
     names: dict[int, str] = {}
@@ -436,12 +444,30 @@ def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFindin
     largest = rows[0]
     if largest.saving.low > 0 and not largest.general:
         return rows
+    for row in rows:
+        if _must_go_first(row, [largest]):
+            return [row, *(other for other in rows if other is not row)]
     for row in rows[1:]:
         enough = row.saving.expected >= HALF * largest.saving.expected and _is_shown(row, case)
         surer = row.saving.low > largest.saving.low or (largest.general and row.launches)
         if enough and not row.general and surer:
             return [row, *(other for other in rows if other is not row)]
     return rows
+
+
+def _must_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
+    """Whether waits have to go before a graph is of use.
+
+    Without them, a graph holds what is launched between two of them. Where that saves less than twice
+    what the step gains if the waits go, these are first.
+    """
+    if not row.waits_before_graph:
+        return False
+    for other in others:
+        now = other.before_waits_go
+        if now is not None and row.saving.expected >= HALF * now:
+            return True
+    return False
 
 
 def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
@@ -454,6 +480,8 @@ def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding
         return list(found)
     if not _is_shown(largest, case):
         why = "the recording shows hardly any idle time of that cause"
+    elif _must_go_first(first, [largest]):
+        why = "no graph can be captured until these waits are removed"
     elif largest.general:
         why = "a graph helps whatever the cause, and this removes the cause"
     else:

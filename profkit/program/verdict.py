@@ -59,7 +59,7 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     started = _say_first_step_only(case)
     if started:
         return Verdict("unknown", started)
-    if found and found[0].saving.expected >= WORTH * plain:
+    if found and _find_worth(found) >= WORTH * plain:
         return FOUND
     # Of several GPUs in one process the idlest: they may take turns. What a step launched may run
     # beyond its end, so no more than what was computed in it counts.
@@ -87,6 +87,13 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     return Verdict(
         "healthy", said + _say_idle_as_recorded(case) + _say_idle_without_recorder(case, drafts)
     )
+
+
+def _find_worth(found: Sequence[StepFinding]) -> float:
+    """Return what the first finding saves, or what waits for it: a graph for which waits have to go."""
+    if found[0].waits_before_graph:
+        return max(finding.saving.expected for finding in found)
+    return found[0].saving.expected
 
 
 def _say_first_step_only(case: Case) -> str:

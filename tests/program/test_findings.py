@@ -577,11 +577,61 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     most = judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008
     assert first.saving.high == pytest.approx(most, rel=0.05)
     first, second = judged(looked_at, tmp_path).findings[:2]
-    assert (first.rule, second.rule) == ("host-launch", "host-sync")
-    assert first.saving.low == 0.0, "alone it cannot be had"
-    assert "no graph can be captured while the host waits for the GPU" in first.cause
-    assert "prevent the capture of a CUDA graph" in second.cause
-    assert second.advice.startswith("keep the value on the GPU")
+    assert (first.rule, second.rule) == ("host-sync", "host-launch")
+    assert "prevent the capture of a CUDA graph" in first.cause
+    assert "because no graph can be captured until these waits are removed" in first.cause
+    assert first.advice.startswith("keep the value on the GPU")
+    assert second.saving.low == 0.0, "alone it cannot be had"
+    assert "no graph can be captured while the host waits for the GPU" in second.cause
+
+
+def test_waits_at_one_end_of_a_step_leave_most_of_it_to_a_graph(tmp_path: Path) -> None:
+    def prepared(p: Program) -> None:  # 40 launches between waits, and 400 behind the last
+        for _ in range(8):
+            for _ in range(5):
+                p.launch(GEMM, 8.0)
+            with p.op("aten::item"):
+                p.wait()
+        for _ in range(400):
+            p.launch(GEMM, 8.0)
+
+    answer = judged(prepared, tmp_path)
+    assert answer.findings[0].rule == "host-launch"
+
+
+@pytest.mark.parametrize(("call", "held"), [("cudaMemcpyAsync", False), ("cudaMemcpy", True)])
+def test_an_asynchronous_copy_within_the_gpu_holds_no_host(
+    call: str, held: bool, tmp_path: Path
+) -> None:
+    def copied(p: Program) -> None:
+        for _ in range(20):
+            p.launch(GEMM, 60.0)
+            p.copy(4, 0.003, direction="DtoD")  # its call ends with it, and takes as long
+            p.events[-2]["name"] = call
+
+    events = judged(copied, tmp_path).hosts.usual.events
+    assert any(event.awaits >= 0 for event in events) == held
+
+
+@pytest.mark.parametrize(("op", "batch"), [("aten::where", True), ("aten::item", False)])
+def test_a_line_that_waits_for_the_rows_of_each_part_is_one_batch(
+    op: str, batch: bool, tmp_path: Path
+) -> None:
+    def routed(p: Program) -> None:
+        for _ in range(16):
+            with p.op("model.py(12): forward", kind="python_function"), p.op(op):
+                p.launch(GEMM, 3.0)
+                p.wait()
+            with p.op("model.py(13): forward", kind="python_function"):
+                for _ in range(12):
+                    p.launch(GEMM, 3.0)
+
+    first = judged(routed, tmp_path).findings[0]
+    plain = judged(routed, tmp_path).hosts.plain.expect
+    assert first.rule == "host-sync"
+    assert (first.saving.expected > 0.5 * plain) == batch
+    assert first.saving.high > 0.5 * plain, "at best no part needs the one before it"
+    assert "for one part after another" in first.advice
 
 
 @pytest.mark.parametrize("between", [0, 3])

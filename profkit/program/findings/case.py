@@ -334,7 +334,9 @@ class StepFinding(Finding):
     idle: bool = False
     floor: str = ""
     optional: bool = False  # it may be so on purpose: perhaps nothing is saved
-    hinders: bool = False  # whether no graph can be captured while it is there
+    waits_before_graph: Sequence[int] = ()  # calls without which a graph could be captured
+    # milliseconds that a graph between two waits saves while the waits are there
+    before_waits_go: float | None = None
     # milliseconds after the findings before it: fixes that share an obstacle do not add up
     on_top: float = 0.0
     kernels: tuple[str, ...] = ()  # ids of the groups at fault

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, product, takewhile
+from itertools import groupby, pairwise, product, takewhile
+from statistics import median
 
 from profkit.program.findings.case import (
     MANY_COPIES,
@@ -20,18 +21,21 @@ from profkit.program.findings.case import (
     find_uploads,
     find_waiting_calls,
 )
-from profkit.program.replay.scenario import ALL, CallShare, Change
+from profkit.program.replay.play import LONG
+from profkit.program.replay.scenario import ALL, CallShare, Change, Range
 from profkit.program.steps.attribution import is_informative_frame, say_frame
 from profkit.program.steps.idle import describe_maker, say_before, say_caller
 from profkit.program.timeline import HostSpan
 
 PARTS = 8  # waits at one line, from which on it is a loop over parts of the input
+SAME_TURN = 2  # times the calls of the usual turn of a loop: what has more holds what is outside
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 MAKERS = 6  # works before a copy to the host that may have made the value
 MADE_OF = frozenset({"reduce", "elementwise", "set"})  # kinds of works that make such a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
 # graph can be captured round them, and what follows is launched piece by piece.
-SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)\b")
+# `where` of one tensor is nonzero; that of three waits for nothing.
+SIZED = re.compile(r"aten::(nonzero|where|masked_select|_?unique\w*|repeat_interleave)\b")
 SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels that count for them
 # Calls that no operator makes: the program asks for them itself.
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
@@ -286,13 +290,14 @@ WAITS = Words(
         "parts": Advice(
             torch=(
                 "the same code waits {repeated} times per step, for one part after another (graphs, "
-                "experts, sequences): run it once for all of them (one batch, rows sorted by part, "
-                "grouped products), or use fixed sizes (padding, a mask)"
+                "experts, sequences): where none needs the one before it, run it once for all of them "
+                "(one batch, rows sorted by part, grouped products), or use fixed sizes (padding, a "
+                "mask)"
             ),
             others=(
-                "the same code waits {repeated} times per step, for one part after another: run it "
-                "once for all of them (one batch, rows sorted by part), or use fixed sizes (padding, "
-                "a mask)"
+                "the same code waits {repeated} times per step, for one part after another: where none "
+                "needs the one before it, run it once for all of them (one batch, rows sorted by part), "
+                "or use fixed sizes (padding, a mask)"
             ),
         ),
         "device": Advice(
@@ -343,11 +348,14 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
     # one after another are computed by one launch.
     merge = dict.fromkeys(looked, REACH["values not wanted"])
     merge |= dict.fromkeys(looped, REACH["values read once"])
+    host = dict.fromkeys(held, CallShare())
+    launches = ALL
+    parts: dict[int, CallShare] = {}
     if sized:
         launches = REACH["sizes that are known"]
     else:
-        launches = ALL
-    change = Change(merge=merge, host=dict.fromkeys(held, CallShare()), launches=launches)
+        parts = _merge_waiting_loops(case, held)
+    change = Change(merge=merge, host=parts | host, launches=launches)
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
     places: Counter[str] = Counter()
     for i in held:
@@ -355,8 +363,8 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
             places[place] += 1
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
     advice = _choose_advice(case, held, sized, looped)
-    repeated = _count_waits_per_line(case, held)
-    if advice == "sizes" and repeated >= PARTS:
+    repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
+    if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
     finding = case.make_finding(
         WAITS,
@@ -374,18 +382,69 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         if len(held) >= FEW_WAITS
         else "",
     )
-    yield replace(finding, hinders=len(held) >= FEW_WAITS)
+    yield replace(finding, waits_before_graph=held if len(held) >= FEW_WAITS else ())
 
 
-def _count_waits_per_line(case: Case, held: Sequence[int]) -> int:
-    """How often the host waits at one line of one module: layers of a model are several modules."""
-    places: Counter[tuple[str, str]] = Counter()
+def _group_waits_by_line(case: Case, held: Sequence[int]) -> list[list[int]]:
+    """Return the waits of each line of each module: layers of a model are several modules."""
+    places: dict[tuple[str, str], list[int]] = {}
     for index in held:
         maker = case.step.makers[index]
         module = maker.place.module if maker.place is not None else ""
         if said := say_caller(maker):
-            places[said, module] += 1
-    return max(places.values(), default=0)
+            places.setdefault((said, module), []).append(index)
+    return list(places.values())
+
+
+def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare]:
+    """Return what is left of the host's calls if loops that wait in each turn are one batch.
+
+    A line that waits again and again does so for one part of the input after another. What is launched
+    from one of its waits to the next is a turn; a turn that is far longer than the others holds what is
+    outside of the loop. Of so many turns one is left where each waits for the number of its rows, as
+    experts do that each get some; other turns may need each other, and are one batch only at best.
+    """
+    pause = case.hosts.usual.pause
+    events = case.hosts.usual.events
+    left: dict[int, CallShare] = {}
+    for waits in _group_waits_by_line(case, held):
+        if len(waits) < PARTS:
+            continue
+        usual = median(end - begin for begin, end in pairwise(waits))
+        one = 1 / len(waits)
+        sized = 2 * sum(_is_waiting_for_size(case, i) for i in waits) > len(waits)
+        share = Range(1.0, one if sized else 1.0, one)
+        for begin, end in pairwise(waits):
+            if end - begin > SAME_TURN * usual:
+                continue
+            for index in range(begin + 1, end + 1):
+                other = left.get(index)
+                if events[index].gap <= pause and (
+                    other is None or other.gap.expect > share.expect
+                ):
+                    left[index] = CallShare(share, share)
+    return left
+
+
+def capture_longest_stretch(case: Case, waits: Collection[int], launches: Range) -> Change:
+    """Return a graph of the most launches between two waits: none can be captured across a wait."""
+    events = case.hosts.usual.events
+    longest, most = range(0), 0
+    begin = 0
+    for end in (*sorted(waits), len(events)):
+        launched = sum(len(events[i].items) for i in range(begin, end))
+        if launched > most:
+            longest, most = range(begin, end), launched
+        begin = end + 1
+    host = {}
+    for index in longest:
+        event = events[index]
+        if event.awaits >= 0:
+            continue
+        gap = launches if event.gap <= case.hosts.usual.pause else ALL
+        busy = launches if event.busy <= LONG else ALL
+        host[index] = CallShare(gap, busy)
+    return Change(host=host)
 
 
 def _sum_idle_after(case: Case, held: Sequence[int]) -> int:

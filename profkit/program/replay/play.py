@@ -303,10 +303,15 @@ def _is_blocked_by_copy(step: Step, call: Call, own: Sequence[int]) -> bool:
     """Whether a call returned only when the copy that it launched was done, or all but its last part.
 
     A copy of pageable memory to the GPU holds its call until the driver has taken the last bytes out of
-    that memory, which go to the GPU after the call has returned.
+    that memory, which go to the GPU after the call has returned. A copy within the GPU holds no
+    call that is asynchronous: those that seem to be held took long for another reason.
     """
     activity = step.works[own[-1]].activity
-    if activity.kind != "copy" or call.end - call.start <= HELD:
+    if activity.kind != "copy":
+        return False
+    if activity.direction == "DtoD" and "Async" in call.name:
+        return False
+    if call.end - call.start <= HELD:
         return False
     if activity.end <= call.end + NEAR:
         return True
