@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from struct import Struct
 
 LANES = 32  # of a warp
@@ -149,6 +149,8 @@ def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     """Return what is known of a register that comes from two places, one at a time in all lanes."""
     if left is None or right is None:
         return None
+    if left.values == right.values:
+        return left if left.bits <= right.bits else right
     pairs = zip(left.values, right.values, strict=True)
     apart = {(y - x) % WORD for x, y in pairs}
     if len(apart) > 1:
@@ -362,6 +364,7 @@ class Definitions:
         self._before = before
         self.statement = cache(lambda n: parse_statement(text(n)))
         self.find = cache(self._find_definitions)
+        self.list_dependencies = cache(self._list_dependencies)
 
     def _find_definitions(self, at: int, register: str) -> tuple[int, ...]:
         """Return the instructions whose value a register may have at an instruction."""
@@ -383,6 +386,19 @@ class Definitions:
             front += self._before[n]
         return tuple(sorted(found))
 
+    def _list_dependencies(self, at: int, operands: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+        """Return the instructions and registers of theirs that some operands depend on, in order."""
+        nodes: set[tuple[int, str]] = set()
+        front = [(at, operand) for operand in operands]
+        while front and len(nodes) <= _MOST:
+            place, operand = front.pop()
+            for name in list_registers(operand):
+                for n in self.find(place, name):
+                    if (n, name) not in nodes:
+                        nodes.add((n, name))
+                        front += [(n, source) for source in self.statement(n).operands]
+        return tuple(sorted(nodes))
+
 
 class WarpRegisters:
     """The registers of one warp, as far as they can be worked out.
@@ -396,33 +412,24 @@ class WarpRegisters:
         self._code = code
         self._special, self._constants = special, constants
         self._made: dict[tuple[int, str], Made] = {}
+        # With all that they depend on: another round changes nothing.
+        self._settled: set[tuple[int, str]] = set()
 
     def evaluate_operands(self, at: int, operands: Sequence[str]) -> list[Made]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
-        nodes = self._collect_dependencies(at, operands)
+        nodes = self._code.list_dependencies(at, tuple(operands))
         if len(nodes) > _MOST:
             return [None for _ in operands]
+        open_nodes = [node for node in nodes if node not in self._settled]
         for _ in range(_ROUNDS):
-            if not self._improve_registers(nodes):
+            if not self._improve_registers(open_nodes):
+                self._settled.update(open_nodes)
                 break
         values: list[Made] = []
         for operand in operands:
             value = self._read_operand(at, operand)
             values.append(value[0] if value else None)
         return values
-
-    def _collect_dependencies(self, at: int, operands: Sequence[str]) -> list[tuple[int, str]]:
-        """Return the instructions and registers of theirs that some operands depend on, in order."""
-        nodes: set[tuple[int, str]] = set()
-        front = [(at, operand) for operand in operands]
-        while front and len(nodes) <= _MOST:
-            place, operand = front.pop()
-            for name in list_registers(operand):
-                for n in self._code.find(place, name):
-                    if (n, name) not in nodes:
-                        nodes.add((n, name))
-                        front += [(n, source) for source in self._code.statement(n).operands]
-        return sorted(nodes)
 
     def _improve_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
         """Work each register out anew; return whether one changed."""
@@ -508,6 +515,7 @@ def _read_number(text: str) -> int:
     return int(text, 16 if "x" in text else 10)
 
 
-def list_registers(operand: str) -> list[str]:
+@lru_cache(4096)
+def list_registers(operand: str) -> tuple[str, ...]:
     """Return the registers that an operand names."""
-    return [match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z"]
+    return tuple(match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z")
