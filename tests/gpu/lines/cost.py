@@ -87,7 +87,8 @@ def time_whole(step, count: int) -> float:
     return (time.perf_counter_ns() - began) / count / 1e3
 
 
-def compare(name, step, timer, count, rounds, launches):
+def time_by_turns(step, timer, count, rounds):
+    """Return pairs of times, with lines and without; which is first changes from pair to pair."""
     library = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"])
     for on in (1, 0, 1):
         library.ProfkitWatchLines(on)
@@ -100,6 +101,11 @@ def compare(name, step, timer, count, rounds, launches):
             timer(step, 1)
             took[on] = timer(step, count)
         pairs.append((took[1], took[0]))
+    return pairs
+
+
+def compare(name, step, timer, count, rounds, launches):
+    pairs = time_by_turns(step, timer, count, rounds)
     ratios = sorted(on / off for on, off in pairs)
     more = sorted((on - off) / launches for on, off in pairs)
     low, high = rounds // 4, rounds - 1 - rounds // 4
