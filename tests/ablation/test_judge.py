@@ -7,7 +7,11 @@ import msgspec
 import pytest
 
 from profkit.lab.ablation.change import Refused
-from profkit.lab.ablation.comparison import refuse_contradiction
+from profkit.lab.ablation.comparison import (
+    refuse_contradiction,
+    refuse_other_base,
+    refuse_work_of_others,
+)
 from profkit.lab.ablation.judge import Case, judge_case
 from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
 
@@ -268,3 +272,22 @@ def test_jumps_one_scheduler_waits_and_half_products_have_their_rules() -> None:
     tiles = {"half_share": 0.4, "shared_load_share": 0.1}
     assert judged(busy={"fp16": 0.7}, seen=tiles).cause == "tensor-idle"
     assert judged(busy={"fp16": 0.7, "tensor": 0.01}, seen=tiles).cause == ""
+
+
+def test_a_base_is_refused_where_it_is_surely_another() -> None:
+    original = [1.0 + 0.001 * (n % 3) for n in range(32)]
+    refuse_other_base(original, [1.01 * time for time in original])
+    with pytest.raises(Refused, match=r"1\.050 times as long"):
+        refuse_other_base(original, [1.05 * time for time in original])
+    unsteady = [1.025 * (1 + 0.04 * (n % 2)) - 0.02 for n in range(32)]
+    refuse_other_base(original, unsteady)
+
+
+def test_wide_accesses_need_accesses_that_surely_bring_something() -> None:
+    rows = [
+        *row("wide", 1.11, True).values(),
+        msgspec.structs.replace(*row("no-memory", 1.024, False).values(), low=0.95),
+    ]
+    with pytest.raises(Refused, match="all accesses gone"):
+        refuse_work_of_others(rows)
+    refuse_work_of_others([rows[0], msgspec.structs.replace(rows[1], low=1.023)])

@@ -68,30 +68,37 @@ def measure_call(
     base = times["original"]
     busy, turns = reading.measure_units(code, base, lab) if code else ({}, {})
     measured, refused = _compare_all(prepared, times, busy)
-    measured = _add_lines(lab, prepared, measured, say)
-    pair = pairs.time_pair(lab, code, prepared, measured, say) if code else None
-    if isinstance(pair, Refusal):
-        refused.append(pair)
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
-    record = _make_record_of_base(base, on)
-    if code:
-        record = _add_survey(record, lab, code, times, shape)
     record = msgspec.structs.replace(
-        record,
+        _make_record_of_base(base, on),
         busy=busy,
-        seen=record.seen | turns,
+        seen=turns,
         kernels=_name_kernels(lab),
-        pairs=(pair,) if isinstance(pair, MeasuredPair) else (),
-        measured=tuple(sorted(measured, key=_rank_gain)),
+        measured=tuple(sorted(_add_lines(lab, prepared, measured, say), key=_rank_gain)),
         refused=tuple(refused),
         shape=shape,
-        seconds=time.monotonic() - began,
         others={name: median(times[name].warm) for name in beside or ()},
     )
+    if code:
+        record = _add_survey(record, lab, code, times)
+        record = _add_pair(record, lab, code, prepared, say)
+    record = msgspec.structs.replace(record, seconds=time.monotonic() - began)
     judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
     return judged, replace(base, cold=cold.cold)
+
+
+def _add_pair(
+    record: AblationRecord, lab: Lab, code: Code, prepared: Prepared, say: Say
+) -> AblationRecord:
+    """Add what the two largest bring together, where they do not add up."""
+    pair = pairs.time_pair(lab, code, prepared, record.measured, say)
+    if isinstance(pair, MeasuredPair):
+        return msgspec.structs.replace(record, pairs=(pair,))
+    if pair:
+        return msgspec.structs.replace(record, refused=(*record.refused, pair))
+    return record
 
 
 def check_changes_run(
@@ -132,15 +139,13 @@ def _add_survey(
     lab: Lab,
     code: Code,
     times: Mapping[str, Times],
-    shape: Shape,
 ) -> AblationRecord:
     """Add what the copies that count have seen."""
-    base = times["original"]
-    chains = reading.measure_longest_chains(code, base, lab, shape)
+    chains = reading.measure_longest_chains(code, times["original"], lab, record.shape)
     return msgspec.structs.replace(
         record,
         rebuilt=median(times["base"].warm) / record.base,
-        seen=reading.summarize_survey(code) | chains,
+        seen=reading.summarize_survey(code) | chains | record.seen,
     )
 
 

@@ -36,7 +36,7 @@ class Prepared:
 
 def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
-    on, starts, found = lab.on, lab.call.kernel_starts, find_accesses(module)
+    on, found = lab.on, find_accesses(module)
     flags = _list_register_cap_flags(lab)
     counting, spans = survey.write_counting_module(module, found), timeline.write_timeline(module)
     made = assemble.assemble_all([counting, spans], on.arch, flags, on.folder)
@@ -47,9 +47,15 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
     blocks = None
     if isinstance(drawn, bytes):
         blocks = lab.record_timeline(module, drawn)
+    return _describe_code(lab, module, found, seen), blocks
+
+
+def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.Survey) -> Code:
+    """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
+    on, starts = lab.on, lab.call.kernel_starts
     room = device.allocate(ROOM)
     device.fill_memory(room, 0, ROOM)
-    code = Code(
+    return Code(
         module=module,
         accesses=found,
         survey=seen,
@@ -62,7 +68,6 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
         fast=on.fast,
         anchored=_find_within_one_allocation(found, seen),
     )
-    return code, blocks
 
 
 def _list_register_cap_flags(lab: Lab) -> list[str]:
@@ -132,30 +137,34 @@ def _prepare_change(
     lab: Lab, code: Code, ablation: Ablation, base: Loaded, prepared: Prepared
 ) -> None:
     change = prepared.changes[ablation]
-    if change.uncapped:
-        module, flags = lab.read_launched(change.text), _drop_register_cap(lab.on.flags)
-    else:
-        module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.other_code:
-        axis = None
-        if change.part > 1:
-            axis = _choose_axis(lab, code, module, change)
-            prepared.executed[ablation.id] = _measure_part_error(
-                lab, code, module, change.part, axis
-            )
-        else:
-            prepared.executed[ablation.id] = _measure_work_difference(lab, code, module)
-        play = replace(
-            _load_with_original_occupancy(lab, module, flags), part=change.part, axis=axis
-        )
-        lab.run_call(play)
-        prepared.plays[f"gone:{ablation.id}"] = play
+        _prepare_other_code(lab, code, ablation, prepared)
         return
+    module = lab.limit_registers(change.text)
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
         play, _ = load_with_same_occupancy(lab, module, table, base)
         lab.run_call(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
+
+
+def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prepared) -> None:
+    change = prepared.changes[ablation]
+    if change.uncapped:
+        module, flags = lab.read_launched(change.text), _drop_register_cap(lab.on.flags)
+    else:
+        module, flags = lab.limit_registers(change.text), list(lab.on.flags)
+    axis = None
+    if change.part > 1:
+        axis = _choose_axis(lab, code, module, change)
+        difference = _measure_part_error(lab, code, module, change.part, axis)
+    else:
+        difference = _measure_work_difference(lab, code, module)
+    prepared.executed[ablation.id] = difference
+    play = _load_with_original_occupancy(lab, module, flags)
+    play = replace(play, part=change.part, axis=axis)
+    lab.run_call(play)
+    prepared.plays[f"gone:{ablation.id}"] = play
 
 
 def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:

@@ -162,13 +162,36 @@ def _find_variables(blank: str, kernels: Sequence[Kernel]) -> tuple[list[str], l
     return variables, hidden
 
 
+@dataclass
+class _Body:
+    """What has been read of a kernel's statements."""
+
+    statements: list[Statement] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    repeated: set[str] = field(default_factory=set)
+    block: int = 0
+    line: tuple[int, int] = (0, 0)
+
+    def add_part(self, part: re.Match[str]) -> None:
+        if part["line"]:
+            self.line = (int(part["file"]), int(part["line"]))
+        elif part["label"]:
+            self.block += 1
+            if part["label"] in self.labels:
+                self.repeated.add(part["label"])
+            self.labels[part["label"]] = self.block
+        elif part["declaration"]:
+            _read_registers(part["declaration"], self.types)
+        elif part["opcode"]:
+            statement = _read_statement(part, self.line, self.block)
+            self.statements.append(statement)
+            self.block += statement.words[0] in _ENDS_BLOCK
+
+
 def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> Kernel:
     end = _find_closing(blank, opening)
-    statements: list[Statement] = []
-    types: dict[str, str] = {}
-    labels: dict[str, int] = {}
-    repeated: set[str] = set()
-    block, line = 0, (0, 0)
+    body = _Body()
     at = opening + 1
     while at < end:
         part = _PART.match(blank, at, end)
@@ -176,30 +199,19 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
             words = " ".join(blank[at : min(end, at + 80)].split())
             raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
         at = part.end()
-        if part["line"]:
-            line = (int(part["file"]), int(part["line"]))
-        elif part["label"]:
-            block += 1
-            if part["label"] in labels:
-                repeated.add(part["label"])
-            labels[part["label"]] = block
-        elif part["declaration"]:
-            _read_registers(part["declaration"], types)
-        elif part["opcode"]:
-            statement = _read_statement(part, line, block)
-            statements.append(statement)
-            if statement.words[0] in _ENDS_BLOCK:
-                block += 1
+        body.add_part(part)
+    for label in body.repeated:
+        del body.labels[label]
     return Kernel(
         name=name,
         is_entry=is_entry,
         directives=directives,
         body=opening + 1,
         end=end,
-        statements=tuple(statements),
-        blocks=block + 1,
-        types=types,
-        labels={label: place for label, place in labels.items() if label not in repeated},
+        statements=tuple(body.statements),
+        blocks=body.block + 1,
+        types=body.types,
+        labels=body.labels,
     )
 
 

@@ -58,17 +58,16 @@ def find_rows(
         last = seen.highest - length - access.address.offset
         if low <= last:
             spans.append(Span(kind, [access], low, last))
-    rows: list[Row] = []
-    for span in merge_spans(spans, narrow=True):
-        first, stride = span.accesses[0], int(span.kind[2])
-        aligned = -(-span.low // stride) * stride
-        if aligned <= span.last:
-            base = aligned
-        else:
-            base = span.low
-        led = tuple(span.accesses)
-        rows.append(Row(len(rows), first.kernel, first.width, led, base, stride))
-    return rows
+    return [_make_row(number, span) for number, span in enumerate(merge_spans(spans, narrow=True))]
+
+
+def _make_row(number: int, span: Span) -> Row:
+    """A row that begins at a multiple of its stride, where there is room."""
+    first, stride = span.accesses[0], int(span.kind[2])
+    base = -(-span.low // stride) * stride
+    if base > span.last:
+        base = span.low
+    return Row(number, first.kernel, first.width, tuple(span.accesses), base, stride)
 
 
 def make_new_rows(accesses: Iterable[Access]) -> list[Row]:

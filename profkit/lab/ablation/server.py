@@ -75,25 +75,28 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
 
     call = make_call(task.library)
     beside = {name: make_call(file) for name, file in task.beside.items()}
+    conditions = _read_conditions(task, gpu, tools)
+    say("load")
+    reset = keep_first_contents(arena, here)
+    for other in beside.values():
+        other(device.create_stream())
+        device.synchronize()
     text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
-    fast = read_text(task.fast, PTX_LIMIT) if task.fast else ""
-    conditions = Conditions(
+    record, times = measure_call(call, reset, text, conditions, say, beside)
+    return Answer(record, bench.summarize_times(times))
+
+
+def _read_conditions(task: Task, gpu: device.Gpu, tools: library.Support) -> Conditions:
+    return Conditions(
         gpu=gpu,
         tools=tools,
         folder=Path(task.build),
         arch=task.arch,
         flags=task.flags,
         rounds=task.rounds,
-        fast=fast,
+        fast=read_text(task.fast, PTX_LIMIT) if task.fast else "",
         refused=task.refused,
     )
-    say("load")
-    reset = keep_first_contents(arena, here)
-    for other in beside.values():
-        other(device.create_stream())
-        device.synchronize()
-    record, times = measure_call(call, reset, text, conditions, say, beside)
-    return Answer(record, bench.summarize_times(times))
 
 
 def keep_first_contents(arena: data.Arena, here: data.Data) -> Callable[[], None]:
