@@ -368,27 +368,24 @@ def _mark_symptoms_of_leading_cause(
         elif finding.rule in UNIT_RULES:
             repeated.append(replace(_mark_symptom(finding, lead), repeats=lead.rule))
         else:
-            told.append(_raise_bound_to_cause(_mark_symptom(finding, lead), lead))
+            told.append(_mark_symptom(finding, lead))
     causes = sum(finding.status == "fires" and not finding.note for finding in told)
     return (*told[:causes], *repeated, *told[causes:])
 
 
 def _mark_symptom(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
-    """Return a finding that promises no more than its cause does."""
-    saving = finding.saving
+    """Return a finding that promises no more than its cause does.
+
+    Both have fixes of their own: at best the cause goes, and what else the symptom's fix takes.
+    """
+    saving, own = finding.saving, finding.saving.bound
     if lead.expect is None:
         saving = NOT_PRICED
     elif saving.is_known and saving.expected > lead.saving.expected:
         saving = lead.saving
+    if saving.bound is not None and own is not None and lead.gain is not None:
+        saving = saving._replace(bound=max(own, lead.gain))
     return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
-
-
-def _raise_bound_to_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
-    """Return a wait with its cause's bound: it has fixes of its own, but at best its cause goes."""
-    bound = finding.saving.bound
-    if bound is None or lead.gain is None:
-        return finding
-    return replace(finding, saving=finding.saving._replace(bound=max(bound, lead.gain)))
 
 
 def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together | None:

@@ -38,6 +38,7 @@ NOT_HELD = {
     "launch.READ_AGAIN": "what wider loads are worth; it decides no verdict",
     "launch.STEP": "no probe is a tree: pairs of others hold it (tools/score.py gains)",
     "launch.AT_WORK": "no probe is a tree: pairs of others hold it (tools/score.py gains)",
+    "waste.TRIP": "sizes what scattered loads are expected to gain; it decides no verdict",
     "waste.WIDER": "what is worth a line; it decides no verdict",
     "waste.USED_ONCE": "what the sentence advises; it decides no verdict",
     "launch.UNEQUAL": "what the sentence advises; it decides no verdict",

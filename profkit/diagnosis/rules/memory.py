@@ -19,6 +19,7 @@ from profkit.model.resources import (
 )
 from profkit.model.scenario import (
     NOTHING,
+    PER_INSTRUCTION,
     RELIEVED,
     RELIEVED_ONCHIP,
     USUAL_STREAM,
@@ -33,6 +34,13 @@ REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and 
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
 FEWER = 0.8  # of the instructions, when people cut those of a kernel that is full of them
 LINES = ("sectors", "stalls memory")  # who asks for most of it
+# What can go with a unit's work at best: fewer accesses need fewer instructions and addresses, and
+# those that L2 no longer sees need not go through L1TEX either.
+_GOES_WITH = {
+    "shared": ("l1", *PER_INSTRUCTION),
+    "l1": PER_INSTRUCTION,
+    "l2": ("l1", ENTRY, *PER_INSTRUCTION),
+}
 
 
 def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None]:
@@ -61,7 +69,7 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
 def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     """What fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
-    best = Scenario(dict.fromkeys((limiter, *with_it), 0.0), NOTHING)
+    best = Scenario(dict.fromkeys((limiter, *with_it, *_GOES_WITH.get(limiter, ())), 0.0), NOTHING)
     waits = dict.fromkeys(BY_LIMITER[limiter].queue, 0.0)
     if limiter == "l1":
         waits["long_scoreboard"] = (1 + stays) / 2  # half of it is its latency when it is empty
