@@ -55,28 +55,28 @@ class TriagesDocument(TypedDict):
 
 def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocument:
     """Compare two "profkit.triage/1" documents."""
-    first, second = _read_step_time(before), _read_step_time(after)
-    saved, slack = first["expect"] - second["expect"], SAME * first["expect"]
-    left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}
-    new = sorted(left.keys() - {row["category"] for row in before["findings"]})
-    promises = [_make_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
+    first = _read_step_time(before)
+    second = _read_step_time(after)
+    saved = first["expect"] - second["expect"]
+    slack = SAME * first["expect"]
+    answer = _judge_saving(saved, slack)
+    promises, new = _compare_findings(before["findings"], after["findings"])
     notes = _list_setup_differences(before["program"], after["program"])
-    kernels = [_list_kernels(of["kernels"]) for of in (before, after)]
-    two_programs = _are_two_programs(*kernels)
-    if not two_programs:
-        notes += _list_unlike_kernels(*kernels)
-    answer = "same" if abs(saved) <= slack else "faster" if saved > 0 else "slower"
-    if two_programs:
+    kernels_before = _list_kernels(before["kernels"])
+    kernels_after = _list_kernels(after["kernels"])
+    if _are_two_programs(kernels_before, kernels_after):
         answer = "cannot tell"
         notes.append(TWO_PROGRAMS)
         promises, new = [], []
-    elif unsure := _explain_no_answer(before, after, answer):
-        answer = "cannot tell"
-        notes.append(unsure)
-    gone = [promise["said"] for promise in promises if promise["state"] == "gone"]
+    else:
+        notes += _list_unlike_kernels(kernels_before, kernels_after)
+        unsure = _explain_no_answer(before, after, answer)
+        if unsure:
+            answer = "cannot tell"
+            notes.append(unsure)
     outcome = None
-    if gone and answer != "cannot tell":
-        outcome = _compare_saving_with_promise(gone, saved, slack)
+    if answer != "cannot tell":
+        outcome = _compare_saving_with_promises(promises, saved, slack)
     return {
         "schema": "profkit.triages/1",
         "answer": answer,
@@ -93,14 +93,33 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     }
 
 
+def _judge_saving(saved: float, slack: float) -> str:
+    """Return the answer that the two times alone give."""
+    if abs(saved) <= slack:
+        return "same"
+    if saved > 0:
+        return "faster"
+    return "slower"
+
+
+def _compare_findings(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> tuple[list[Promise], list[str]]:
+    """Return what became of each finding, and the categories that only the second triage has."""
+    left = {row["category"]: row["saves_ms"]["expect"] for row in after}
+    promises = []
+    for row in before:
+        promises.append(_make_promise(row, left.get(row["category"], 0.0)))
+    new = left.keys() - {row["category"] for row in before}
+    return promises, sorted(new)
+
+
 def _read_step_time(of: Mapping[str, Any]) -> StepTime:
     recorded = float(of["step"]["ms"])
     plain = of["step"].get("plain_ms") or {}
     expect = _get_or_default(plain.get("expect"), recorded)
-    low, high = (
-        _get_or_default(plain.get("low"), expect),
-        _get_or_default(plain.get("high"), expect),
-    )
+    low = _get_or_default(plain.get("low"), expect)
+    high = _get_or_default(plain.get("high"), expect)
     return {"expect": expect, "low": low, "high": high, "recorded": recorded}
 
 
@@ -145,14 +164,19 @@ def _have_clear_order(before: Mapping[str, Any], after: Mapping[str, Any]) -> bo
     return all(one > other for one, other in pairs) or all(one < other for one, other in pairs)
 
 
-def _compare_saving_with_promise(
-    said: Sequence[tuple[float, float, float]], saved: float, slack: float
-) -> str:
-    """Return how what was saved is to what was promised: inside, more or less.
+def _compare_saving_with_promises(
+    promises: Sequence[Promise], saved: float, slack: float
+) -> str | None:
+    """Return how what was saved is to what the gone findings promised: inside, more or less.
 
-    Fixes that share an obstacle do not add up: the largest alone up to all of them together.
+    Fixes that share an obstacle do not add up: the largest alone up to all of them together. None
+    where no finding is gone.
     """
-    low, high = max(each[1] for each in said), sum(each[2] for each in said)
+    gone = [promise["said"] for promise in promises if promise["state"] == "gone"]
+    if not gone:
+        return None
+    low = max(promised_low for _, promised_low, _ in gone)
+    high = sum(promised_high for _, _, promised_high in gone)
     if saved < low - slack:
         return "less"
     if saved > high + slack:
@@ -163,18 +187,27 @@ def _compare_saving_with_promise(
 def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
     saves = row["saves_ms"]
     expect = saves["expect"]
+    state = "there"
+    if left < 0.25 * expect:
+        state = "gone"
+    elif left < 0.75 * expect:
+        state = "smaller"
     return {
         "category": row["category"],
         "say": row["say"],
         "said": (expect, saves["low"], saves["high"]),
-        "state": "gone" if left < 0.25 * expect else "smaller" if left < 0.75 * expect else "there",
+        "state": state,
         "left": left,
     }
 
 
 def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    pairs = {key: (before.get(key), after.get(key)) for key in ("device", "how", "ranks")}
-    return [f"{key}: {a} before, {b} after" for key, (a, b) in pairs.items() if a != b]
+    """Return what was recorded differently."""
+    differences = []
+    for key in ("device", "how", "ranks"):
+        if before.get(key) != after.get(key):
+            differences.append(f"{key}: {before.get(key)} before, {after.get(key)} after")
+    return differences
 
 
 def _list_kernels(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -236,41 +236,65 @@ class SecondTriageDocument(TypedDict):
 def make_triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
     counts = counts or Counts()
-    periods = of.steps.periods
-    verdict = of.verdict
-    first = None if verdict.category else of.findings[0]
+    ranks: list[RankEntry] = []
+    if of.ranks:
+        ranks = [_describe_rank(row) for row in of.ranks.rows]
     return {
         "schema": SCHEMA,
-        "program": {
-            "command": of.timeline.command,
-            "ranks": len(of.timeline.processes),
-            "device": of.process.device.name if of.process.device else None,
-            "steps": len(periods),
-            "how": of.timeline.how,
-        },
-        "step": {
-            "ms": _convert_to_ms(of.split.period),
-            "gpu_busy_ms": _convert_to_ms(of.split.busy),
-            "idle_ms": _convert_to_ms(of.split.period - of.split.busy),
-            "idle": [
-                {"cause": x.cause, "ms": _convert_to_ms(x.time), "where": x.where}
-                for x in of.split.idle
-            ],
-            "found": of.steps.how,
-            "min_ms": _convert_to_ms(min(periods)),
-            "max_ms": _convert_to_ms(max(periods)),
-            "plain_ms": _describe_time_without_recorder(of),
-        },
-        "first": {
-            "category": first.rule if first else verdict.category,
-            "say": first.cause if first else verdict.say,
-            "saves_ms": _describe_estimate(first.saving if first else NO_SAVING),
-        },
+        "program": _describe_program(of),
+        "step": _describe_step(of),
+        "first": _describe_first(of),
         "findings": [_describe_finding(of, row) for row in of.findings],
         "kernels": [_describe_kernel(of, row, counts) for row in of.groups],
         "origins": _list_origins(of),
-        "ranks": [_describe_rank(row) for row in (of.ranks.rows if of.ranks else ())],
+        "ranks": ranks,
         "notes": [*of.notes, *counts.notes],
+    }
+
+
+def _describe_program(of: Triage) -> ProgramEntry:
+    device = of.process.device
+    return {
+        "command": of.timeline.command,
+        "ranks": len(of.timeline.processes),
+        "device": device.name if device else None,
+        "steps": len(of.steps.periods),
+        "how": of.timeline.how,
+    }
+
+
+def _describe_step(of: Triage) -> StepEntry:
+    """The typical step's time; the shortest and the longest of all steps of its kind."""
+    periods = of.steps.periods
+    idle: list[IdleEntry] = []
+    for row in of.split.idle:
+        idle.append({"cause": row.cause, "ms": _convert_to_ms(row.time), "where": row.where})
+    return {
+        "ms": _convert_to_ms(of.split.period),
+        "gpu_busy_ms": _convert_to_ms(of.split.busy),
+        "idle_ms": _convert_to_ms(of.split.period - of.split.busy),
+        "idle": idle,
+        "found": of.steps.how,
+        "min_ms": _convert_to_ms(min(periods)),
+        "max_ms": _convert_to_ms(max(periods)),
+        "plain_ms": _describe_time_without_recorder(of),
+    }
+
+
+def _describe_first(of: Triage) -> FirstEntry:
+    """The first finding; the verdict where it is that none is to be acted on."""
+    verdict = of.verdict
+    if verdict.category:
+        return {
+            "category": verdict.category,
+            "say": verdict.say,
+            "saves_ms": _describe_estimate(NO_SAVING),
+        }
+    first = of.findings[0]
+    return {
+        "category": first.rule,
+        "say": first.cause,
+        "saves_ms": _describe_estimate(first.saving),
     }
 
 
@@ -341,41 +365,75 @@ def _describe_finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
 
 
 def _describe_change(of: Triage, change: Change) -> ChangeEntry:
-    calls = [(of.hosts.usual.events[i], share) for i, share in change.host.items()]
-    gaps = [(share.gap, call.gap) for call, share in calls]
-    left = _average_shares([*gaps, *((share.busy, call.busy) for call, share in calls)])
+    """What a fix changes of kernels, launches and calls; None where it changes nothing of a part."""
+    moved = {index: row.left for index, row in change.stream.items()}
     return {
         "scale": _describe_shares(of, change.scale),
         "merge": _describe_shares(of, change.merge),
-        "stream": _describe_shares(of, {i: row.left for i, row in change.stream.items()}),
-        "host": {"calls": len(calls), "left": _describe_range(left)} if calls else None,
-        "launches": _describe_range(change.launches) if change.launches != ALL else None,
-        "pauses": _describe_range(change.pauses) if change.pauses != ALL else None,
+        "stream": _describe_shares(of, moved),
+        "host": _describe_host_calls(of, change),
+        "launches": _describe_range_if_changed(change.launches),
+        "pauses": _describe_range_if_changed(change.pauses),
     }
+
+
+def _describe_host_calls(of: Triage, change: Change) -> CallsEntry | None:
+    """The calls that wait less, with what is left of the gap before each and of the call itself."""
+    if not change.host:
+        return None
+    gaps = []
+    busy = []
+    for index, share in change.host.items():
+        call = of.hosts.usual.events[index]
+        gaps.append((share.gap, call.gap))
+        busy.append((share.busy, call.busy))
+    left = _average_shares([*gaps, *busy])
+    return {"calls": len(change.host), "left": _describe_range(left)}
+
+
+def _describe_range_if_changed(left: Range) -> RangeEntry | None:
+    """What is left; None where all is."""
+    if left == ALL:
+        return None
+    return _describe_range(left)
 
 
 def _average_shares(shares: Sequence[tuple[Range, float]]) -> Range:
     """The mean of shares, each weighted with its time."""
     whole = sum(time for _, time in shares)
-    sums = [sum(time * share[n] for share, time in shares) for n in (LOW, EXPECT, HIGH)]
-    return Range(*(time / whole for time in sums)) if whole else ALL
+    if not whole:
+        return ALL
+    means = []
+    for end in (LOW, EXPECT, HIGH):
+        means.append(sum(time * share[end] for share, time in shares) / whole)
+    return Range(*means)
 
 
 def _describe_shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
     """By kernel, each work's share weighted with its time."""
+    works = of.steps.typical.works
     out: list[ShareEntry] = []
     for group in of.groups:
-        activities = {i: of.steps.typical.works[i].activity for i in group.works if i in ranges}
-        if activities:
-            left = _average_shares([(ranges[i], max(1, a.duration)) for i, a in activities.items()])
-            out.append(
-                {"kernel": group.id, "calls": len(activities), "left": _describe_range(left)}
-            )
+        shares = []
+        for i in group.works:
+            if i in ranges:
+                shares.append((ranges[i], max(1, works[i].activity.duration)))
+        if shares:
+            left = _describe_range(_average_shares(shares))
+            out.append({"kernel": group.id, "calls": len(shares), "left": left})
     return out
 
 
 def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
+    """One kernel or copy; what only counters tell is None where it was not counted."""
+    bound = limiter = headroom = missing = None
+    report = ""
     count = counts.groups.get(row.id)
+    if count:
+        bound, limiter, headroom = count.bound, count.limiter, count.headroom
+        report = counts.report
+    else:
+        missing = _explain_unrecorded(of, row)
     place = row.place or Place()
     return {
         "id": row.id,
@@ -384,12 +442,12 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntr
         "calls": row.calls,
         "ms": _convert_to_ms(row.time),
         "share": round(row.time / of.split.period, 6),
-        "bound": count.bound if count else None,
-        "limiter": count.limiter if count else None,
-        "headroom": count.headroom if count else None,
+        "bound": bound,
+        "limiter": limiter,
+        "headroom": headroom,
         "counted": count is not None,
-        "next": _suggest_command(of, row, counts.report if count else ""),
-        "missing": None if count else _explain_unrecorded(of, row),
+        "next": _suggest_command(of, row, report),
+        "missing": missing,
         "op": row.op or None,
         "nvtx": row.range or None,
         "source": row.source or None,
@@ -404,7 +462,9 @@ def _suggest_command(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
     if report:
         return f"profkit diagnose {quote(report)} --kernel {quote(base_name(row.name))}"
-    return _write_profile_command(of, row) if row.grid is not None and of.timeline.command else None
+    if row.grid is None or not of.timeline.command:
+        return None
+    return _write_profile_command(of, row)
 
 
 def _explain_unrecorded(of: Triage, row: KernelGroup) -> str | None:
@@ -412,12 +472,13 @@ def _explain_unrecorded(of: Triage, row: KernelGroup) -> str | None:
     if row.grid is None:
         return None
     if row.kind == "collective":
-        alone = "it transfers or waits for another rank: record every rank to know which"
-        return None if of.ranks else alone
-    sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
-    sizes = ", nor were its operator's sizes recorded (record_shapes=True)"
-    needs = row.kind in {"scatter", "softmax"} and not sized
-    lack = f"its limit is unknown because no counters were taken{sizes if needs else ''}"
+        if of.ranks:
+            return None
+        return "it transfers or waits for another rank: record every rank to know which"
+    lack = "its limit is unknown because no counters were taken"
+    is_sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
+    if row.kind in {"scatter", "softmax"} and not is_sized:
+        lack += ", nor were its operator's sizes recorded (record_shapes=True)"
     return f"{lack}; {_write_profile_command(of, row)} takes them"
 
 
@@ -525,10 +586,14 @@ def read_document(path: Path) -> TriageDocument:
     """
     import msgspec
 
-    file = path / NAME if is_folder(path) else path
+    file = path
+    if is_folder(path):
+        file = path / NAME
+    schema = None
     try:
         content = msgspec.json.decode(read_structured(file))
-        schema = content.get("schema") if isinstance(content, dict) else None
+        if isinstance(content, dict):
+            schema = content.get("schema")
         document = _convert_content(content, schema)
         if document is None:
             raise ProfkitError(f"{file}: is {describe_schema(schema)}, not {SCHEMA}", HINT)
@@ -560,7 +625,9 @@ def _add_missing_keys(content: dict[str, Any]) -> None:
     content.setdefault("origins", [])
     for part, names in LATER.items():
         rows = content.get(part)
-        for row in rows if isinstance(rows, list) else ():
+        if not isinstance(rows, list):
+            continue
+        for row in rows:
             if isinstance(row, dict):
                 for name in names:
                     row.setdefault(name, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,6 +13,7 @@ from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
 from profkit.reports.figures import figures
 
+LEAST_WAIT = 0.02  # of a step: a rank that waits less for another one waits for none
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
 
 
@@ -69,11 +70,14 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
 def _is_one_program(processes: Sequence[Process]) -> bool:
     """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
     shares = [_compute_shares(p) for p in processes]
-    if any(classify_kernel(name) == "collective" for name in set.intersection(*map(set, shares))):
+    common = set.intersection(*map(set, shares))
+    if any(classify_kernel(name) == "collective" for name in common):
         return True
     first, *others = shares
-    alike = (sum(min(first.get(n, 0.0), part) for n, part in other.items()) for other in others)
-    return all(part >= ALIKE for part in alike)
+    for other in others:
+        if sum(min(first.get(name, 0.0), share) for name, share in other.items()) < ALIKE:
+            return False
+    return True
 
 
 def _compute_shares(process: Process) -> dict[str, float]:
@@ -114,26 +118,37 @@ def find_main_gpu(process: Process) -> int:
 
 def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     """What the ranks of a program do differently in their typical steps, which a range may name."""
-    found = {p.rank: find_steps(p, step).typical for p in processes}
-    collectives = [_list_times(typical, collective=True) for typical in found.values()]
-    shortest = [min(times) for times in zip(*collectives, strict=False)]
-    rows = []
-    for (rank, typical), times in zip(found.items(), collectives, strict=True):
-        waiting = sum(t - s for t, s in zip(times, shortest, strict=False))
-        computing = sum(_list_times(typical, collective=False))
-        rows.append(Rank(rank, typical.period, computing, sum(times), waiting))
+    steps = {process.rank: find_steps(process, step).typical for process in processes}
+    rows = _measure_ranks(steps)
     # Others wait for the rank that waits least itself, if they wait for long.
-    last, most = (f(rows, key=lambda r: r.waiting) for f in (min, max))
+    last = min(rows, key=lambda row: row.waiting)
+    most = max(rows, key=lambda row: row.waiting)
     lost = most.waiting - last.waiting
-    if lost < 0.02 * most.period:
-        return Ranks(tuple(rows), None, None, ())
-    longer = _find_longer_kernel(found[last.rank], found[most.rank])
+    if lost < LEAST_WAIT * most.period:
+        return Ranks(rows, None, None, ())
+    longer = _find_longer_kernel(steps[last.rank], steps[most.rank])
     why = "whose host arrives later"
     if longer:
-        why = f"which spends {figures(longer[1] / 1e6)} ms longer in {longer[0][:60]}"
-    time = f"{figures(lost / 1e6)} ms per step"
-    waits = f"rank {most.rank} waits {time} in collectives for rank {last.rank}"
-    return Ranks(tuple(rows), last.rank, longer, (f"{waits}, {why}",))
+        name, time = longer
+        why = f"which spends {figures(time / 1e6)} ms longer in {name[:60]}"
+    note = (
+        f"rank {most.rank} waits {figures(lost / 1e6)} ms per step in collectives for rank "
+        f"{last.rank}, {why}"
+    )
+    return Ranks(rows, last.rank, longer, (note,))
+
+
+def _measure_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
+    """Divide each rank's step; it waits for what a collective takes longer on it than on another."""
+    collectives = {rank: _list_times(step, collective=True) for rank, step in steps.items()}
+    shortest = [min(times) for times in zip(*collectives.values(), strict=False)]
+    rows = []
+    for rank, step in steps.items():
+        times = collectives[rank]
+        waiting = sum(time - least for time, least in zip(times, shortest, strict=False))
+        computing = sum(_list_times(step, collective=False))
+        rows.append(Rank(rank, step.period, computing, sum(times), waiting))
+    return tuple(rows)
 
 
 def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
@@ -150,5 +165,10 @@ def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
 
 
 def _list_times(step: Step, *, collective: bool) -> list[int]:
-    kernels = (work for work in step.works if work.activity.kind in {"kernel", GRAPH})
-    return [w.activity.duration for w in kernels if (w.kind == "collective") == collective]
+    """The times of a step's collectives, or of its other kernels, in order of launch."""
+    times = []
+    for work in step.works:
+        is_collective = work.kind == "collective"
+        if work.activity.kind in {"kernel", GRAPH} and is_collective == collective:
+            times.append(work.activity.duration)
+    return times
