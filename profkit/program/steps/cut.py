@@ -11,9 +11,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from statistics import median
-from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
@@ -43,7 +42,7 @@ from profkit.program.steps.passes import (
 )
 from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
 from profkit.program.steps.places import find_place
-from profkit.program.steps.setup import find_set_up
+from profkit.program.steps.setup import SetUp, find_set_up
 from profkit.program.timeline import (
     GRAPH,
     UNIFIED_MEMORY,
@@ -55,9 +54,6 @@ from profkit.program.timeline import (
     Process,
 )
 from profkit.reports.figures import figures, format_percent, readable
-
-if TYPE_CHECKING:
-    pass
 
 NAME_MOST = 60  # characters of a range's name in a sentence
 PROFILER_STEP = "ProfilerStep"
@@ -138,15 +134,9 @@ def find_steps(process: Process, named: str = "") -> Steps:
     """
     calls = _drop_inner_calls(process.calls)
     order = _list_launched(process.activities, calls)
-    if not order:
-        why = "no kernel launch was recorded (none has a correlation number)"
-        raise ProfkitError(why, "record CPU and GPU together")
     marks = _find_step_boundaries(process, calls, order, named)
-    alone = len(marks.turns) == 1 and marks.how != PROFILER_STEP
-    inside = order
-    if named:  # what is set up outside of the range is not in its step anyway
-        inside = _list_launched_in(marks.turns[0], calls, order)
-    if alone and inside and (set_up := find_set_up(calls, inside)):
+    set_up = _find_set_up_of_only_step(marks, calls, order, named)
+    if set_up:
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.remove_from_process(process)
         without = find_steps(shorter, named)
@@ -154,34 +144,54 @@ def find_steps(process: Process, named: str = "") -> Steps:
     captures = find_captures(calls)
     launching = {index for index, _ in order}
     lost = find_lost(calls, launching, captures)
-    turns = _begin_at_first_launch(marks.turns, [calls[i].start for i in (*launching, *lost)])
+    turns = _begin_at_first_launch(marks.turns, calls, chain(launching, lost))
     launches = len(launching)
     del launching  # as large as all that is made of it
     steps = _make_steps_with_makers(process, calls, turns, order, captures)
-    if not steps:
-        raise ProfkitError(
-            "no kernel was launched inside of a step", "name the step with --range, or record more"
-        )
-    complete, incomplete = _drop_incomplete(steps, turns, calls, lost)
+    complete, notes = _drop_incomplete(steps, turns, calls, lost)
     complete, disturbed = _drop_disturbed(complete, process.disturbed)
-    # A program that captures its graphs first and then replays them shows its steps, too.
-    is_replayed = any(call.launches_graph for call in calls)
-    said = [] if is_replayed else list(say_captures(captures))
-    notes = [
-        *incomplete,
-        *disturbed,
-        *say_lost(lost, launches),
-        *said,
-        *_say_work_without_launch(process.activities, order),
-        *marks.notes,
-    ]
-    found = _make_steps_of_each_kind(marks, complete, notes)
-    main = replace(found[0], captures=bool(said), others=tuple(found[1:]))
+    notes += disturbed
+    notes += say_lost(lost, launches)
+    only_captured = _say_captures_without_replays(captures, calls)
+    notes += only_captured
+    notes += _say_work_without_launch(process.activities, order)
+    notes += marks.notes
+    return _join_kinds_of_steps(_make_steps_of_each_kind(marks, complete, notes), only_captured)
+
+
+def _join_kinds_of_steps(kinds: Sequence[Steps], only_captured: Sequence[str]) -> Steps:
+    """The steps that take most time, with those of other kinds.
+
+    Raises:
+        ProfkitError: They take none.
+    """
+    main = kinds[0]
     if main.typical.period <= 0:
         raise ProfkitError(
             "its steps have no duration: their clock does not move", "record it again"
         )
-    return replace(main, notes=(*_say_idle_in_graphs_of(main.typical), *main.notes))
+    notes = (*_say_idle_in_graphs_of(main.typical), *main.notes)
+    return replace(main, notes=notes, captures=bool(only_captured), others=tuple(kinds[1:]))
+
+
+def _find_set_up_of_only_step(
+    marks: Marks, calls: Sequence[Call], order: Sequence[Launched], named: str
+) -> SetUp | None:
+    """What a program does once in its only step; None where there are more, or the profiler marks it."""
+    if len(marks.turns) != 1 or marks.how == PROFILER_STEP:
+        return None
+    if named:  # what is set up outside of the range is not in its step anyway
+        order = _list_launched_in(marks.turns[0], calls, order)
+    if not order:
+        return None
+    return find_set_up(calls, order)
+
+
+def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> list[str]:
+    """Says which graphs were captured, where none is replayed: those that are show the steps, too."""
+    if any(call.launches_graph for call in calls):
+        return []
+    return list(say_captures(captures))
 
 
 def _list_launched_in(
@@ -195,13 +205,16 @@ def _list_launched_in(
     return inside
 
 
-def _begin_at_first_launch(turns: Sequence[Turn], launches: Iterable[int]) -> list[Turn]:
-    """Turns without what precedes the first launch; `launches`: the times of their beginnings.
+def _begin_at_first_launch(
+    turns: Sequence[Turn], calls: Sequence[Call], launching: Iterable[int]
+) -> list[Turn]:
+    """Turns without what precedes the first launch; `launching`: which calls launch anything.
 
     That may be no step's: a recorder that starts takes its time once.
     """
     begin = turns[0].begin
-    first = min((time for time in launches if time >= begin), default=begin)
+    starts = (calls[index].start for index in launching)
+    first = min((start for start in starts if start >= begin), default=begin)
     begun = []
     for turn in turns:
         if turn.begin < first:
@@ -250,12 +263,19 @@ def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
 
 
 def _list_launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
-    """(index of the call, activity) of every activity whose call was recorded, in that order."""
+    """(index of the call, activity) of every activity whose call was recorded, in that order.
+
+    Raises:
+        ProfkitError: There is none.
+    """
     at = {call.correlation: i for i, call in enumerate(calls) if call.correlation}  # 0 is none
     pairs = []
     for a in activities:
         if a.correlation in at:
             pairs.append((at[a.correlation], a))
+    if not pairs:
+        why = "no kernel launch was recorded (none has a correlation number)"
+        raise ProfkitError(why, "record CPU and GPU together")
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
 
@@ -446,10 +466,19 @@ def _make_steps_with_makers(
     order: Sequence[Launched],
     captures: Captures,
 ) -> list[Step]:
-    """The steps of a process; who made each call is needed no longer than they are made."""
+    """The steps of a process; who made each call is needed no longer than they are made.
+
+    Raises:
+        ProfkitError: None launches a kernel.
+    """
     made = dict(zip(process.calls, find_makers(process), strict=True))
     captured = _find_captured_makers(calls, order, made, captures)
-    return _make_steps(turns, calls, order, made, captured, process.places)
+    steps = _make_steps(turns, calls, order, made, captured, process.places)
+    if not steps:
+        raise ProfkitError(
+            "no kernel was launched inside of a step", "name the step with --range, or record more"
+        )
+    return steps
 
 
 def _make_steps(
@@ -464,27 +493,67 @@ def _make_steps(
     starts = [c.start for c in calls]
     launched = [pair[0] for pair in order]
     steps: list[Step | None] = []
-    busiest = _find_busiest_stream(order, MAIN_STREAM if len(turns) == 1 else 0.0)
+    least = 0.0
+    if len(turns) == 1:
+        least = MAIN_STREAM
+    busiest = _find_busiest_stream(order, least)
     for turn in turns:
-        low, high = bisect_left(starts, turn.begin), bisect_left(starts, turn.end)
+        low = bisect_left(starts, turn.begin)
+        high = bisect_left(starts, turn.end)
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
         if not pairs:
             steps.append(None)
             continue
         own = calls[low:high]
         makers = [made.get(call, NOBODY) for call in own]
-        works = []
-        for index, activity in pairs:
-            maker = makers[index - low]
-            if captured:
-                maker = captured.get(activity, maker)
-            works.append(_make_work(activity, index - low, maker, places))
-        first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
-        on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
-        span = max(max(a.end for _, a in pairs) - first, on_host)
-        found = tuple(makers), tuple(works)  # smaller than lists, and there may be 150,000
-        steps.append(Step(turn.begin, turn.end, first, span, own, *found, turn.name))
+        works = _make_works(pairs, low, makers, captured, places)
+        steps.append(_make_step(turn, own, makers, works, busiest))
     return _set_step_periods(turns, steps)
+
+
+def _make_works(
+    pairs: Sequence[Launched],
+    first_call: int,
+    makers: Sequence[Maker],
+    captured: Mapping[Activity, Maker],
+    places: Sequence[Place],
+) -> list[StepWork]:
+    """What a step's calls launched, with who made each or captured it.
+
+    `first_call` is the index of the step's first call, with which its makers begin.
+    """
+    works = []
+    for index, activity in pairs:
+        call = index - first_call
+        maker = makers[call]
+        if captured:
+            maker = captured.get(activity, maker)
+        works.append(_make_work(activity, call, maker, places))
+    return works
+
+
+def _make_step(
+    turn: Turn,
+    calls: Sequence[Call],
+    makers: Sequence[Maker],
+    works: Sequence[StepWork],
+    busiest: int,
+) -> Step:
+    """The step of a turn, as long as its own work: on the GPU, or on the host if that takes longer."""
+    on_busiest = [w.activity.start for w in works if w.activity.stream == busiest]
+    first = min(on_busiest or [w.activity.start for w in works])
+    last = max(w.activity.end for w in works)
+    on_host = turn.end - turn.begin - _sum_waits_before(calls, turn.begin, first)
+    return Step(
+        begin=turn.begin,
+        end=turn.end,
+        first=first,
+        period=max(last - first, on_host),
+        calls=calls,
+        makers=tuple(makers),  # smaller than lists, and there may be 150,000
+        works=tuple(works),
+        name=turn.name,
+    )
 
 
 def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[Step]:
@@ -822,22 +891,33 @@ def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
 
 
 def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
-    first, made = works[own[0]], [works[i].maker for i in own]
-    activity = first.activity
-    found = find_place((works[i].maker.place, works[i].activity.duration) for i in own)
+    """The launches of one kernel with one shape; `own`: their indices among a step's works."""
+    members = [works[i] for i in own]
+    makers = [work.maker for work in members]
+    sources = []
+    for maker in makers:
+        if maker.place:
+            sources.append(maker.source)
+        else:
+            sources.append(say_source(maker))
+    place = None
+    found = find_place((work.maker.place, work.activity.duration) for work in members)
+    if found:
+        place = found.place
+    activity = members[0].activity
     return KernelGroup(
         id=name,
         name=activity.name,
-        kind=first.kind,
+        kind=members[0].kind,
         grid=activity.grid,
         block=activity.block,
         calls=len(own),
         time=time,
         works=tuple(own),
-        op=_find_most_common(maker.top or maker.op for maker in made),
-        range=_find_most_common(maker.range for maker in made),
-        source=_find_most_common(m.source if m.place else say_source(m) for m in made),
-        place=found.place if found else None,
+        op=_find_most_common(maker.top or maker.op for maker in makers),
+        range=_find_most_common(maker.range for maker in makers),
+        source=_find_most_common(sources),
+        place=place,
     )
 
 

@@ -76,21 +76,36 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
 def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUp | None:
     """Where the host sets up between the first and the last launch; None where that is little."""
     first, last = calls[order[0][0]].start, calls[order[-1][0]].end
-    inside = [call for call in calls if first <= call.start < last]
-    found = [call for call in inside if _SETS_UP.match(call.name)]
-    spans = [(call.start, call.end) for call in found]
-    usual = median(calls[index].end - calls[index].start for index, _ in order)
-    for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:
-        cold = call.end - call.start > max(COLD * usual, COLD_LEAST)
-        if cold and first <= call.start < last:
+    found = []
+    spans = []
+    for call, begin in [*_list_loading_calls(calls), *_list_cold_calls(calls, order)]:
+        if first <= call.start < last:
             found.append(call)
-            spans.append((call.start + round(usual), call.end))
+            spans.append((begin, call.end))
     idle = _find_spans_without_gpu_work(spans, order)
     time = sum(end - begin for begin, end in idle)
     if time <= LEAST * (last - first):
         return None
     longest = max(found, key=lambda call: call.end - call.start)
     return SetUp(idle, len(found), longest.name)
+
+
+def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, int]]:
+    """Calls that load code or make a context, each with when it begins to: at its start."""
+    for call in calls:
+        if _SETS_UP.match(call.name):
+            yield call, call.start
+
+
+def _list_cold_calls(
+    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+) -> Iterator[tuple[Call, int]]:
+    """First launches and calls that take far longer than a launch, each with where a usual one ends."""
+    usual = median(calls[index].end - calls[index].start for index, _ in order)
+    least = max(COLD * usual, COLD_LEAST)
+    for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:
+        if call.end - call.start > least:
+            yield call, call.start + round(usual)
 
 
 def _list_first_launches(
