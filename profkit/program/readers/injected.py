@@ -90,38 +90,63 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     names = _read_lines(folder / f"{pid}.names")
     first = _find_first_time(rows)
     places = Places(folder, pid)
-    kernels = _list_kernels(rows["kernels"], names, first, places)
-    activities = [*kernels, *_list_copies(rows["copies"], first, places)]
-    activities.sort(key=lambda a: (a.start, a.end))
+    activities = _list_activities(rows, names, first, places)
     calls = _list_calls(rows["calls"], names, first, places)
     spans = _make_spans(rows["ranges"], names, first, find_end(activities, calls, []))
-    operators = _list_operators(folder, pid, first, places, activities, calls)
-    if operators:
-        spans = sorted([*spans, *operators], key=lambda span: (span.start, -span.end))
-    rank = about.get("rank", [""])[0]
-    device = _find_device(about, activities)
+    spans += _list_operators(folder, pid, first, places, activities, calls)
     process = Process(
         pid=pid,
-        rank=int(rank) if rank.isdigit() else 0,
-        device=device,
+        rank=_find_rank(about),
+        device=_find_device(about, activities),
         activities=activities,
         calls=calls,
-        spans=spans,
+        spans=sorted(spans, key=lambda span: (span.start, -span.end)),
         places=places.places,
         disturbed=_list_disturbed_spans(about, first),
     )
-    said = [*places.list_missing_lines(), *say_open_ranges([process])]
-    if is_file(folder / f"{pid}.captured"):
-        said += _say_captured_before(activities, calls)
-    if not activities:
-        about.pop("operators", None)  # a process that computes nothing has none to be missed
-    return process, [*_list_notes(pid, about), *(f"process {pid}: {text}" for text in said)]
+    is_captured = is_file(folder / f"{pid}.captured")
+    notes = _list_recorder_notes(process, about)
+    for text in _say_what_is_missing(process, places, is_captured):
+        notes.append(f"process {pid}: {text}")
+    return process, notes
+
+
+def _say_what_is_missing(process: Process, places: Places, is_captured: bool) -> Iterator[str]:
+    """Say what the files lack of a process: lines, ends of ranges, operators of captured graphs."""
+    yield from places.list_missing_lines()
+    yield from say_open_ranges([process])
+    if is_captured:
+        yield from _say_captured_before(process.activities, process.calls)
+
+
+def _list_activities(
+    rows: Mapping[str, Any], names: Sequence[str], first: int, places: Places
+) -> list[Activity]:
+    """List the kernels, copies and sets of a process by when they begin."""
+    activities = [*_list_kernels(rows["kernels"], names, first, places)]
+    activities += _list_copies(rows["copies"], first, places)
+    activities.sort(key=lambda a: (a.start, a.end))
+    return activities
+
+
+def _find_rank(about: Mapping[str, Sequence[str]]) -> int:
+    """Return the rank that the recorder was told; 0 where it was told none."""
+    rank = about.get("rank", [""])[0]
+    if rank.isdigit():
+        return int(rank)
+    return 0
 
 
 def _find_first_time(rows: Mapping[str, Any]) -> int:
     """Return when the first of all records begins, by CUPTI's clock; 0 where there is none."""
-    clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
-    return min((int(clock.min()) for clock in clocks), default=0)
+    earliest = []
+    for kind, records in rows.items():
+        column = "start"
+        if kind == "ranges":
+            column = "time"
+        if len(records):
+            earliest.append(int(records[column].min()))
+    return min(earliest, default=0)
 
 
 def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
@@ -129,10 +154,9 @@ def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> lis
 
     Those of a graph, which is captured at any time, are said as one pair.
     """
-    begins = [int(text) - first for text in about.get("disturbed", ()) if text.isdigit()]
-    ends = [int(text) - first for text in about.get("undisturbed", ()) if text.isdigit()]
+    ends = _read_times(about.get("undisturbed", ()), first)
     spans = []
-    for begin in begins:
+    for begin in _read_times(about.get("disturbed", ()), first):
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
     for text in about.get("slowed", ()):
@@ -140,6 +164,11 @@ def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> lis
         if len(words) == 2 and all(word.isdigit() for word in words):
             spans.append((int(words[0]) - first, int(words[1]) - first))
     return sorted(spans)
+
+
+def _read_times(words: Sequence[str], first: int) -> list[int]:
+    """Return the times that words tell, from the first record on; what is no number is left out."""
+    return [int(word) - first for word in words if word.isdigit()]
 
 
 def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
@@ -170,8 +199,9 @@ def _list_operators(
     calls: Sequence[Call],
 ) -> list[HostSpan]:
     """List operators round all launches, also of steps that were not seen, and round captured ones."""
-    files = [folder / f"{pid}.operators", folder / f"{pid}.captured"]
-    if not any(is_file(file) for file in files):
+    of_steps_file = folder / f"{pid}.operators"
+    of_captures_file = folder / f"{pid}.captured"
+    if not is_file(of_steps_file) and not is_file(of_captures_file):
         return []
     from profkit.program.readers.operators import (
         assign_operators_to_all_steps,
@@ -179,7 +209,8 @@ def _list_operators(
         wrap_captured_calls,
     )
 
-    of_steps, of_captures = [read_operators(file, first) for file in files]
+    of_steps = read_operators(of_steps_file, first)
+    of_captures = read_operators(of_captures_file, first)
     launching = {activity.correlation for activity in activities}
     made = [call for call in calls if call.correlation in launching]
     exact = {call.correlation: places.find_origin(call.correlation) for call in made}
@@ -207,13 +238,16 @@ def _say_captured_before(activities: Sequence[Activity], calls: Sequence[Call]) 
         )
 
 
-def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_recorder_notes(process: Process, about: Mapping[str, Sequence[str]]) -> list[str]:
+    """List what the recorder could not record of a process."""
+    pid = process.pid
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
     if why := about.get("lines"):
         notes.append(f"process {pid}: no Python lines are known: {why[-1]}")
     if why := about.get("backward"):
         notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
-    if why := about.get("operators"):
+    why = about.get("operators")
+    if why and process.activities:  # a process that computes nothing has none to be missed
         notes.append(f"process {pid}: its operators are not known: {why[-1]}")
     if why := about.get("captures"):
         notes.append(f"process {pid}: of some CUDA graphs no operators are known: {why[-1]}")
@@ -236,10 +270,14 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def read_layout(kind: str) -> np.dtype[Any]:
+    """Return the type of the rows of a file as numpy reads them."""
     import numpy as np
 
-    columns = (column.split(":") for column in LAYOUTS[kind].split())
-    return np.dtype([(name, f"<{form}") for name, form in columns])
+    columns = []
+    for column in LAYOUTS[kind].split():
+        name, form = column.split(":")
+        columns.append((name, f"<{form}"))
+    return np.dtype(columns)
 
 
 def _read_rows(path: Path, kind: str) -> NDArray[Any]:
@@ -262,38 +300,52 @@ def _get_name(names: Sequence[str], number: int) -> str:
 def _list_kernels(
     rows: NDArray[Any], names: Sequence[str], first: int, places: Places
 ) -> Iterator[Activity]:
-    for start, end, node, correlation, device, stream, name, graph, *rest in rows.tolist():
-        if end > start:
-            place = start - first, end - first, device, stream, correlation
-            grid, block, shared, registers = rest
-            sizes: dict[str, Any] = {"grid": tuple(grid.tolist()), "block": tuple(block.tolist())}
-            sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
-            made = node if graph else 0
-            if graph:
-                sizes["captured"] = places.find_captured_call(node)
-            is_collective = _get_name(names, name).startswith("nccl")
-            if is_collective and not places.is_called_from_python(correlation, made):
-                sizes["origin"] = places.find_place_of_bucket(correlation, made)
-            else:
-                sizes["origin"] = places.find_place(correlation, made)
-            yield make_activity("kernel", _get_name(names, name), place, **sizes)
+    for start, end, node, correlation, device, stream, number, graph, *rest in rows.tolist():
+        if end <= start:
+            continue
+        grid, block, shared, registers = rest
+        name = _get_name(names, number)
+        about: dict[str, Any] = {
+            "grid": tuple(grid.tolist()),
+            "block": tuple(block.tolist()),
+            "shared": shared,
+            "registers": registers,
+            "graph": bool(graph),
+        }
+        made = 0
+        if graph:
+            made = node
+            about["captured"] = places.find_captured_call(node)
+        if name.startswith("nccl") and not places.is_called_from_python(correlation, made):
+            about["origin"] = places.find_place_of_bucket(correlation, made)
+        else:
+            about["origin"] = places.find_place(correlation, made)
+        times = start - first, end - first, device, stream, correlation
+        yield make_activity("kernel", name, times, **about)
 
 
 def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
     for start, end, node, size, correlation, device, stream, graph, *kinds in rows.tolist():
         number, source, target, _ = kinds
-        ends = [MEMORIES.get(side, "unknown") for side in (source, target)]
-        way, pageable = DIRECTIONS.get(number, ""), "Pageable" in ends
+        read_from = MEMORIES.get(source, "unknown")
+        written_to = MEMORIES.get(target, "unknown")
+        direction = DIRECTIONS.get(number, "")
         kind, name = "set", "Memset"
         if number != MEMSET:
-            kind, name = "copy", f"Memcpy {way} ({ends[0]} -> {ends[1]})"
-        place = start - first, end - first, device, stream, correlation
-        about: dict[str, Any] = {"bytes": size, "direction": way, "pageable": pageable}
-        about["graph"] = bool(graph)
+            kind, name = "copy", f"Memcpy {direction} ({read_from} -> {written_to})"
+        about: dict[str, Any] = {
+            "bytes": size,
+            "direction": direction,
+            "pageable": "Pageable" in {read_from, written_to},
+            "graph": bool(graph),
+        }
+        made = 0
         if graph:
+            made = node
             about["captured"] = places.find_captured_call(node)
-        origin = places.find_place(correlation, node if graph else 0)
-        yield make_activity(kind, name, place, **about, origin=origin)
+        about["origin"] = places.find_place(correlation, made)
+        times = start - first, end - first, device, stream, correlation
+        yield make_activity(kind, name, times, **about)
 
 
 def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:
@@ -305,10 +357,13 @@ def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int)
         if phase & BEGINS:
             begun[key] = time - first, _get_name(names, name)
         elif phase & ENDS and key in begun:
-            out.append(HostSpan("range", *begun.pop(key)[::-1], time - first, thread))
+            begin, begun_name = begun.pop(key)
+            out.append(HostSpan("range", begun_name, begin, time - first, thread))
         last = max(last, time - first)
-    still = [HostSpan("range", name, at, at, key[1]) for key, (at, name) in begun.items()]
-    out += close_open_ranges(still, last)
+    still_open = []
+    for (_, thread), (begin, name) in begun.items():
+        still_open.append(HostSpan("range", name, begin, begin, thread))
+    out += close_open_ranges(still_open, last)
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

@@ -100,13 +100,11 @@ def assign_operators_to_all_steps(
         threads: The system's number of each call's thread, by the call's correlation number.
         launched: What each call launched (kernel, grid and block), by its correlation number.
     """
-    found: list[HostSpan] = []
     stacks = _find_stacks(spans, calls, threads)
     if not stacks:
-        return found
-    begin, end = min(call.start for call in stacks), max(call.start for call in stacks)
-    low, high = begin + FROM * (end - begin), begin + TO * (end - begin)
-    inner = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
+        return []
+    inner = _select_middle(stacks)
+    found: list[HostSpan] = []
     for own in _group_by_thread(calls):
         matched: list[Call | None] = [None] * len(own)
         for seen in (inner, stacks):  # of fewer than three steps the middle is not all of one
@@ -115,6 +113,19 @@ def assign_operators_to_all_steps(
                 _match_calls(own, told, seen, matched)
         found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
     return sorted(found, key=lambda span: (span.start, -span.end))
+
+
+def _select_middle(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
+    """Select the calls in the middle of what was recorded: between FROM and TO of its time."""
+    begin = min(call.start for call in stacks)
+    end = max(call.start for call in stacks)
+    low = begin + FROM * (end - begin)
+    high = begin + TO * (end - begin)
+    middle = {}
+    for call, stack in stacks.items():
+        if low <= call.start <= high:
+            middle[call] = stack
+    return middle
 
 
 def _group_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
@@ -152,8 +163,10 @@ def _match_calls(
 ) -> None:
     """Find for each call of a thread that has none yet one that was recorded between the same calls."""
     for around in AROUND:
+        keys = []
+        for at in range(len(calls)):
+            keys.append(tuple(told[max(0, at - around) : at + around + 1]))
         known: dict[tuple[Origin, ...], Call | None] = {}
-        keys = [tuple(told[max(0, at - around) : at + around + 1]) for at in range(len(calls))]
         for key, call in zip(keys, calls, strict=True):
             if call in stacks:
                 other = known.setdefault(key, call)
@@ -167,10 +180,13 @@ def _match_calls(
 
 
 def _is_alike(one: Stack, other: Stack) -> bool:
-    told = []
-    for stack in (one, other):
-        told.append([(span.name, span.shapes, span.types) for span in stack])
-    return told[0] == told[1]
+    """Return whether two stacks are of the same operators, with inputs of the same sizes and types."""
+    if len(one) != len(other):
+        return False
+    for span, twin in zip(one, other, strict=True):
+        if (span.name, span.shapes, span.types) != (twin.name, twin.shapes, twin.types):
+            return False
+    return True
 
 
 def _find_stacks(
@@ -223,29 +239,33 @@ def _wrap_calls(
     nearby: Mapping[Call, Sequence[Hashable]],
 ) -> Iterator[HostSpan]:
     """Yield spans around calls; those of one outermost operator that follow each other share it."""
-    at = 0
-    while at < len(calls):
-        source = matched[at]
+    for pairs in _group_by_outermost(calls, matched, stacks):
+        alike = [nearby[source] == nearby[call] for call, source in pairs]
+        first_call, first_source = pairs[0]
+        last_call, _ = pairs[-1]
+        outer = stacks[first_source][0]
+        yield _fit_span_to_calls(outer, first_call, last_call, all(alike))
+        for (call, source), is_alike in zip(pairs, alike, strict=True):
+            if len(stacks[source]) > 1:
+                yield _fit_span_to_calls(stacks[source][-1], call, call, is_alike)
+
+
+def _group_by_outermost(
+    calls: Sequence[Call], matched: Sequence[Call | None], stacks: Mapping[Call, Stack]
+) -> list[list[tuple[Call, Call]]]:
+    """Group matched calls, each with its match, as they follow each other in one outermost operator."""
+    groups: list[list[tuple[Call, Call]]] = []
+    last: HostSpan | None = None
+    for call, source in zip(calls, matched, strict=True):
         if source is None:
-            at += 1
+            last = None
             continue
         outer = stacks[source][0]
-        end = at + 1
-        while end < len(calls) and _is_within(outer, matched[end], stacks):
-            end += 1
-        pairs = zip(calls[at:end], matched[at:end], strict=True)
-        alike = [own is not None and nearby[own] == nearby[call] for call, own in pairs]
-        yield _fit_span_to_calls(outer, calls[at], calls[end - 1], all(alike))
-        for index in range(at, end):
-            own = matched[index]
-            if own is not None and len(stacks[own]) > 1:
-                inner = stacks[own][-1]
-                yield _fit_span_to_calls(inner, calls[index], calls[index], alike[index - at])
-        at = end
-
-
-def _is_within(outer: HostSpan, call: Call | None, stacks: Mapping[Call, Stack]) -> bool:
-    return call is not None and stacks[call][0] is outer
+        if outer is not last:
+            groups.append([])
+        groups[-1].append((call, source))
+        last = outer
+    return groups
 
 
 def _fit_span_to_calls(span: HostSpan, first: Call, last: Call, sized: bool) -> HostSpan:
