@@ -352,22 +352,25 @@ class _Taken:
                 own = self.activities
             own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
             return True
+        thread = _read_integer(event.get("tid"))
         if kind in _CALLS:
-            self.hip |= name.startswith("hip")
-            thread = _read_integer(event.get("tid"))
             correlation = _read_integer(args.get("correlation"))
             call = Call(name, start, end, thread, correlation)
-            self.calls.setdefault(_read_integer(event.get("pid")), []).append(call)
+            self._keep_call(call, _read_integer(event.get("pid")))
             return True
         if kind in {"cpu_op", "user_annotation"}:
-            thread = _read_integer(event.get("tid"))
             self._keep_span(self._make_span(kind, name, args, times, thread), number)
             return True
         if kind == "python_function":
-            return self._keep_frame(name, times, _read_integer(event.get("tid")), number)
+            return self._keep_frame(name, times, thread, number)
         if len(self.categories) < CATEGORIES_MOST:
             self.categories.add(kind)
         return False
+
+    def _keep_call(self, call: Call, pid: int) -> None:
+        """Keep a call of the runtime with those of its process."""
+        self.hip |= call.name.startswith("hip")
+        self.calls.setdefault(pid, []).append(call)
 
     def _keep_frame(self, name: str, times: tuple[int, int], thread: int, number: int) -> bool:
         """Count a function of Python as traced time; return whether it is the user's, which is kept."""
@@ -470,9 +473,14 @@ def _escape_surrogates(text: str) -> str:
 
 
 def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
-    direction = None
+    """Make an activity of the GPU from what an event says of it."""
+    direction = ""
     if kind == "copy":
-        direction = _DIRECTION.search(name)
+        found = _DIRECTION.search(name)
+        if found:
+            direction = found[1]
+    node = _read_integer(args.get("graph node id"))
+    graph = _read_integer(args.get("graph id"))
     return Activity(
         kind,
         name,
@@ -486,9 +494,9 @@ def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: 
         shared=_read_integer(args.get("shared memory")),
         registers=_read_integer(args.get("registers per thread")),
         bytes=_read_integer(args.get("bytes")),
-        direction=direction[1] if direction else "",
+        direction=direction,
         pageable="ageable" in name,
-        graph=bool(_read_integer(args.get("graph node id")) or _read_integer(args.get("graph id"))),
+        graph=bool(node or graph),
     )
 
 
