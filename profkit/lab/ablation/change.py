@@ -77,10 +77,6 @@ class Code:
         """Whether what a store writes may be read by a load that decides what is done next."""
         return any(load.steers and self._may_read(load, store) for load in self.accesses)
 
-    def is_read_again(self, store: Access) -> bool:
-        """Whether what a store writes may be read by any load of the call."""
-        return any(self._may_read(load, store) for load in self.accesses if load is not store)
-
     def _may_read(self, load: Access, store: Access) -> bool:
         apart = (load.space == "shared") != (store.space == "shared")
         if load.kind == "store" or apart or load.space == "const":

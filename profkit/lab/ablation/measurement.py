@@ -65,28 +65,45 @@ def measure_call(
     say("timing")
     lab.reset()
     times = lab.time_calls(calls)
-    base = times["original"]
-    busy, turns = reading.measure_units(code, base, lab) if code else ({}, {})
-    measured, refused = _compare_all(prepared, times, busy)
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
+    record = _compare_with_base(lab, prepared, code, times, shape, say)
     record = msgspec.structs.replace(
-        _make_record_of_base(base, on),
+        record,
+        others={name: median(times[name].warm) for name in beside or ()},
+        seconds=time.monotonic() - began,
+    )
+    judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
+    return judged, replace(times["original"], cold=cold.cold)
+
+
+def _compare_with_base(
+    lab: Lab,
+    prepared: Prepared,
+    code: Code | None,
+    times: Mapping[str, Times],
+    shape: Shape,
+    say: Say,
+) -> AblationRecord:
+    """Make a record of what was timed; without code, of the call itself and its shape only."""
+    base = times["original"]
+    busy, turns = reading.measure_units(code, base, lab) if code else ({}, {})
+    measured, refused = _compare_all(prepared, times, busy)
+    with_lines = _add_lines(lab, prepared, measured, say)
+    record = msgspec.structs.replace(
+        _make_record_of_base(base, lab.on),
         busy=busy,
         seen=turns,
         kernels=_name_kernels(lab),
-        measured=tuple(sorted(_add_lines(lab, prepared, measured, say), key=_rank_gain)),
+        measured=tuple(sorted(with_lines, key=_rank_gain)),
         refused=tuple(refused),
         shape=shape,
-        others={name: median(times[name].warm) for name in beside or ()},
     )
     if code:
         record = _add_survey(record, lab, code, times)
         record = _add_pair(record, lab, code, prepared, say)
-    record = msgspec.structs.replace(record, seconds=time.monotonic() - began)
-    judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
-    return judged, replace(base, cold=cold.cold)
+    return record
 
 
 def _add_pair(

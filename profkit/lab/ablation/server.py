@@ -61,6 +61,24 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     gpu = device.identify_gpu(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
     arena = data.allocate_arena(here)
+    make_call = _prepare_launches(arena, loaded)
+    call = make_call(task.library)
+    beside = {name: make_call(file) for name, file in task.beside.items()}
+    conditions = _read_conditions(task, gpu, tools)
+    say("load")
+    reset = keep_first_contents(arena, here)
+    for other in beside.values():
+        other(device.create_stream())
+        device.synchronize()
+    text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
+    record, times = measure_call(call, reset, text, conditions, say, beside)
+    return Answer(record, bench.summarize_times(times))
+
+
+def _prepare_launches(
+    arena: data.Arena, loaded: problem.Problem
+) -> Callable[[str], Callable[[int], None]]:
+    """Return what makes a call of a library's file; each stream has its arguments once."""
     arguments: dict[int, library.Args] = {}
 
     def make_call(file: str) -> Callable[[int], None]:
@@ -73,17 +91,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
 
         return start_call
 
-    call = make_call(task.library)
-    beside = {name: make_call(file) for name, file in task.beside.items()}
-    conditions = _read_conditions(task, gpu, tools)
-    say("load")
-    reset = keep_first_contents(arena, here)
-    for other in beside.values():
-        other(device.create_stream())
-        device.synchronize()
-    text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
-    record, times = measure_call(call, reset, text, conditions, say, beside)
-    return Answer(record, bench.summarize_times(times))
+    return make_call
 
 
 def _read_conditions(task: Task, gpu: device.Gpu, tools: library.Support) -> Conditions:
