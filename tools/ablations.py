@@ -19,11 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from verdicts import main_launches
+
 from profkit.files import write_text
 from profkit.records.ablation import AblationRecord
 from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
 from profkit.reports.figures import format_percent
+from profkit.reports.reader import read_report
 from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.ablation import show_ablations
 
@@ -106,6 +109,45 @@ def judge_advice() -> dict[str, str]:
         for beginning, meant in _ADVICE.items():
             if said[probe].startswith(beginning) and causes & meant:
                 answers[probe] = "right"
+    return answers
+
+
+# The documented reading of kernoscope 0.2.3, by shares: many issue slots used, else DRAM busy, else few
+# slots used. It names no cause.
+_KERNOSCOPE_ISSUES, _KERNOSCOPE_DRAM, _KERNOSCOPE_WAITS = 0.60, 0.50, 0.20
+
+
+def judge_kernoscope() -> dict[str, str]:
+    """Probe -> whether kernoscope's rule names its bound, by counters in the place of its estimates."""
+    launches = main_launches(read_report(sorted(KEPT.parent.glob("probes-*.ncu-rep*"))))
+    answers = {}
+    for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
+        launch = launches.get(path.stem.split("_")[0])
+        if launch is None:
+            continue
+        bound = parse_header(path.read_text("utf-8"), path.name).keys["bound"]
+        said = ""
+        if launch["issue_busy"] >= _KERNOSCOPE_ISSUES:
+            said = "compute"
+        elif launch["dram_busy"] >= _KERNOSCOPE_DRAM:
+            said = "memory"
+        elif launch["issue_busy"] <= _KERNOSCOPE_WAITS:
+            said = "latency"
+        answers[path.stem.split("_")[0]] = "cannot tell" if not said else "wrong"
+        if said == bound:
+            answers[path.stem.split("_")[0]] = "right"
+    return answers
+
+
+def judge_bounds(records: Mapping[str, Any]) -> dict[str, str]:
+    """Probe -> whether the bound is the one that its header says."""
+    answers = {}
+    for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
+        name = path.stem.split("_")[0]
+        said = records[name]["verdict"]["bound"]
+        answers[name] = "cannot tell" if said == "unknown" else "wrong"
+        if said == parse_header(path.read_text("utf-8"), path.name).keys["bound"]:
+            answers[name] = "right"
     return answers
 
 
@@ -416,8 +458,12 @@ def write_table() -> Iterator[str]:
         f"| {count_answers(judge_advice())} |"
     )
     yield (
-        "| the same by kernoscope 0.2.3 | | read, not run: it tells issue slots, DRAM and latency apart "
-        "by counts of NVBit, and says what limits the occupancy |"
+        f"| their bound: right / wrong / cannot tell | | {count_answers(judge_bounds(records))} |"
+    )
+    yield (
+        "| the same by what kernoscope 0.2.3 documents, read and not run: many issue slots used, else "
+        "DRAM busy, else few slots used; by counters in the place of its estimates "
+        f"| | {count_answers(judge_kernoscope())} |"
     )
     yield (
         f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
