@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import ceil, isfinite, isnan, log2, nan
@@ -55,6 +55,8 @@ _BLUES, _ORANGES = ("#0072B2", "#b9d5e8"), ("#D55E00", "#f5cdb3")  # solid, ligh
 _HEADS = ("data", "axes fraction")
 # Of occupancy: where the bar ends, then one column per limiter.
 _BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23
+_END = _FIRST + _WIDE * len(LIMITS)
+_NEEDS = _END - 0.35 * _WIDE  # what one more block needs
 
 
 def format_percents(*values: float) -> str:
@@ -91,41 +93,60 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
     kept, small_print = choose_kernels(runs)
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
-    # The waiting states with a share worth naming, largest over all launches first.
-    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
-    ranked = sorted((s for s in top if top[s] >= 0.04 and s != "selected"), key=lambda s: -top[s])
-    shown = ranked[:_MOST_STATES]
-    # points of a legend, five a line
-    above = 12
+    shown = _choose_states(rows)
+    above = 12.0
     if shown:
-        above = 8 + 19 * ceil((len(shown) + 2) / 5)
+        above = 8 + 19 * ceil((len(shown) + 2) / 5)  # points of a legend, five a line
     ax = make_rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
+    issuing = []
     for y, row in enumerate(rows):
-        if "stall_selected" not in row:
+        if "stall_selected" in row:
+            issuing.append(row["stall_selected"])
+            _draw_states(ax, y, row, shown)
+        else:
             write_not_collected(ax, y, kept[y], "stall_selected")
-            continue
-        draw_segment(ax, y, -row["stall_selected"], row["stall_selected"], (ISSUING, ""))
-        left = 0.0
-        for state in shown:
-            width = row.get(f"stall_{state}", 0.0)
-            draw_segment(ax, y, left, width, STATE_LOOKS[state])
-            left += width
-        draw_segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
-    issuing = [row["stall_selected"] for row in rows if "stall_selected" in row] or [0.0]
-    ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
+    ax.set_xlim(-max(1.1 * max(issuing, default=0), 0.05), 1.01 - min(issuing, default=0))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
     base.set_log_scales(ax, "Share of a resident warp's time")
     if shown:
-        states = {state.replace("_", " "): STATE_LOOKS[state] for state in shown}
-        looks = {"issuing": (ISSUING, ""), **states, "other": _OTHER}
-        handles = [
-            Patch(facecolor=colour, hatch=hatch, edgecolor=choose_edge(colour), label=name)
-            for name, (colour, hatch) in looks.items()
-        ]
-        at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
-        base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
+        _add_states_legend(ax, shown)
     return base.finish_picture(ax, "What the warps waited for", small_print, above)
+
+
+def _choose_states(rows: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the waiting states with a share worth naming, largest over all launches first."""
+    largest: dict[str, float] = {}
+    for state in STATES:
+        share = max((row.get(f"stall_{state}", 0.0) for row in rows), default=0.0)
+        if share >= 0.04 and state != "selected":
+            largest[state] = share
+    return sorted(largest, key=lambda state: -largest[state])[:_MOST_STATES]
+
+
+def _draw_states(ax: Axes, y: int, row: Mapping[str, float], shown: Sequence[str]) -> None:
+    """Draw a launch's states in a row: issuing to the left of zero, then `shown`, then the rest."""
+    issuing = row["stall_selected"]
+    draw_segment(ax, y, -issuing, issuing, (ISSUING, ""))
+    left = 0.0
+    for state in shown:
+        width = row.get(f"stall_{state}", 0.0)
+        draw_segment(ax, y, left, width, STATE_LOOKS[state])
+        left += width
+    draw_segment(ax, y, left, max(1 - left - issuing, 0.0), _OTHER)
+
+
+def _add_states_legend(ax: Axes, shown: Sequence[str]) -> None:
+    looks = {"issuing": (ISSUING, "")}
+    for state in shown:
+        looks[state.replace("_", " ")] = STATE_LOOKS[state]
+    looks["other"] = _OTHER
+    handles = []
+    for name, (colour, hatch) in looks.items():
+        edge = choose_edge(colour)
+        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=edge, label=name))
+    at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
+    base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
 
 
 def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
@@ -167,75 +188,107 @@ def write_not_collected(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> 
 def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw how busy each pipe was, of elapsed cycles (solid) and of active ones (light).
 
-    Active far above elapsed means that the SMs were idle for a part of the launch.
+    Active far above elapsed means that the SMs were idle for a part of the launch. A single launch
+    has a row a pipe; several have a row a launch and a column a pipe.
     """
     kept, small_print = choose_kernels(runs)
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
-    single = len(rows) == 1
-    top = {
-        p: max((0.0, *chain.from_iterable(get_pipe_shares(row, p) for row in rows))) for p in PIPES
-    }
-    busiest = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])
-    shown = [p for p in PIPES if p in busiest[: 12 if single else 8]]
-    words = [spell_unit(pipe) for pipe in shown]
-    names = [group.name for group in kept]
-    ax = make_rows_axes(ax, words if single and words else names, 0.4, 1.15)
+    is_single = len(rows) == 1
+    shown = _choose_pipes(rows, 12 if is_single else 8)
+    columns, names = [spell_unit(pipe) for pipe in shown], [group.name for group in kept]
+    if is_single:
+        columns, names = names, columns or names
+    ax = make_rows_axes(ax, names, 0.4, 1.15)
     for i, row in enumerate(rows):
-        busy = {p: e for p in shown if p != "issue" and not isnan(e := get_pipe_shares(row, p)[0])}
-        first = max(busy, key=lambda p: busy[p], default=None)
-        for j, pipe in enumerate(shown):
-            if single:
-                at = (0, j)
-            else:
-                at = (j, i)
-            draw_pipe_cell(
-                ax, at, get_pipe_shares(row, pipe), pipe == first, 0.9 if single else 0.64
-            )
+        _draw_pipes(ax, None if is_single else i, row, shown)
         if not any(is_collected(row, pipe) for pipe in PIPES):
             write_not_collected(ax, i, kept[i], f"{PIPES[0]}_busy")
-    ax.set_xlim(0, 1 if single else max(len(shown), 1))
-    # Column heads over the Axes, a line before each, in place of a scale.
+    ax.set_xlim(0, 1 if is_single else max(len(shown), 1))
+    _write_column_heads(ax, columns)
+    title = "How busy the pipes were, % of peak: elapsed | active cycles"
+    below = f"{_write_pipes_legend(rows, shown)} {small_print}"
+    return base.finish_picture(ax, title, below, 26, 14)
+
+
+def _choose_pipes(rows: Sequence[Mapping[str, float]], most: int) -> list[str]:
+    """Return the busiest pipes over all launches, at most so many, in the catalogue's order."""
+    largest: dict[str, float] = {}
+    for pipe in PIPES:
+        shares = chain.from_iterable(get_pipe_shares(row, pipe) for row in rows)
+        share = max((0.0, *shares))
+        if share >= 0.005:
+            largest[pipe] = share
+    busiest = sorted(largest, key=lambda pipe: -largest[pipe])[:most]
+    return [pipe for pipe in PIPES if pipe in busiest]
+
+
+def _draw_pipes(ax: Axes, line: int | None, row: Mapping[str, float], shown: Sequence[str]) -> None:
+    """Draw the pipes of a launch side by side in a line; below one another where that is None."""
+    busiest = _find_busiest_pipe(row, shown)
+    for place, pipe in enumerate(shown):
+        at, room = (0, place), 0.9
+        if line is not None:
+            at, room = (place, line), 0.64
+        draw_pipe_cell(ax, at, get_pipe_shares(row, pipe), pipe == busiest, room)
+
+
+def _find_busiest_pipe(row: Mapping[str, float], shown: Iterable[str]) -> str | None:
+    """Return the pipe that was busiest of elapsed cycles, issue slots apart; None if none is known."""
+    busy = {}
+    for pipe in shown:
+        elapsed, _ = get_pipe_shares(row, pipe)
+        if pipe != "issue" and not isnan(elapsed):
+            busy[pipe] = elapsed
+    return max(busy, key=lambda pipe: busy[pipe], default=None)
+
+
+def _write_column_heads(ax: Axes, columns: Sequence[str]) -> None:
+    """Write column heads over the Axes, a line before each, in place of a scale."""
     ax.grid(visible=False)
     ax.set_xticks([])
     ax.spines["bottom"].set_visible(False)
-    for i, name in enumerate(names if single else words):
+    for i, name in enumerate(columns):
         ax.axvline(i, color="#9a9a9a", lw=0.8)
         base.write_note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
-    title = "How busy the pipes were, % of peak: elapsed | active cycles"
-    return base.finish_picture(
-        ax, title, f"{_write_pipes_legend(rows, shown)} {small_print}", 26, 14
-    )
 
 
-def _write_pipes_legend(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
-    rest = [p for p in PIPES if p not in shown]
-    idle = [spell_unit(p) for p in rest if any(is_collected(row, p) for row in rows)]
-    unknown = [spell_unit(p) for p in rest if not any(is_collected(row, p) for row in rows)]
+def _write_pipes_legend(rows: Sequence[Mapping[str, float]], shown: Sequence[str]) -> str:
+    idle, unknown = [], []
+    for pipe in PIPES:
+        if pipe in shown:
+            continue
+        if any(is_collected(row, pipe) for row in rows):
+            idle.append(spell_unit(pipe))
+        else:
+            unknown.append(spell_unit(pipe))
     text = "Solid elapsed, light active; the busiest pipe in orange."
     if idle:
         text += f" Lightly used or idle: {', '.join(idle)}."
-    return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
+    if unknown:
+        text += f" Not collected: {', '.join(unknown)}."
+    return text
 
 
 def draw_pipe_cell(
     ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
 ) -> None:
+    """Draw a pipe's elapsed and active share in its cell, `room` columns wide; ? where unknown."""
     column, y = at
-    if all(isnan(v) for v in both):
+    if all(map(isnan, both)):
         ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
         return
     colour, light = _ORANGES if marked else _BLUES
-    elapsed, active = (0.0 if isnan(v) else min(v, 1.0) * room for v in both)
+    elapsed, active = (0.0 if isnan(share) else min(share, 1.0) * room for share in both)
     ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    if format_percents(*both) == "0 | 0":
+    text = format_percents(*both)
+    if text == "0 | 0":
         text = "0"
-    else:
-        text = format_percents(*both)
-    inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
-    x = column + (0.02 if inside else max(elapsed, active) + 0.012)
-    ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
+    x, ink = column + max(elapsed, active) + 0.012, INK
+    if elapsed > 0.55 and room < 0.9:  # beside a long bar it would run into the next column
+        x, ink = column + 0.02, "white"
+    ax.text(x, y, text, fontsize=9.5, color=ink, va="center")
 
 
 def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
@@ -245,50 +298,56 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     """
     kept, small_print = choose_kernels(runs)
     ax = make_rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
-    end = _FIRST + _WIDE * len(LIMITS)
     for y, group in enumerate(kept):
-        _draw_occupancy_row(ax, y, group, end)
-    ax.set_xlim(0, end + 0.7)
+        _draw_occupancy_row(ax, y, group)
+    ax.set_xlim(0, _END + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
     base.set_log_scales(ax, "Warps per SM, as a share of the maximum", loc="left")
-    heads = [(name.removeprefix("limit_"), _FIRST + _WIDE * i) for i, name in enumerate(LIMITS)]
-    for head, x in heads:
-        base.write_note(ax, head, (x, 1), (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
-    needs, by = (end - 0.35 * _WIDE, 1), (_FIRST - 0.5 * _WIDE, 1)
+    for i, name in enumerate(LIMITS):
+        head, at = name.removeprefix("limit_"), (_FIRST + _WIDE * i, 1)
+        base.write_note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
+    needs, by = (_NEEDS, 1), (_FIRST - 0.5 * _WIDE, 1)
     base.write_note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
     base.write_note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
+    title = "Occupancy: achieved (solid), theoretical (light)"
     below = f"Registers are per thread, shared memory is per block. {small_print}"
-    return base.finish_picture(
-        ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40
-    )
+    return base.finish_picture(ax, title, below, above=40)
 
 
-def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
+def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
     row = select_collected_metrics(group.rows[0])
     if "occupancy_limit" not in row and "occupancy" not in row:
         write_not_collected(ax, y, group, "occupancy_limit")
         return
-    both = row.get("occupancy", nan), row.get("occupancy_limit", nan)
-    for value, high, colour in zip(both[::-1], (0.62, 0.36), _BLUES[::-1], strict=True):
-        ax.barh(y, 0 if isnan(value) else value, high, color=colour, edgecolor="none")
-    widest = max(v for v in both if not isnan(v))
-    ax.text(
-        min(widest, _BAR) + 0.012, y, format_percents(*both), fontsize=9.5, color=INK, va="center"
-    )
+    achieved, theoretical = row.get("occupancy", nan), row.get("occupancy_limit", nan)
+    solid, light = _BLUES
+    widest = 0.0
+    for value, high, colour in ((theoretical, 0.62, light), (achieved, 0.36, solid)):
+        if not isnan(value):
+            ax.barh(y, value, high, color=colour, edgecolor="none")
+            widest = max(widest, value)
+    text = format_percents(achieved, theoretical)
+    ax.text(min(widest, _BAR) + 0.012, y, text, fontsize=9.5, color=INK, va="center")
+    _write_block_limits(ax, y, row)
+
+
+def _write_block_limits(ax: Axes, y: int, row: Mapping[str, float]) -> None:
+    """Write the blocks per SM by each limiter, who decides in bold, and what one more block needs."""
     blocks, deciding, needs = find_block_limits(row)
     for i, name in enumerate(LIMITS):
-        weight, colour = ("bold", _ORANGES[0]) if name in deciding else ("normal", FAINT)
-        look: base.Looks = {"fontweight": weight, "color": colour, "ha": "center", "va": "center"}
         text = "–"
         if name in blocks:
             text = f"{blocks[name]:.0f}"
-        ax.text(_FIRST + _WIDE * i, y, text, fontsize=11, **look)
-    ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
+        look: base.Looks = {"fontweight": "normal", "color": FAINT}
+        if name in deciding:
+            look = {"fontweight": "bold", "color": _ORANGES[0]}
+        ax.text(_FIRST + _WIDE * i, y, text, fontsize=11, ha="center", va="center", **look)
+    ax.text(_NEEDS, y, needs, fontsize=10, color=INK, va="center")
 
 
-def is_collected(row: dict[str, float], pipe: str) -> bool:
-    return not all(isnan(v) for v in get_pipe_shares(row, pipe))
+def is_collected(row: Mapping[str, float], pipe: str) -> bool:
+    return not all(map(isnan, get_pipe_shares(row, pipe)))
 
 
 _MOST = 1.0  # log2 of the ratio at which colours end: twice as fast, or half
@@ -299,6 +358,8 @@ _SMALLEST, _LARGEST, _LETTER = 5.5, 8.5, 0.62  # points; of those, how wide a le
 _PANEL = 0.44  # of the figure's width, what a panel's cells take
 _SCALE = LinearSegmentedColormap.from_list("lead", [COLOURS[1], "#ffffff", COLOURS[0]])
 _PER_ROW, _HIGH = 2, 0.84  # panels side by side; of the height of one, what its cells take
+_PANEL_GAP = 0.06  # of the width, between two panels
+_PANEL_WIDE = (1 - _PANEL_GAP * (_PER_ROW - 1)) / _PER_ROW
 
 
 @dataclass(frozen=True)
@@ -365,45 +426,33 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
             "its first line must name the baseline in `against`",
         )
     lines = ceil(len(drawn) / _PER_ROW)
-    tallest = max(len(p.rows) for p in drawn)
+    tallest = max(len(panel.rows) for panel in drawn)
     ax = base.make_axes(ax, 1.6 + lines * (0.9 + _CELL * tallest))
     ax.set_axis_off()
-    wide, gap = (1 - 0.06 * (_PER_ROW - 1)) / _PER_ROW, 0.06
-    high = 1 / lines
+    names = list(grid.cells[0].at)
     for i, panel in enumerate(drawn):
-        left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
-        inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
-        draw_panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
-    shapes = sum(len(p.leads) for p in drawn)
-    title = f"The fastest at {shapes} shapes" + (f" on {clip_text(grid.gpu)}" if grid.gpu else "")
+        line, column = divmod(i, _PER_ROW)
+        left, bottom = column * (_PANEL_WIDE + _PANEL_GAP), 1 - (line + 1) / lines
+        inset = ax.inset_axes((left, bottom, _PANEL_WIDE, _HIGH / lines))
+        draw_panel(inset, panel, names, last=line == lines - 1)
+    shapes = sum(len(panel.leads) for panel in drawn)
+    title = f"The fastest at {shapes} shapes"
+    if grid.gpu:
+        title += f" on {clip_text(grid.gpu)}"
     base.finish_picture(ax, title, explain_heatmap(drawn), above=4, under=40)
     base.get_figure(ax).draw_without_rendering()
     return ax
 
 
 def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
+    """Draw the cells of a panel; the names of rows and columns beside it, of columns in the last."""
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
-    # As large as the longest name lets the letters of a cell be, and legible.
-    inches = WIDTH * _PANEL / len(panel.columns)
-    longest = max(map(len, "\n".join(map(join_words, panel.leads.values())).splitlines()))
-    size = min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
+    size = _choose_letter_size(panel)
     for (row, column), lead in panel.leads.items():
-        x, y = panel.columns.index(column), panel.rows.index(row)
-        shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
-        ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
-        looks: base.Looks = {"ha": "center", "va": "center", "fontsize": size}
-        if abs(log2(lead.ratio)) > 0.75 * _MOST:
-            looks["color"] = "white"
-        else:
-            looks["color"] = INK
-        if lead.ratio < _LEVEL:
-            looks["fontweight"] = "bold"
-        else:
-            looks["fontweight"] = "normal"
-        ax.text(x, y, join_words(lead), **looks)
-    ax.set_xticks(range(len(panel.columns)), [format_value(v) for v in panel.columns])
-    ax.set_yticks(range(len(panel.rows)), [format_value(v) for v in panel.rows])
+        _draw_cell(ax, panel.columns.index(column), panel.rows.index(row), lead, size)
+    ax.set_xticks(range(len(panel.columns)), list(map(format_value, panel.columns)))
+    ax.set_yticks(range(len(panel.rows)), list(map(format_value, panel.rows)))
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
     for side in ax.spines.values():
         side.set_visible(False)
@@ -411,6 +460,27 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
     ax.set_ylabel(clip_text(names[0]), fontsize=10, color=INK)
     if last:
         ax.set_xlabel(clip_text(names[1]), fontsize=10, color=INK)
+
+
+def _choose_letter_size(panel: Panel) -> float:
+    """Return the size in points: as large as the longest word lets a cell's letters be, and legible."""
+    longest = 0
+    for lead in panel.leads.values():
+        longest = max(longest, *map(len, join_words(lead).splitlines()))
+    inches = WIDTH * _PANEL / len(panel.columns)
+    return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
+
+
+def _draw_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> None:
+    """Draw who is ahead at a shape: white on a dark shade, bold where it is behind."""
+    shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
+    ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
+    looks: base.Looks = {"ha": "center", "va": "center", "fontsize": size, "color": INK}
+    if abs(log2(lead.ratio)) > 0.75 * _MOST:
+        looks["color"] = "white"
+    if lead.ratio < _LEVEL:
+        looks["fontweight"] = "bold"
+    ax.text(x, y, join_words(lead), **looks)
 
 
 def join_words(lead: Lead) -> str:
@@ -424,11 +494,16 @@ def format_value(value: float | str) -> str:
 
 
 def explain_heatmap(drawn: list[Panel]) -> str:
-    leads = list(chain.from_iterable(p.leads.values() for p in drawn))
-    names = ", ".join(sorted({clip_text(lead.against) for lead in leads}))
-    behind = sum(lead.ratio < _LEVEL for lead in leads)
+    """Return the small print: against what, what the colours mean, how far ahead and behind."""
+    names, ratios, behind = set(), [], 0
+    for panel in drawn:
+        for lead in panel.leads.values():
+            names.add(clip_text(lead.against))
+            ratios.append(lead.ratio)
+            behind += lead.ratio < _LEVEL
     return (
-        f"Against the fastest of {names}, by medians of replayed graphs; blue: ahead, twice or more at "
-        f"its darkest; orange: behind. Behind by more than 3 %: {behind} of {len(leads)}, in bold. "
-        f"Least {min(lead.ratio for lead in leads):.2f}x, most {max(lead.ratio for lead in leads):.2f}x."
+        f"Against the fastest of {', '.join(sorted(names))}, by medians of replayed graphs; blue: "
+        "ahead, twice or more at "
+        f"its darkest; orange: behind. Behind by more than 3 %: {behind} of {len(ratios)}, in bold. "
+        f"Least {min(ratios):.2f}x, most {max(ratios):.2f}x."
     )
