@@ -138,9 +138,13 @@ def group_alike(rows: Sequence[Row]) -> list[AlikeLaunches]:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
     ordered = [sorted(group, key=get_time, reverse=True) for group in groups.values()]
-    named = zip(name_rows([group[0] for group in ordered]), ordered, strict=True)
-    counted = ((f"{name} ×{len(g)}" if len(g) > 1 else name, g) for name, g in named)
-    return [AlikeLaunches(clip_text(name, 3 * LONGEST), tuple(group)) for name, group in counted]
+    alike = []
+    for name, group in zip(name_rows([group[0] for group in ordered]), ordered, strict=True):
+        times = ""
+        if len(group) > 1:
+            times = f" ×{len(group)}"
+        alike.append(AlikeLaunches(clip_text(name + times, 3 * LONGEST), tuple(group)))
+    return alike
 
 
 def get_time(row: Row) -> float:
@@ -150,25 +154,28 @@ def get_time(row: Row) -> float:
 
 def name_rows(rows: Sequence[Row]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
-    pairs = set()
-    for r in rows:
-        if isinstance(r.get("variant"), str):
-            pairs.add((r.get("variant"), r.get("case")))
+    pairs = {(row["variant"], row.get("case")) for row in rows if _has_variant(row)}
     often = Counter(variant for variant, _ in pairs)
-    full = [name_launch_row(row, with_case=often[row.get("variant")] > 1) for row in rows]
-    more = (
-        _get_kernel,
-        lambda row: f"#{row.get('launch', '?')}",
-        lambda row: cut_middle(Path(str(row.get("report", ""))).stem, LONGEST),
-    )
-    for told_by in more:
-        alike = Counter(full)
-        told = map(told_by, rows)
-        full = [
-            f"{name} {by}" if alike[name] > 1 and name != by else name
-            for name, by in zip(full, told, strict=True)
-        ]
-    return full
+    names = [name_launch_row(row, with_case=often[row.get("variant")] > 1) for row in rows]
+    for name_further in (_get_kernel, _number_launch, _name_report):
+        alike = Counter(names)
+        for place, row in enumerate(rows):
+            name, further = names[place], name_further(row)
+            if alike[name] > 1 and name != further:
+                names[place] = f"{name} {further}"
+    return names
+
+
+def _has_variant(row: Row) -> bool:
+    return isinstance(row.get("variant"), str)
+
+
+def _number_launch(row: Row) -> str:
+    return f"#{row.get('launch', '?')}"
+
+
+def _name_report(row: Row) -> str:
+    return cut_middle(Path(str(row.get("report", ""))).stem, LONGEST)
 
 
 def name_launch_row(row: Row, with_case: bool) -> str:

@@ -48,6 +48,22 @@ def place_labels(
     """
     if not labels:
         return []
+    tries = _list_tries(ax, labels, hard, soft, size)
+    by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
+    orders = (range(len(labels)), range(len(labels))[::-1], by_height)
+    settled = [choose_placements(tries, order) for order in orders]
+    _, chosen = min(settled, key=lambda result: result[0])
+    written = []
+    for label, one, i in zip(labels, tries, chosen, strict=True):
+        if i is not None:
+            written.append(write_label(ax, label, one.boxes[i], one.anchors[i], size))
+    return written
+
+
+def _list_tries(
+    ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float
+) -> list[Tries]:
+    """Return the places of each label, and what they cost beside the points of the others."""
     frame = ax.get_window_extent()
     inside = np.array([frame.x0, frame.y0, frame.x1, frame.y1])
     anchors = [ax.transData.transform(label.spots) for label in labels]
@@ -57,18 +73,9 @@ def place_labels(
         wide = np.array(probe.get_window_extent().size) + 2 * _GAP
         probe.remove()
         one = list_placements(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
-        foreign = [a for j, a in enumerate(anchors) if j != i]
+        foreign = anchors[:i] + anchors[i + 1 :]
         tries.append(replace(one, cost=one.cost + price_misleading(one, foreign)))
-    by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
-    orders = (range(len(labels)), range(len(labels))[::-1], by_height)
-    chosen = min(
-        (choose_placements(tries, order) for order in orders), key=lambda settled: settled[0]
-    )[1]
-    return [
-        write_label(ax, label, one.boxes[i], one.anchors[i], size)
-        for label, one, i in zip(labels, tries, chosen, strict=True)
-        if i is not None
-    ]
+    return tries
 
 
 @dataclass(frozen=True)
@@ -84,18 +91,29 @@ class Tries:
 def list_placements(
     anchors: Boxes, size: Boxes, point: float, inside: Boxes, hard: Boxes, soft: Boxes
 ) -> Tries:
-    boxes = np.vstack([list_candidates(a, size, point) for a in anchors])
-    ends = np.repeat(anchors, len(boxes) // len(anchors), axis=0)
+    """Return the places of a label of this size round its anchors that touch nothing; all in pixels.
+
+    `anchors`: n x 2, the best first; `point`: pixels of a typographic point; `inside`: the frame.
+    """
+    boxes = np.vstack([list_candidates(anchor, size, point) for anchor in anchors])
+    each = len(boxes) // len(anchors)
+    ends = np.repeat(anchors, each, axis=0)
     leaders = np.hstack([find_nearest(boxes, ends), ends])
     cost = np.hypot(*(leaders[:, :2] - ends).T) + find_overlaps(boxes, soft) @ soft[:, 4]
     cost += _ON_TEXT * count_crossed_boxes(leaders, hard)
-    cost += np.repeat(np.arange(len(anchors)) * 8.0, len(boxes) // len(anchors))  # best spot first
-    out = (boxes[:, :2] < inside[:2]).any(axis=1) | (boxes[:, 2:] > inside[2:]).any(axis=1)
-    cost[out | find_overlaps(boxes, hard).any(axis=1)] = np.inf
+    cost += np.repeat(np.arange(len(anchors)) * 8.0, each)  # best spot first
+    cost[_find_outside(boxes, inside) | find_overlaps(boxes, hard).any(axis=1)] = np.inf
     keep = np.isfinite(cost)
     if not keep.any():
         keep[:1] = True  # one place that costs too much, so that the label is left out
     return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
+
+
+def _find_outside(boxes: Boxes, inside: Boxes) -> NDArray[np.bool_]:
+    """Return which boxes are not whole in the frame."""
+    begins, ends = boxes[:, :2] < inside[:2], boxes[:, 2:] > inside[2:]
+    outside: NDArray[np.bool_] = np.hstack([begins, ends]).any(axis=1)
+    return outside
 
 
 def price_misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
@@ -131,22 +149,31 @@ def choose_placements(tries: list[Tries], order: Sequence[int]) -> tuple[float, 
     for _ in range(_ROUNDS):
         before = list(chosen)
         for i in order:
-            others = [(tries[j], c) for j, c in enumerate(chosen) if c is not None and j != i]
-            total = tries[i].cost
-            if others:  # what each place costs beside the labels already there
-                boxes = np.array([t.boxes[c] for t, c in others])
-                leaders = np.array([t.leaders[c] for t, c in others])
-                crossed = 45.0 * find_crossings(tries[i].leaders, leaders).sum(axis=1)
-                covered = count_crossed_boxes(leaders, tries[i].boxes, back=True)
-                covered += count_crossed_boxes(tries[i].leaders, boxes)
-                total = total + crossed + _ON_TEXT * covered
-                total[find_overlaps(tries[i].boxes, boxes).any(axis=1)] = np.inf
-            best = int(np.argmin(total))
-            placed = np.isfinite(total[best])
-            chosen[i], paid[i] = (best, float(total[best])) if placed else (None, _LEFT_OUT)
+            boxes, leaders = [], []  # of the labels already there
+            for j, place in enumerate(chosen):
+                if place is not None and j != i:
+                    boxes.append(tries[j].boxes[place])
+                    leaders.append(tries[j].leaders[place])
+            cost = tries[i].cost
+            if boxes:
+                cost = _price_neighbours(tries[i], np.array(boxes), np.array(leaders))
+            best = int(np.argmin(cost))
+            chosen[i], paid[i] = None, _LEFT_OUT
+            if np.isfinite(cost[best]):
+                chosen[i], paid[i] = best, float(cost[best])
         if chosen == before:
             break
     return sum(paid), chosen
+
+
+def _price_neighbours(tries: Tries, boxes: Boxes, leaders: Boxes) -> Boxes:
+    """Return what each place costs beside other labels; infinite where it would touch one."""
+    crossed = 45.0 * find_crossings(tries.leaders, leaders).sum(axis=1)
+    covered = count_crossed_boxes(leaders, tries.boxes, back=True)
+    covered += count_crossed_boxes(tries.leaders, boxes)
+    cost: Boxes = tries.cost + crossed + _ON_TEXT * covered
+    cost[find_overlaps(tries.boxes, boxes).any(axis=1)] = np.inf
+    return cost
 
 
 def find_nearest(boxes: Boxes, points: Boxes) -> Boxes:

@@ -73,19 +73,19 @@ def roofline(
     _set_frame(ax, roofs, [*every, *shapes.values()])
     base.finish_picture(ax, write_title(device, rows), _write_small_print(rows, points, roofs))
     _draw_shapes(ax, shapes.values())
+    size, letters = (7.0, 9.5) if len(groups) > _CROWD else (10.0, 10.5)
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
-            draw_launch(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
+            draw_launch(ax, launch, colour, size)
     base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
     draw_legend(ax, points, shapes)
     if not points:
         _write_why_no_point(ax, rows)
     named = name_points(ax, groups, launches)
-    written = write_labels(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
+    written = write_labels(ax, named[:labels], texts, every, letters)
     if written < len(named):
-        text = f"{written} of {len(named)} named"
-        ax.set_title(text, loc="right", fontsize=9.5, color=FAINT)
+        ax.set_title(f"{written} of {len(named)} named", loc="right", fontsize=9.5, color=FAINT)
     base.take_text_literally(ax)
     return ax
 
@@ -174,25 +174,38 @@ def show_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Poin
 
 def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
-    left, right = ax.get_xlim()
     shown = show_points(ax, points)
-    levels = [at[:2] for at in shown if at[2].level != "workload"]
+    levels, dram = [], []
+    for x, y, point in shown:
+        if point.level != "workload":
+            levels.append((x, y))
+        if point.level == "dram":
+            dram.append((x, y))
     if len(levels) > 1:
         ax.plot(*zip(*levels, strict=True), color=colour, lw=1.4, alpha=0.65, zorder=3)
-    dram = [at[:2] for at in shown if at[2].level == "dram"]
     for x, y, point in shown:
-        star = 1.0
         if point.level == "workload":
-            star = 1.6
             for ends in dram:
                 ax.plot(*zip((x, y), ends, strict=True), color=colour, lw=1.2, ls=":", zorder=3)
-        if not left <= point.intensity <= right:
-            edge, mark = (left, "<") if point.intensity < left else (right, ">")
-            ax.plot(edge, y, marker=mark, color=colour, markersize=5, clip_on=False, zorder=4)
-        face, line, width = ("white", colour, 1.4) if point.note else (colour, "white", 0.8)
-        edges: base.Looks = {"markeredgecolor": line, "markeredgewidth": width, "clip_on": False}
-        look = {"marker": _MARKERS[point.level], "markersize": size * star, **edges}
-        ax.plot(x, y, ls="none", zorder=4, markerfacecolor=face, **look)
+            _draw_mark(ax, x, y, point, colour, 1.6 * size)
+        else:
+            _draw_mark(ax, x, y, point, colour, size)
+
+
+def _draw_mark(ax: Axes, x: float, y: float, point: model.Point, colour: str, size: float) -> None:
+    """Draw a point, hollow where its position says nothing; with an arrow where it is out of frame."""
+    left, right = ax.get_xlim()
+    arrow: base.Looks = {"color": colour, "markersize": 5, "clip_on": False, "zorder": 4}
+    if point.intensity < left:
+        ax.plot(left, y, marker="<", **arrow)
+    elif point.intensity > right:
+        ax.plot(right, y, marker=">", **arrow)
+    face, edge, width = colour, "white", 0.8
+    if point.note:
+        face, edge, width = "white", colour, 1.4
+    look: base.Looks = {"marker": _MARKERS[point.level], "markersize": size, "clip_on": False}
+    look |= {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
+    ax.plot(x, y, ls="none", zorder=4, **look)
 
 
 def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
@@ -203,20 +216,21 @@ def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
 
 
 def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
-    every = [point for *_, point in show_points(ax, points)]
-    there = {point.level for point in every}
-    sizes = {level: 11 if level == "workload" else 8 for level in _MARKERS if level in there}
-    marks = [
-        base.make_legend_handle(numbers.WORDS[level], _MARKERS[level], INK, markersize=size)
-        for level, size in sizes.items()
-    ]
-    if any(p.note for p in every):
+    """Say what the marks are that the picture has: levels, hollow points, shapes of a grid."""
+    levels, is_hollow = set(), False
+    for *_, point in show_points(ax, points):
+        levels.add(point.level)
+        is_hollow = is_hollow or bool(point.note)
+    marks = []
+    for level, marker in _MARKERS.items():
+        if level in levels:
+            size = 11 if level == "workload" else 8
+            word = numbers.WORDS[level]
+            marks.append(base.make_legend_handle(word, marker, INK, markersize=size))
+    if is_hollow:
+        text = "hollow: data came from caches, or bypassed L1"
         hollow = {"markerfacecolor": "white", "markersize": 8}
-        marks.append(
-            base.make_legend_handle(
-                "hollow: data came from caches, or bypassed L1", "o", INK, **hollow
-            )
-        )
+        marks.append(base.make_legend_handle(text, "o", INK, **hollow))
     for name, *look in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
         label = clip_text(f"shapes, {name}" if name else "shapes")
         marks.append(base.make_legend_handle(label, *look, markersize=5))
@@ -234,13 +248,13 @@ def _write_why_no_point(ax: Axes, rows: Sequence[Row]) -> None:
 def name_points(
     ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
 ) -> list[Label]:
+    """Return a label for each group that is drawn, the longest-running first; its best spots first."""
     labels = []
     order = sorted(range(len(groups)), key=lambda i: -base.get_time(groups[i].rows[0]))
     for i in order:
         points = launches[i][0]
-        shown = show_points(ax, [p for p in points if p.level != "workload"]) or show_points(
-            ax, points
-        )
+        levels = [point for point in points if point.level != "workload"]
+        shown = show_points(ax, levels) or show_points(ax, points)
         shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
             best = shown[0][2]
@@ -281,10 +295,12 @@ def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
         xy = ax.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
         steps = np.linspace(0, 1, 40)[:, None]
         for a, b in pairwise(xy):
-            boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
-    for at in chain.from_iterable(show_points(ax, launch) for launch in launches):
-        x, y = ax.transData.transform(at[:2])
-        boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
+            for x, y in a + steps * (b - a):
+                boxes.append([x - 2, y - 2, x + 2, y + 2, 12.0])
+    for launch in launches:
+        for intensity, rate, _ in show_points(ax, launch):
+            x, y = ax.transData.transform((intensity, rate))
+            boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)
 
 
@@ -328,16 +344,22 @@ def _write_on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
     """Write the words along a diagonal, at the first place from the left that no flat runs through."""
     left, right = ax.get_xlim()
     begin = max(left, ax.get_ylim()[0] / roof.high) * 1.2
-    ends = ax.transData.transform([(x, x * roof.high) for x in (begin, 10 * begin)])
-    angle = degrees(atan2(*(ends[1] - ends[0])[::-1]))
-    along = {"rotation": angle, "rotation_mode": "anchor", "ha": "left", "va": "bottom"}
     at = (begin, begin * roof.high)
-    text = base.write_note(ax, roof.text, at, (-4, 5), color=FAINT, zorder=5, **along)
+    along = {"rotation": _measure_angle(ax, begin, roof.high), "rotation_mode": "anchor"}
+    look: base.Looks = {"ha": "left", "va": "bottom", "color": FAINT, "zorder": 5, **along}
+    text = base.write_note(ax, roof.text, at, (-4, 5), **look)
     lines = ax.transData.transform([(left, flat) for flat in flats] or [(left, -1.0)])[:, 1]
     for start in begin * np.geomspace(1, min(1e3, right / begin), 40):
         text.xy = (start, start * roof.high)
         box = text.get_window_extent()
-        if not any(box.y0 - 3 < y < box.y1 + 3 for y in lines):
+        if not np.any((box.y0 - 3 < lines) & (lines < box.y1 + 3)):
             return text
     text.xy = at
     return text
+
+
+def _measure_angle(ax: Axes, begin: float, bandwidth: float) -> float:
+    """Return the angle of a diagonal on the screen, in degrees."""
+    ends = [(x, x * bandwidth) for x in (begin, 10 * begin)]
+    (x0, y0), (x1, y1) = ax.transData.transform(ends)
+    return degrees(atan2(y1 - y0, x1 - x0))

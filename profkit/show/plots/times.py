@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -36,30 +36,18 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     The dot is the median with its 95 % interval, the line comes from the parent's median, coloured
     where the step is proven faster or slower. Upright lines are the references.
     """
-    timed = [s for s in ladder.steps if s.time]
+    timed = [step for step in ladder.steps if step.time]
     if not timed:
         raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
-    names = ["   " * s.depth + clip_text(s.variant) for s in ladder.steps]
-    ax = make_rows_axes(ax, names, 0.3, 1.9)
-    ax.set_yticks(range(len(names)), names, ha="left")
-    ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
-    ax.set_xscale("log")
-    at = {s.variant: s.time.median for s in timed if s.time}
+    ax = _make_ladder_axes(ladder, ax)
+    medians = {step.variant: step.time.median for step in timed if step.time}
     for y, step in enumerate(ladder.steps):
-        draw_rung(ax, y, step, at)
+        draw_rung(ax, y, step, medians)
     references = find_reference_medians(timed)
-    every = [*at.values(), *references.values()]
+    every = [*medians.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
-    for i, (name, time) in enumerate(references.items()):
-        ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
-        up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
-        text = f"{clip_text(name, 60)} {figures.seconds(time)}"
-        base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
+    _draw_references(ax, references)
     base.set_log_ticks(ax.xaxis, figures.seconds)
-    for head, x in _COLUMNS:
-        base.write_note(
-            ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom"
-        )
     below = (
         "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is "
         "faster; ~ marks differences within the noise."
@@ -68,7 +56,33 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     return base.finish_picture(ax, title, below, above=16 + 13 * _LEVELS)
 
 
-def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
+def _make_ladder_axes(ladder: Ladder, ax: Axes | None) -> Axes:
+    """Return an Axes with a row per variant, indented below its parent, and the heads of figures."""
+    names = ["   " * step.depth + clip_text(step.variant) for step in ladder.steps]
+    ax = make_rows_axes(ax, names, 0.3, 1.9)
+    ax.set_yticks(range(len(names)), names, ha="left")
+    ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
+    ax.set_xscale("log")
+    looks: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "bottom"}
+    for head, x in _COLUMNS:
+        base.write_note(ax, head, (x, 1), (0, 4), "axes fraction", **looks)
+    return ax
+
+
+def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
+    """Draw an upright line at each median in s, its name above the Axes at one of a few heights."""
+    for i, (name, time) in enumerate(references.items()):
+        ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
+        up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
+        text = f"{clip_text(name, 60)} {figures.seconds(time)}"
+        base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
+
+
+def draw_rung(ax: Axes, y: int, step: Rung, medians: dict[str, float]) -> None:
+    """Draw a variant's row: its time, the way from its parent's, and both comparisons in figures.
+
+    `medians`: variant -> seconds.
+    """
     compared = None
     if step.change:
         compared = step.change.time
@@ -76,19 +90,19 @@ def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
         faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
         base.write_note(ax, "not timed", (0.5, y), within=_ROW, **faint)
         return
-    if compared and step.parent in at:
-        colour, ends = _LOOKS.get(compared.answer, _OTHER), [at[step.parent], step.time.median]
+    median = step.time.median
+    if compared and step.parent in medians:
+        ends = [medians[step.parent], median]
+        colour = _LOOKS.get(compared.answer, _OTHER)
         ax.plot(ends, [y, y], color=colour, linewidth=2.2, alpha=0.55)
-    arms = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
-    ax.errorbar(step.time.median, y, xerr=arms, fmt="o", color=COLOURS[0], markersize=5, capsize=3)
+    arms = [[median - step.time.low], [step.time.high - median]]
+    ax.errorbar(median, y, xerr=arms, fmt="o", color=COLOURS[0], markersize=5, capsize=3)
     for time, (_, x) in zip((compared, step.compare_with_fastest_reference), _COLUMNS, strict=True):
+        colour = INK
         if time:
             colour = _LOOKS.get(time.answer, INK)
-        else:
-            colour = INK
-        base.write_note(
-            ax, format_measured_speedup(time), (x, y), within=_ROW, va="center", color=colour
-        )
+        text = format_measured_speedup(time)
+        base.write_note(ax, text, (x, y), within=_ROW, va="center", color=colour)
 
 
 def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
@@ -104,19 +118,18 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
         named = "choose one: profkit history champion --case B -o history.png"
         raise ProfkitError(f"a picture of {len(subjects)} subjects: at most {_MOST}", named)
     ax = base.make_axes(ax, 6.5)
-    machines = dict.fromkeys(p.machine for p in chain.from_iterable(subjects.values()))
-    colours = {machine: COLOURS[i % len(COLOURS)] for i, machine in enumerate(machines)}
+    colours: dict[str, str] = {}  # by machine
+    for point in chain.from_iterable(subjects.values()):
+        colours.setdefault(point.machine, COLOURS[len(colours) % len(COLOURS)])
     for points in subjects.values():
         draw_subject(ax, points, colours)
     for subject, points in subjects.items():
-        base.write_note(
-            ax, clip_text(subject), (points[-1].order, points[-1].median), (9, 0), va="center"
-        )
+        end = points[-1].order, points[-1].median
+        base.write_note(ax, clip_text(subject), end, (9, 0), va="center")
     _draw_history_frame(ax, subjects)
-    handles = [
-        base.make_legend_handle(clip_text(machine), "o", colour)
-        for machine, colour in colours.items()
-    ]
+    handles = []
+    for machine, colour in colours.items():
+        handles.append(base.make_legend_handle(clip_text(machine), "o", colour))
     base.add_legend(ax, handles, fontsize=10, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     below = (
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
@@ -178,15 +191,15 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax = base.make_axes(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
-        full, cut = (rows[rows["outcome"] == o] for o in ("measured", "pruned"))
+        measured, pruned = rows[rows["outcome"] == "measured"], rows[rows["outcome"] == "pruned"]
         label = None
         if len(rows):
             label = f"{kind} ({len(rows)})"
         solid: base.Looks = {"s": 46, "color": colour, "zorder": 3, "label": label}
         hollow: base.Looks = {"s": 34, "facecolors": "none", "edgecolors": colour, "alpha": 0.7}
-        ax.scatter(full["number"], full["us"], marker=marker, **solid)
-        ax.scatter(cut["number"], cut["us"], marker=marker, zorder=2, **hollow)
-    draw_best_so_far(ax, timed, INK, "best so far")
+        ax.scatter(measured["number"], measured["us"], marker=marker, **solid)
+        ax.scatter(pruned["number"], pruned["us"], marker=marker, zorder=2, **hollow)
+    draw_best_so_far(ax, timed)
     lost = len(history) - len(timed)
     _set_log_scale(ax)
     base.set_log_scales(ax, "Trial", "Time per call, µs")
@@ -196,10 +209,10 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return base.finish_picture(ax, "Time of every trial", below)
 
 
-def draw_best_so_far(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
+def draw_best_so_far(ax: Axes, timed: pd.DataFrame) -> None:
     measured = timed[timed["outcome"] == "measured"].sort_values("number")
     if not measured.empty:
-        look: base.Looks = {"color": colour, "linewidth": 1.6, "label": label}
+        look: base.Looks = {"color": INK, "linewidth": 1.6, "label": "best so far"}
         ax.step(measured["number"], measured["us"].cummin(), where="post", **look)
 
 
