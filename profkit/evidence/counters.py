@@ -6,7 +6,7 @@ in the header of a variant before it is profiled: `fixes: rule`, or `moves: stal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite, isnan, log, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -545,19 +545,29 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
         return tuple(_check_ablated(rule, kind, why, before, after) for rule, kind in declared)
     if not declared:
         return ()
-    was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
+    return _check_by_counters(declared, before, after)
+
+
+def _check_by_counters(
+    declared: Sequence[tuple[str, PredictionKind]], before: Run, after: Run
+) -> tuple[HeaderPrediction, ...]:
+    """Return predictions with what the reports of both sides say of them."""
     compared = compare_findings(before.diagnosis(), after.diagnosis(), (before.row, after.row))
     changes = {change.rule: change for change in compared}
+    was, now = _read_statuses(before), _read_statuses(after)
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
             predictions.append(check_metric_prediction(rule, kind, before, after))
-        else:
-            kept, because = check_rule_prediction(
-                kind, was.get(rule), now.get(rule), changes.get(rule)
-            )
-            predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
+            continue
+        kept, because = check_rule_prediction(kind, was.get(rule), now.get(rule), changes.get(rule))
+        predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
+
+
+def _read_statuses(run: Run) -> dict[str, str]:
+    """Return rule -> fires, clear or unknown."""
+    return {finding.rule: finding.status for finding in run.diagnosis().findings}
 
 
 def _check_ablated(

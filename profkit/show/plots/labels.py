@@ -112,7 +112,7 @@ def list_placements(
 def _find_outside(boxes: Boxes, inside: Boxes) -> NDArray[np.bool_]:
     """Return which boxes are not whole in the frame."""
     begins, ends = boxes[:, :2] < inside[:2], boxes[:, 2:] > inside[2:]
-    outside: NDArray[np.bool_] = np.hstack([begins, ends]).any(axis=1)
+    outside: NDArray[np.bool_] = np.any(np.hstack([begins, ends]), axis=1)
     return outside
 
 

@@ -212,10 +212,9 @@ def write_markdown(block: Block) -> Iterator[str]:
         case Heading():
             yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
         case TextLine():
+            mark = ""
             if block.mark:
                 mark = f"**{escape_markdown(block.mark)}**: "
-            else:
-                mark = ""
             yield f"{'  ' * block.indent}- {mark}{write_words(block.text)}"
         case Paragraph():
             yield from ("", write_words(block.text), "")
@@ -224,42 +223,56 @@ def write_markdown(block: Block) -> Iterator[str]:
             for under in block.under:
                 yield f"  <br>{write_words(under)}"
         case Command():
-            yield f"- {write_code_span(block.line)}" + (
-                f" ({escape_markdown(block.about)})" if block.about else ""
-            )
+            about = ""
+            if block.about:
+                about = f" ({escape_markdown(block.about)})"
+            yield f"- {write_code_span(block.line)}{about}"
         case Strip():
             yield f"- {write_code_span(block.text)}"
         case Code():
-            longest = max(map(len, re.findall("`+", block.text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            lines = map(escape_text, block.text.splitlines())
-            yield from ("", f"{fence}{block.language}", *lines, fence, "")
+            yield from _write_fenced_code(block)
         case Image():
             yield f"![{escape_markdown(block.path.rpartition('.')[0])}]({block.path})"
         case Fold():
-            opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
-            yield from ("", f"<details{opened}><summary>{title}</summary>", "")
-            for inner in block.blocks:
-                yield from write_markdown(inner)
-            yield from ("", "</details>", "")
+            yield from _write_fold(block)
         case Grid():
             yield from ("", *write_table(block), "")
 
 
+def _write_fold(block: Fold) -> Iterator[str]:
+    """Yield details under a title, which are HTML in Markdown, too."""
+    opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
+    yield from ("", f"<details{opened}><summary>{title}</summary>", "")
+    for inner in block.blocks:
+        yield from write_markdown(inner)
+    yield from ("", "</details>", "")
+
+
+def _write_fenced_code(block: Code) -> list[str]:
+    """Return code between fences that are longer than any run of backticks in it."""
+    longest = max(map(len, re.findall("`+", block.text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = map(escape_text, block.text.splitlines())
+    return ["", f"{fence}{block.language}", *lines, fence, ""]
+
+
 def write_words(words: Words, *, in_table: bool = False) -> str:
+    """Return words as Markdown: code, links and marks by their roles, everything else escaped."""
     out = ""
-    for text, role in ((span.text, span.role) for span in split_spans(words) if span.text):
+    for span in split_spans(words):
+        text = span.text
         if text == "\n":
             out += "<br>"
-        elif role in ("code", "name"):
+        elif not text:
+            continue
+        elif span.role in ("code", "name"):
             out += write_code_span(text, in_table=in_table)
-        elif role == "link":
-            if _is_address(text):
-                out += f"<{text}>"
-            else:
-                out += f"[{escape_markdown(text)}](#{text})"
+        elif span.role == "link" and _is_address(text):
+            out += f"<{text}>"
+        elif span.role == "link":
+            out += f"[{escape_markdown(text)}](#{text})"
         else:
-            mark = _MARKS.get(role, "")
+            mark = _MARKS.get(span.role, "")
             out += f"{mark}{escape_markdown(text)}{mark}"
     return out
 
@@ -270,10 +283,15 @@ def _is_address(text: str) -> bool:
 
 
 def write_table(grid: Grid) -> Sequence[str]:
-    head = [write_words(title.removeprefix(">"), in_table=True) for title in grid.head]
-    sides = ["--:" if is_right_aligned(title) else "---" for title in grid.head]
-    rows = [[write_cell(cell) for cell in row] for row in grid.rows]
-    return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
+    """Return a table as lines of Markdown."""
+    head, sides = [], []
+    for title in grid.head:
+        head.append(write_words(title.removeprefix(">"), in_table=True))
+        sides.append("--:" if is_right_aligned(title) else "---")
+    rows = [head, sides]
+    for row in grid.rows:
+        rows.append(list(map(write_cell, row)))
+    return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
 def write_cell(cell: Words) -> str:
@@ -316,28 +334,18 @@ class _Html:
     def _render_block(self, block: Block) -> Iterator[str]:
         match block:
             case Heading():
+                level = min(block.level + 3, 6)
                 if self.page:
                     level = max(block.level + 1, 3)
-                else:
-                    level = min(block.level + 3, 6)
                 yield f"<h{level}>{self.render_words(block.text)}</h{level}>"
             case TextLine():
-                margin = f"margin:0 {2 * block.indent}em"
-                yield f"<p{self._format_style(f'said indent-{block.indent}', margin)}>"
-                if block.mark:
-                    mark = escape_html(block.mark) + ("" if self.page else ":")
-                    yield f"<b{self._format_style('mark', judged=block.mark)}>{mark}</b> "
-                yield f"{self.render_words(block.text)}</p>"
+                yield self._render_line(block)
             case Paragraph():
                 yield f"<p>{self.render_words(block.text)}</p>"
             case ListItem() if block.bullet == "?":
                 yield f"<p{self._format_style('note')}>{self.render_words(block.text)}</p>"
             case ListItem():
-                yield f"<article{self._format_style('found')}><p>{self.render_words(block.text)}</p>"
-                for under in block.under:
-                    style = self._format_style("under", "margin:0 1em")
-                    yield f"<p{style}>{self.render_words(under)}</p>"
-                yield "</article>"
+                yield self._render_item(block)
             case Command():
                 yield f"<div><code>{escape_html(block.line)}</code> {escape_html(block.about)}</div>"
             case Strip():
@@ -348,24 +356,46 @@ class _Html:
             case Image():
                 yield f"<div>{escape_html(block.path)}</div>"
             case Fold():
-                if block.shown:
-                    opened = " open"
-                else:
-                    opened = ""
-                summary = f"<summary>{self.render_words(block.title)}</summary>"
-                inside = self.render_blocks(block.blocks)
-                yield f"<details{self._format_style('more')}{opened}>{summary}{inside}</details>"
+                yield self._render_fold(block)
             case Grid():
                 yield self.write_table(block)
 
+    def _render_line(self, block: TextLine) -> str:
+        """Return a line behind its mark; a page's style writes the colon."""
+        style = self._format_style(f"said indent-{block.indent}", f"margin:0 {2 * block.indent}em")
+        mark = ""
+        if block.mark:
+            text = escape_html(block.mark)
+            if not self.page:
+                text += ":"
+            mark = f"<b{self._format_style('mark', judged=block.mark)}>{text}</b> "
+        return f"<p{style}>{mark}{self.render_words(block.text)}</p>"
+
+    def _render_item(self, block: ListItem) -> str:
+        """Return an entry of a list as an article, with what stands under it."""
+        inside = f"<p>{self.render_words(block.text)}</p>"
+        style = self._format_style("under", "margin:0 1em")
+        for under in block.under:
+            inside += f"<p{style}>{self.render_words(under)}</p>"
+        return f"<article{self._format_style('found')}>{inside}</article>"
+
+    def _render_fold(self, block: Fold) -> str:
+        opened = ""
+        if block.shown:
+            opened = " open"
+        summary = f"<summary>{self.render_words(block.title)}</summary>"
+        inside = self.render_blocks(block.blocks)
+        return f"<details{self._format_style('more')}{opened}>{summary}{inside}</details>"
+
     def write_table(self, grid: Grid) -> str:
+        """Return a table without its empty columns."""
         columns = grid.list_filled_columns()
-        top = "".join(self._render_head(grid.head[i]) for i in columns)
-        rows = (
-            "".join(self.write_cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows
-        )
-        body = "".join(f"<tr>{cells}</tr>" for cells in rows)
-        table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+        head = "".join(self._render_head(grid.head[i]) for i in columns)
+        body = ""
+        for row in grid.rows:
+            cells = "".join(self.write_cell(row[i], grid.head[i], i) for i in columns)
+            body += f"<tr>{cells}</tr>"
+        table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         wide, plain = self._format_style("wide"), self._format_style("plain")
         return f"<div{wide}><table{plain}>{table}</table></div>"
 

@@ -137,26 +137,18 @@ _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 def shorten_name(name: str, width: int) -> str:
     """Return a kernel name in at most `width` characters, safe to show."""
-    plain = _LAMBDA.sub("lambda", name[:_LONGEST])
-    function = escape_text(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
-    # `ns::f<int, 4>` is `ns::f` and `int, 4`.
-    opens = (i for i, c, depth in walk_depths(function) if c == "<" and depth == 0)
-    opening = 0
-    if function.endswith(">"):
-        opening = max(opens, default=0)
-    qualified, arguments = (
-        function[: opening or None],
-        function[opening + 1 : -1] if opening else "",
-    )
+    qualified, arguments = _split_template(name)
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
-    words = [w for w in map(shorten_argument, split_arguments(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
+        full = head
         if inside:
             full = f"{head}<{inside}>"
-        else:
-            full = head
         if full and len(full) <= width:
             return full
+    words = []
+    for word in map(shorten_argument, split_arguments(bare)):
+        if word and word not in _DULL:
+            words.append(word)
     named = f"{base}<{', '.join(words)}>"
     if words and len(named) <= width:
         # Where room is left, the start of the arguments in full says more than their names.
@@ -170,6 +162,20 @@ def shorten_name(name: str, width: int) -> str:
     # PyTorch's elementwise kernels differ in their arguments only: half of the room is theirs.
     head = shorten_words(base, max(width // 2 - 1, width - 2 - len(types)))
     return f"{head}<{shorten_words(types, width - 2 - len(head))}>"
+
+
+def _split_template(name: str) -> tuple[str, str]:
+    """Return `void ns::f<int, 4>(float *)` as `ns::f` and `int, 4`; no arguments without a template."""
+    plain = _LAMBDA.sub("lambda", name[:_LONGEST])
+    function = escape_text(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
+    opening = 0
+    if function.endswith(">"):
+        for i, char, depth in walk_depths(function):
+            if char == "<" and depth == 0:
+                opening = i
+    if not opening:
+        return function, ""
+    return function[:opening], function[opening + 1 : -1]
 
 
 def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:

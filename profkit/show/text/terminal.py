@@ -69,48 +69,75 @@ def render_text(content: Iterable[Block], on: Console) -> str:
 
 
 def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
+    """Return a block as text, so many blanks from the left; the `first` one has no line before it."""
     readable = min(on.width, _READABLE)
     match block:
         case blocks.Grid():
-            shown = render_grid(block, on, indent + block.indent)
+            return render_grid(block, on, indent + block.indent)
         case blocks.Fold():
-            head = Text("" if first else "\n").append(make_terminal_text(block.title))
-            inside = (render_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
-            shown = print_narrow(on, head, indent) + "".join(inside)
+            return _render_fold(block, on, first, indent)
         case blocks.Heading():
-            gap = Text("" if first or block.level >= 3 else "\n")
-            if block.level < 3:
-                style = "bold"
-            else:
-                style = "italic"
-            shown = print_narrow(on, gap.append(make_terminal_text(block.text, style)), indent)
+            return print_narrow(on, _make_heading(block, first), indent)
         case blocks.Command():
-            shown = render_command(block, on, indent + 2)
+            return render_command(block, on, indent + 2)
         case blocks.Strip():
-            shown = print_narrow(on, render_strip(block), indent or 2)
+            return print_narrow(on, render_strip(block), indent or 2)
         case blocks.Code():
-            shown = "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
+            return "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
-            line = Text(
-                f"{block.mark}: " if block.mark else "", choose_colour(block.mark) or "bold"
-            )
-            line.append(make_terminal_text(block.text, "not bold default"))
-            shown = print_narrow(on, line, (indent or 2) + 2 * block.indent, readable)
+            line = _make_marked_line(block)
+            return print_narrow(on, line, (indent or 2) + 2 * block.indent, readable)
         case blocks.ListItem():
-            item = Table.grid(padding=(0, 1, 0, 0))
-            item.add_row(block.bullet, make_terminal_text(block.text))
-            for under in block.under:
-                item.add_row("", make_terminal_text(under))
-            shown = print_narrow(on, item, indent, readable)
+            return print_narrow(on, _make_item(block), indent, readable)
         case blocks.Image():
-            shown = print_narrow(on, Text(f"see {escape_text(block.path)}"), indent, readable)
-        case blocks.Paragraph() if all(span.role == "link" for span in split_spans(block.text)):
-            # Nothing but an address, which stays on one line, however long.
-            shown = render_unwrapped(get_plain_text(block.text), indent + 2 * block.indent)
+            return print_narrow(on, Text(f"see {escape_text(block.path)}"), indent, readable)
         case blocks.Paragraph():
-            text = make_terminal_text(block.text)
-            shown = print_narrow(on, text, indent + 2 * block.indent, readable)
-    return shown
+            return _render_paragraph(block, on, indent, readable)
+
+
+def _render_fold(block: blocks.Fold, on: Console, first: bool, indent: int) -> str:
+    """Return details below their title, three blanks further in."""
+    head = Text("" if first else "\n").append(make_terminal_text(block.title))
+    text = print_narrow(on, head, indent)
+    for inner in block.blocks:
+        text += render_block(inner, on, first=True, indent=indent + 3)
+    return text
+
+
+def _make_item(block: blocks.ListItem) -> Table:
+    """Return an entry of a list behind its bullet, with what stands under it."""
+    item = Table.grid(padding=(0, 1, 0, 0))
+    item.add_row(block.bullet, make_terminal_text(block.text))
+    for under in block.under:
+        item.add_row("", make_terminal_text(under))
+    return item
+
+
+def _make_heading(block: blocks.Heading, first: bool) -> Text:
+    """Return a heading, bold or of the third level italic, with an empty line before it."""
+    gap, style = "\n", "bold"
+    if block.level >= 3:
+        style = "italic"
+    if first or block.level >= 3:
+        gap = ""
+    return Text(gap).append(make_terminal_text(block.text, style))
+
+
+def _make_marked_line(block: blocks.TextLine) -> Text:
+    """Return a line behind its mark, which has the colour of its word."""
+    mark = ""
+    if block.mark:
+        mark = f"{block.mark}: "
+    line = Text(mark, choose_colour(block.mark) or "bold")
+    return line.append(make_terminal_text(block.text, "not bold default"))
+
+
+def _render_paragraph(block: blocks.Paragraph, on: Console, indent: int, readable: int) -> str:
+    """Return a paragraph; one that is nothing but an address stays on one line, however long."""
+    indent += 2 * block.indent
+    if all(span.role == "link" for span in split_spans(block.text)):
+        return render_unwrapped(get_plain_text(block.text), indent)
+    return print_narrow(on, make_terminal_text(block.text), indent, readable)
 
 
 def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
@@ -139,14 +166,16 @@ def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
 
 
 def build_column(grid: blocks.Grid, i: int) -> TableColumn:
-    title, cells = grid.head[i], [row[i] for row in grid.rows]
-    names = []
-    for x in cells:
-        if isinstance(x, TextSpan) and x.role == "name":
-            names.append(x.text)
+    """Return column `i` of a table for a terminal, its words in the colours of what they say."""
+    title, cells, names = grid.head[i], [], []
+    for row in grid.rows:
+        cell = row[i]
+        cells.append(make_terminal_text(cell, choose_colour(get_plain_text(cell))))
+        if isinstance(cell, TextSpan) and cell.role == "name":
+            names.append(cell.text)
     return TableColumn(
         make_terminal_text(title.removeprefix(">")),
-        [make_terminal_text(cell, choose_colour(get_plain_text(cell))) for cell in cells],
+        cells,
         right=is_right_aligned(title),
         names=names if names and len(names) == len(cells) else None,
         prose=i == grid.wraps,
@@ -160,10 +189,8 @@ def render_unwrapped(line: str, indent: int) -> str:
 
 def render_command(command: blocks.Command, on: Console, indent: int) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
-    line, about = (
-        Text(" " * indent + escape_text(command.line), "bold"),
-        f"# {escape_text(command.about)}",
-    )
+    line = Text(" " * indent + escape_text(command.line), "bold")
+    about = f"# {escape_text(command.about)}"
     if command.about and len(line) + len(about) + 2 <= on.width:
         line.append(f"  {about}", "not bold dim")
     with on.capture() as captured:
@@ -231,18 +258,14 @@ class TableColumn:
         return min(self._needs[lines], most)
 
     def _compute_need(self, lines: int) -> int:
-        if self.names:
-            cells = []
-        else:
-            cells = self.cells
         need = find_narrowest(self.title, lines)
-        for cell in cells:
-            if _measure_widest_line(cell) > need:
-                need = max(
-                    need, _measure_widest_line(cell) if self.right else find_narrowest(cell, lines)
-                )
         if self.names:
-            need = max(need, min(self.full_width, self.shortest // lines))
+            return max(need, min(self.full_width, self.shortest // lines))
+        for cell in self.cells:
+            widest = _measure_widest_line(cell)
+            if widest > need and not self.right:
+                widest = find_narrowest(cell, lines)
+            need = max(need, widest)
         return need
 
     def iterate_cell_lines(self, width: int) -> Iterator[list[Text]]:

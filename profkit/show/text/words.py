@@ -420,27 +420,17 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     name = shorten_name(run.kernel, NAME)
     if run.status != "ok":
         return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FEWER_PASSES}"]
-    where = ""
-    if top and top.where:  # the line that has most of it
-        line = top.where[0]
-        part = "all"
-        if line.share < WHOLE:
-            part = share(line.share)
-        counted = COUNTED.get(line.counter.partition(" ")[0], "it")
-        where = f"; {part} of {counted} at {basename(line.file)}:{line.line}"
-        call = say_call(line)
-        if call:
-            where += f", {call}"
-    if top and not _is_guess(run, top):
-        cause = top.cause
-    else:
-        cause = run.diagnosis.because
+    where = _say_hottest_line(top)
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
+    is_known = top is not None and not _is_guess(run, top)
+    cause = run.diagnosis.because
+    if top and is_known:
+        cause = top.cause
     what = f"{name} {_join_cause(run.diagnosis, cause)}{where}."
     if unknown := say_not_profiled(rows):
         what = f"{unknown} {what}"
-    if top and not _is_guess(run, top):
+    if top and is_known:
         return [what, say_worth(row, rows, top), f"Next: {get_first_sentence(top.advice)}."]
     if is_incomplete(run):
         return [what, f"Next: profile again with more counters: {FULL}"]
@@ -448,6 +438,21 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
         what,
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+def _say_hottest_line(finding: LaunchFinding | None) -> str:
+    """Return how much of a finding is at the line that has most of it; "" where no line is known."""
+    if finding is None or not finding.where:
+        return ""
+    line = finding.where[0]
+    part = "all"
+    if line.share < WHOLE:
+        part = share(line.share)
+    counted = COUNTED.get(line.counter.partition(" ")[0], "it")
+    where = f"; {part} of {counted} at {basename(line.file)}:{line.line}"
+    if call := say_call(line):
+        where += f", {call}"
+    return where
 
 
 _UNIT_AT = re.compile(r"[A-Z][\w' ]*? (?=at [\d.]+ % of (its )?peak)")

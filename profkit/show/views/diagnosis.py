@@ -96,29 +96,35 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
     """
     if not rows:
         return ""
-    out = words.write_headline(rows)
+    lines = words.write_headline(rows)
+    diagnosis = rows[0].median_launch.diagnosis
     further = []
-    for f in rows[0].median_launch.diagnosis.findings[1:]:
-        if f.status == "fires" and not f.note and not f.repeats:
-            further.append(f)
-    out += [f"Also: {_say_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
-    if both := rows[0].median_launch.diagnosis.together:
-        out.append(words.say_worth_together(both))
+    for finding in diagnosis.findings[1:]:
+        if finding.status == "fires" and not finding.note and not finding.repeats:
+            further.append(f"Also: {_say_in_brief(finding)}")
+    lines += further[: FINDINGS - 1]
+    if diagnosis.together:
+        lines.append(words.say_worth_together(diagnosis.together))
     for number, row in enumerate(rows[1:ROWS], 2):
-        run, name = row.median_launch, shorten_name(row.median_launch.kernel, 40)
-        what = ""
-        if run.top:
-            what = f"; {_say_in_brief(run.top)}"
-        time = figures.seconds(row.total) if row.times else "no duration"
-        out.append(f"{number}. {name}, {time}, {words.label_verdict(run)}{what}")
+        lines.append(f"{number}. {_say_row_in_brief(row)}")
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
-        out.append(f"{len(rows) - ROWS} more kernels: {rest}")
+        lines.append(f"{len(rows) - ROWS} more kernels: {rest}")
     if onward is None:
-        onward = [
-            f"Run: {command.line}" for command in islice(suggest_next_commands(rows, lines=True), 2)
-        ]
-    return words.fit_lines_in_brief([*out, *onward])
+        commands = islice(suggest_next_commands(rows, lines=True), 2)
+        onward = [f"Run: {command.line}" for command in commands]
+    return words.fit_lines_in_brief([*lines, *onward])
+
+
+def _say_row_in_brief(row: Row) -> str:
+    run = row.median_launch
+    time = "no duration"
+    if row.times:
+        time = figures.seconds(row.total)
+    said = f"{shorten_name(run.kernel, 40)}, {time}, {words.label_verdict(run)}"
+    if run.top:
+        said += f"; {_say_in_brief(run.top)}"
+    return said
 
 
 def _say_in_brief(finding: LaunchFinding) -> str:
@@ -133,20 +139,18 @@ def _say_in_brief(finding: LaunchFinding) -> str:
 
 
 def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Return how many launches there are, their time, how many rows are listed and in what order."""
     launches = sum(len(row.launches) for row in rows)
-    timed = any(row.times for row in rows)
-    if timed:
-        total = f"{figures.seconds(sum(row.total for row in rows))} in all"
-    else:
-        total = "no durations"
+    time = sum(row.total for row in rows)
+    total = "no durations"
+    if any(row.times for row in rows):
+        total = f"{figures.seconds(time)} in all"
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    leads = len(rows) > 1 and rows[0].leads_with_uncollected_cause(sum(row.total for row in rows))
-    if leads:
-        order = f"{ORDER}{AFTER_UNKNOWN}"
-    else:
-        order = ORDER
+    order = ORDER
+    if len(rows) > 1 and rows[0].leads_with_uncollected_cause(time):
+        order += AFTER_UNKNOWN
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +19,32 @@ def show_history_steps(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     """Yield every subject's runs, oldest first, each against the one before it."""
     if not steps:
         yield TextLine("the history is empty: profkit history --add, or --log")
-    columns: Columns[HistoryStep] = {
-        "measured": lambda step: (step.run.made or "")[:16].replace("T", " "),
-        "commit": lambda step: (step.run.commit or "")[:10] + " *" * bool(step.run.dirty),
-        "GPU": lambda step: step.run.gpu or "",
-        ">time": lambda step: figures.seconds(step.run.median) if step.run.median else "",
-        ">speed-up": lambda step: f"{step.time.speedup.median:.3g}x" if step.time else "",
-        "": lambda step: f"{step.answer}; {step.note}" if step.note else step.answer,
-        ">seen from": lambda step: say_difference(step.smallest_change),
-    }
-    for subject in dict.fromkeys(step.run.subject for step in steps):
+    subjects: dict[str, list[tuple[str, ...]]] = {}
+    for step in steps:
+        subjects.setdefault(step.run.subject, []).append(_list_step_cells(step))
+    head = ("measured", "commit", "GPU", ">time", ">speed-up", "", ">seen from")
+    for subject, cells in subjects.items():
         yield Heading(subject)
-        yield make_grid((step for step in steps if step.run.subject == subject), columns, wraps=5)
+        yield Grid(head, tuple(cells), wraps=5)
     if any(step.run.dirty for step in steps):
         yield TextLine("*: files differed from the commit when it was measured")
+
+
+def _list_step_cells(step: HistoryStep) -> tuple[str, ...]:
+    run = step.run
+    commit = (run.commit or "")[:10]
+    if run.dirty:
+        commit += " *"
+    time = speedup = ""
+    if run.median:
+        time = figures.seconds(run.median)
+    if step.time:
+        speedup = f"{step.time.speedup.median:.3g}x"
+    answer: str = step.answer
+    if step.note:
+        answer = f"{step.answer}; {step.note}"
+    measured, seen_from = (run.made or "")[:16], say_difference(step.smallest_change)
+    return measured.replace("T", " "), commit, run.gpu or "", time, speedup, answer, seen_from
 
 
 def say_difference(share: float | None, unknown: str = "") -> str:
@@ -117,29 +129,37 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
             yield TextLine(f"{subject.name}: {subject.because}", f"exit {status}")
     for problem in report.problems:
         yield TextLine(problem.message, "exit 2")
-    if listed := [subject for subject in report.subjects if subject.answer != "same"]:
-        columns: Columns[GateSubject] = {
-            "subject": lambda s: s.name,
-            "answer": lambda s: s.answer,
-            ">before": lambda s: figures.seconds(s.time.before.median) if s.time else "",
-            ">after": lambda s: figures.seconds(s.time.after.median) if s.time else "",
-            ">seen from": lambda s: say_difference(s.smallest_change),
-            "cause": lambda s: s.cause or "",
-            "because": lambda s: s.because,
-        }
-        yield make_grid(listed, columns, wraps=6)
+    yield from _show_moved_subjects(report.subjects)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
-        smallest, largest = (figures.format_percent(f(judged), 2) for f in (min, max))
+        smallest, largest = say_difference(min(judged)), say_difference(max(judged))
         yield TextLine(
             f"changes of {smallest} to {largest} would have been detected with 95 % power, at one "
             "false alarm in 1,000"
         )
     if assumed := report.assumed:
         yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")
-    same = [s for s in report.subjects if s.answer == "same"]
-    if unchanged := [s for s in same if s.time is None]:
+    same = [subject for subject in report.subjects if subject.answer == "same"]
+    if unchanged := [subject for subject in same if subject.time is None]:
         yield TextLine(
             f"{len(unchanged)} of {len(same)} unchanged runs have the same machine code or the "
             "same record: their times were not compared"
         )
+
+
+def _show_moved_subjects(subjects: Iterable[GateSubject]) -> Iterator[Block]:
+    """Yield the subjects that are not the same as before, with their times where both were timed."""
+    cells = []
+    for subject in subjects:
+        if subject.answer == "same":
+            continue
+        before = after = ""
+        if subject.time:
+            before = figures.seconds(subject.time.before.median)
+            after = figures.seconds(subject.time.after.median)
+        seen_from, cause = say_difference(subject.smallest_change), subject.cause or ""
+        row = (subject.name, subject.answer, before, after, seen_from, cause, subject.because)
+        cells.append(row)
+    head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")
+    if cells:
+        yield Grid(head, tuple(cells), wraps=6)

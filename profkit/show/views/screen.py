@@ -6,6 +6,7 @@ What `profkit diagnose` prints where nobody asked for more. Everything in detail
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from os.path import basename
@@ -15,7 +16,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
+from profkit.show.text.blocks import Block, TextSpan, Words
 from profkit.show.text.escape import escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
@@ -48,35 +49,29 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
 
 def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
     """Return the table with a line per row; what tells launches apart only where names do not."""
-    reports = {row.median_launch.report for row in rows}
-    several = len(reports) > 1
     files = number_reports(rows)
-    names = [row.median_launch.kernel for row in rows]
-    numbered = list(enumerate(rows, 1))
-
-    def name_launch_of_row(row: Row) -> str:
+    names = Counter(row.median_launch.kernel for row in rows)
+    cells = []
+    for number, row in enumerate(rows, 1):
         run = row.median_launch
-        if named := words.name_launch(run):
-            return named
-        if several:
-            return f"{files[run.report]}#{run.index}"
-        if names.count(run.kernel) > 1:
-            return f"#{run.index}"
-        return ""
-
-    columns: Columns[tuple[int, Row]] = {
-        "#": lambda pair: str(pair[0]),
-        "kernel": lambda pair: TextSpan(pair[1].median_launch.kernel, "name"),
-        "launch": lambda pair: TextSpan(name_launch_of_row(pair[1]), "dim"),
-        ">calls": lambda pair: _count_calls(pair[1]),
-        ">time": lambda pair: figures.seconds(pair[1].total) if pair[1].times else "?",
-        "bound": lambda pair: _name_bound(pair[1].median_launch),
-        "top finding": lambda pair: (
-            pair[1].median_launch.top.rule if pair[1].median_launch.top else "-"
-        ),
-        ">expected": lambda pair: TextSpan(say_expected(pair[1].median_launch.top), "gain"),
-    }
-    return make_grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
+        launch = words.name_launch(run)
+        if not launch and len(files) > 1:
+            launch = f"{files[run.report]}#{run.index}"
+        elif not launch and names[run.kernel] > 1:
+            launch = f"#{run.index}"
+        line = (
+            str(number),
+            TextSpan(run.kernel, "name"),
+            TextSpan(launch, "dim"),
+            _count_calls(row),
+            figures.seconds(row.total) if row.times else "?",
+            _name_bound(run),
+            run.top.rule if run.top else "-",
+            TextSpan(say_expected(run.top), "gain"),
+        )
+        cells.append(line)
+    head = ("#", "kernel", "launch", ">calls", ">time", "bound", "top finding", ">expected")
+    return blocks.Grid(head, tuple(cells), indent=0, narrow=True, spare=("bound",))
 
 
 def number_reports(rows: Sequence[Row]) -> dict[str, str]:
@@ -263,16 +258,13 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
     doubts: dict[str, list[LaunchFinding]] = {}
-    unknown: set[str] = set()
-    sections: dict[str, None] = {}  # of ncu, that have what those rules need
+    unknown: list[LaunchFinding] = []
     for run in runs:
         for finding in run.diagnosis.findings:
             if finding.status == "fires" and finding.note:
                 doubts.setdefault(finding.rule, []).append(finding)
             if finding.status == "unknown":
-                unknown.add(finding.rule)
-                if finding.advice.startswith("--section"):
-                    sections[finding.advice] = None
+                unknown.append(finding)
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
         part = ""
@@ -280,18 +272,26 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
             part = f" in {len(found)} of {len(runs)} launches"
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{cause}{part}; {command}", rule)
-    missing = list(dict.fromkeys(chain.from_iterable(_list_missing(run) for run in runs)))
+    missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
     elif unknown:
-        count = figures.counted(len(unknown), "rule", "rules")
-        said = f"{count}, counters missing"
-        if sections:
-            options = " ".join(sections)
-            if len(sections) > 2:
-                options = "--set full"
-            said += f": ncu {options}"
-        yield blocks.TextLine(f"{said}; --all lists them", "not checked")
+        yield blocks.TextLine(_say_unchecked(unknown), "not checked")
+
+
+def _say_unchecked(findings: Sequence[LaunchFinding]) -> str:
+    """Return how many rules lack counters, and the sections of ncu that have these."""
+    rules = {finding.rule for finding in findings}
+    sections: dict[str, None] = {}
+    for finding in findings:
+        if finding.advice.startswith("--section"):
+            sections[finding.advice] = None
+    said = f"{figures.counted(len(rules), 'rule', 'rules')}, counters missing"
+    if len(sections) > 2:
+        said += ": ncu --set full"
+    elif sections:
+        said += f": ncu {' '.join(sections)}"
+    return f"{said}; --all lists them"
 
 
 def _list_missing(run: Judged) -> Iterator[str]:
