@@ -146,6 +146,7 @@ class _FieldReader:
     def read_fields(
         self, struct: type[msgspec.Struct], document: Mapping[str, Any], path: str
     ) -> JsonObject:
+        """Return the known fields that are of their kind; the others are noted as damaged."""
         values = {}
         for field in _list_fields(struct):
             found = document.get(field.key)
@@ -183,6 +184,7 @@ class _FieldReader:
         return None
 
     def read_items(self, kind: inspect.Type, items: Mapping[str, Any], path: str) -> JsonObject:
+        """Return the items of a mapping that can be read; `path` is its name in problems."""
         read = {}
         for key, item in items.items():
             if item in (None, ""):

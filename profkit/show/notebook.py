@@ -141,6 +141,7 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
 
 
 def format_cell(name: str, value: Any) -> str:
+    """Return a cell of the column `name` for people: with a unit, names shortened, "" for none."""
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
     elif isinstance(value, Mapping):
@@ -554,6 +555,11 @@ def _is_path(name: str | Path) -> bool:
 
 
 def resolve_run(given: Any) -> Any:
+    """Return a frame, a row or a mapping as a run of its own; a name or a path as it is.
+
+    Raises:
+        ProfkitError: The frame has no rows.
+    """
     if not isinstance(given, pd.DataFrame | pd.Series | Mapping):
         return given
     frame = resolve_launches(given)
@@ -569,6 +575,7 @@ def resolve_run(given: Any) -> Any:
 
 
 def find_only_value(frame: pd.DataFrame, column: str) -> str | None:
+    """Return the one value of a column; None where there are several, or no such column."""
     if column in frame:
         values = set(frame[column].dropna())
     else:

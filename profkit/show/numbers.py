@@ -297,6 +297,7 @@ _ALIKE = 1.02  # references nearer than this share a line
 
 
 def find_reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
+    """Return reference -> its time, the one that was measured beside the last of the steps."""
     times: dict[str, Interval] = {}
     for step in steps:
         times |= {name: time.before for name, time in step.references.items()}

@@ -123,7 +123,7 @@ def _describe_answer(
         rows[place] = row.row  # with the source lines that could be read
     launches = sum(len(row.launches) for row in every)
     return {
-        "title": name_page(title, runs),
+        "title": write_page_heading(title, runs),
         "tab": make_tab_title(title, runs),
         "answer": write_headline(rows),
         "left_out": len(every) - len(shown),
@@ -207,7 +207,7 @@ def make_tab_title(title: str, runs: Sequence[Judged]) -> str:
     return f"{name_reports(runs)} - profkit"
 
 
-def name_page(title: str, runs: Sequence[Judged]) -> str:
+def write_page_heading(title: str, runs: Sequence[Judged]) -> str:
     """Return the heading of a page: its own title, or its reports and GPU."""
     if title != TITLE or not runs:
         return title

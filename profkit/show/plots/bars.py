@@ -108,7 +108,7 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.set_xlim(-max(1.1 * max(issuing, default=0), 0.05), 1.01 - min(issuing, default=0))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
-    base.set_log_scales(ax, "Share of a resident warp's time")
+    base.name_axes(ax, "Share of a resident warp's time")
     if shown:
         _add_states_legend(ax, shown)
     return base.finish_picture(ax, "What the warps waited for", small_print, above)
@@ -150,6 +150,7 @@ def _add_states_legend(ax: Axes, shown: Sequence[str]) -> None:
 
 
 def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
+    """Draw a part of a bar, its share written in it where there is room; `look` is colour and hatch."""
     if width <= 0:
         return
     colour, hatch = look
@@ -303,7 +304,7 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.set_xlim(0, _END + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
-    base.set_log_scales(ax, "Warps per SM, as a share of the maximum", loc="left")
+    base.name_axes(ax, "Warps per SM, as a share of the maximum", loc="left")
     for i, name in enumerate(LIMITS):
         head, at = name.removeprefix("limit_"), (_FIRST + _WIDE * i, 1)
         base.write_note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")

@@ -179,6 +179,7 @@ def _name_report(row: Row) -> str:
 
 
 def name_launch_row(row: Row, with_case: bool) -> str:
+    """Return the variant, and its case if wanted; the kernel of a launch without a variant."""
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
         return _get_kernel(row)
@@ -222,7 +223,7 @@ def write_note(
     return ax.annotate(text, at, by, xycoords=within, **looks)
 
 
-def set_log_scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
+def name_axes(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
     ax.set_xlabel(x, **{"fontsize": 12, "color": INK, **looks})
     ax.set_ylabel(y, fontsize=12, color=INK)
 

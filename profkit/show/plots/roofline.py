@@ -127,6 +127,7 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point
 
 
 def write_title(device: str, rows: Sequence[Row]) -> str:
+    """Return the device, its clocks in the longest launches, and the case if there is only one."""
     parts = [f"Roofline of {clip_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
@@ -168,13 +169,14 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
     return " ".join(sentences)
 
 
-def show_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
+def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
+    """Return the points that are drawn, with their places in the frame of the Axes."""
     return numbers.place_points_in_frame(points, *ax.get_xlim())
 
 
 def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
-    shown = show_points(ax, points)
+    shown = place_points(ax, points)
     levels, dram = [], []
     for x, y, point in shown:
         if point.level != "workload":
@@ -218,7 +220,7 @@ def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
 def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
     """Say what the marks are that the picture has: levels, hollow points, shapes of a grid."""
     levels, is_hollow = set(), False
-    for *_, point in show_points(ax, points):
+    for *_, point in place_points(ax, points):
         levels.add(point.level)
         is_hollow = is_hollow or bool(point.note)
     marks = []
@@ -254,7 +256,7 @@ def name_points(
     for i in order:
         points = launches[i][0]
         levels = [point for point in points if point.level != "workload"]
-        shown = show_points(ax, levels) or show_points(ax, points)
+        shown = place_points(ax, levels) or place_points(ax, points)
         shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
             best = shown[0][2]
@@ -298,7 +300,7 @@ def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
             for x, y in a + steps * (b - a):
                 boxes.append([x - 2, y - 2, x + 2, y + 2, 12.0])
     for launch in launches:
-        for intensity, rate, _ in show_points(ax, launch):
+        for intensity, rate, _ in place_points(ax, launch):
             x, y = ax.transData.transform((intensity, rate))
             boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)
@@ -307,7 +309,7 @@ def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
 def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
     left, right, bottom, top = numbers.compute_axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    base.set_log_scales(ax, *numbers.AXES)
+    base.name_axes(ax, *numbers.AXES)
     base.set_log_ticks(ax.xaxis, "{:,g}".format)
     base.set_log_ticks(ax.yaxis, numbers.format_rate_tick)
     base.style_axes(ax, "both")

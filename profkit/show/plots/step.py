@@ -48,7 +48,7 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     if kernels:
         longest = max(row["ms"] for row in kernels)
     ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
-    base.set_log_scales(ax, "ms per step")
+    base.name_axes(ax, "ms per step")
     left_out = len(document["kernels"]) - len(kernels)
     small_print = ""
     if left_out:

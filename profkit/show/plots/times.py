@@ -139,6 +139,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
 
 
 def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
+    """Draw the runs of a subject, oldest first; `colours` has the colour of each machine."""
     for before, point in zip([None, *points], points, strict=False):
         colour, x = colours[point.machine], point.order
         if before is not None and before.machine == point.machine:
@@ -162,7 +163,7 @@ def _draw_history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> No
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
         ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
-    base.set_log_scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
+    base.name_axes(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
     base.style_axes(ax, "y")
 
 
@@ -202,7 +203,7 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     draw_best_so_far(ax, timed)
     lost = len(history) - len(timed)
     _set_log_scale(ax)
-    base.set_log_scales(ax, "Trial", "Time per call, µs")
+    base.name_axes(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
     base.style_axes(ax, "both")
     below = f"Hollow: pruned after a first look. {lost} more trials were rejected or failed."
@@ -210,6 +211,7 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def draw_best_so_far(ax: Axes, timed: pd.DataFrame) -> None:
+    """Draw the time of the fastest trial measured by then, in µs."""
     measured = timed[timed["outcome"] == "measured"].sort_values("number")
     if not measured.empty:
         look: base.Looks = {"color": INK, "linewidth": 1.6, "label": "best so far"}
@@ -229,7 +231,7 @@ def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers per thread", fontsize=11, color=INK)
     _set_log_scale(ax)
-    base.set_log_scales(ax, "Shared memory per block, KiB", "Time per call, µs")
+    base.name_axes(ax, "Shared memory per block, KiB", "Time per call, µs")
     base.style_axes(ax, "both")
     below = "Larger dots: more warps fit on an SM."
     return base.finish_picture(ax, "Time against resources per block", below)

@@ -144,6 +144,7 @@ class Grid:
     spare: tuple[str, ...] = ()
 
     def list_filled_columns(self) -> list[int]:
+        """Return the columns that say something; all of them where a user chose them."""
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
@@ -208,6 +209,7 @@ def render_markdown(blocks: Iterable[Block]) -> str:
 
 
 def write_markdown(block: Block) -> Iterator[str]:
+    """Yield the lines of a block in Markdown, with empty ones where it has to be set apart."""
     match block:
         case Heading():
             yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
@@ -412,6 +414,7 @@ class _Html:
         return f"<th{scope}{look}>{text}</th>"
 
     def write_cell(self, cell: Words, title: str, column: int) -> str:
+        """Return a cell; its column decides the side, and in the first one blanks are a depth."""
         raw, right = get_plain_text(cell), is_right_aligned(title)
         inner = raw.lstrip(" ")
         depth = ""

@@ -204,6 +204,7 @@ def _without_parameters(name: str) -> str:
 
 
 def split_arguments(text: str) -> list[str]:
+    """Return the arguments of a template, split at commas outside of all brackets."""
     cuts = []
     for i, c, depth in walk_depths(text):
         if c == "," and depth == 0:
@@ -244,6 +245,7 @@ def shorten_words(text: str, width: int) -> str:
 
 
 def rank_name_word(words: list[str], i: int) -> float:
+    """Return how much a word of a name says: the first one most, then a tile, then the second one."""
     word = words[i].strip("_")
     if i == 0:
         return 5
@@ -257,6 +259,7 @@ def rank_name_word(words: list[str], i: int) -> float:
 
 
 def join_kept_words(words: list[str], kept: set[int]) -> str:
+    """Return the words at the places `kept`, an ellipsis for each run that is left out."""
     out, last = "", -1
     for i in sorted(kept):
         out += ("" if i == last + 1 else "…") + words[i]

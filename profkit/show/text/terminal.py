@@ -141,6 +141,7 @@ def _render_paragraph(block: blocks.Paragraph, on: Console, indent: int, readabl
 
 
 def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
+    """Return a table, indented by so many blanks."""
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     if fits:
@@ -221,6 +222,7 @@ def render_strip(bar: blocks.Strip) -> Text:
 
 
 def print_narrow(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:
+    """Return what rich prints, indented, in `width` columns of the console if that is given."""
     with on.capture() as captured:
         on.print(Padding(what, (0, 0, 0, indent)), width=width)
     return captured.get().replace(_KEPT, " ")
@@ -269,6 +271,7 @@ class TableColumn:
         return need
 
     def iterate_cell_lines(self, width: int) -> Iterator[list[Text]]:
+        """Yield the lines of each cell in a column so wide; a name that does not fit is shortened."""
         for number, cell in enumerate(self.cells):
             name = ""
             if self.names:
@@ -315,6 +318,7 @@ class _ColumnGroup:
             yield line
 
     def join_cells(self, cells: Sequence[list[Text]]) -> Iterator[Text]:
+        """Yield lines of the group: those of its cells side by side, numbers to the right."""
         for parts in zip_longest(*cells, fillvalue=Text()):
             line = Text(" " * self.indent)
             for part, column, width in zip(parts, self.columns, self.widths, strict=True):
@@ -368,6 +372,7 @@ def _group_columns(
 
 
 def render_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
+    """Yield the lines of a table whose columns stand in groups below one another."""
     for group in groups:
         yield from group.iterate_titles()
     for row in range(len(groups[0].columns[0].cells)):

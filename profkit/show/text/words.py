@@ -213,6 +213,7 @@ def say_finding_worth(finding: LaunchFinding) -> str:
 
 
 def say_expectation(finding: LaunchFinding) -> str:
+    """Return the expected speed-up with its interval, and the bound."""
     if finding.at_roof:
         return "near the hardware limit"
     if finding.expect is None:
@@ -564,6 +565,7 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
 
 
 def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+    """Return what the leading finding is worth, and where a larger gain is expected."""
     said = _say_worth_of_top(row, rows, leading)
     larger = find_larger_gain(row.median_launch)
     if larger is None:

@@ -44,6 +44,7 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
 
 
 def format_spread(found: AblationRecord) -> str:
+    """Return half of the 95 % interval of the time before, in brackets; "" where it is not known."""
     if found.low is None or found.high is None:
         return ""
     spread = words.format_half_width(Interval(found.base, found.low, found.high))

@@ -361,6 +361,7 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
 
 
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
+    """Return a finding's row: its state, what fixing it could gain on both sides, and why."""
     gains = [_say_side(change, side) for side in (change.before, change.after)]
     if change.what in ("hidden", "uncovered"):
         cause = change.why
@@ -394,6 +395,7 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
 
 
 def list_move_cells(metric: Moved) -> tuple[str, ...]:
+    """Return a metric's row: both values, and the change in points or as a factor."""
     if metric.points is not None:
         change = f"{metric.points:+.1f} points"
     elif not isfinite(metric.factor):
@@ -458,6 +460,7 @@ def show_ladder_steps(ladder: Ladder) -> Iterator[Block]:
 
 
 def show_step(step: Rung) -> Iterator[Block]:
+    """Yield what a variant changes, what its counters say of that, and its predictions."""
     yield TextLine(step.title, step.variant)
     if step.note:
         yield TextLine(step.note, "note", indent=1)
@@ -527,6 +530,7 @@ def show_claims(files: Iterable[Verified]) -> Iterator[Block]:
 
 
 def show_gate(result: GateResult | SummaryGate) -> TextLine:
+    """Return whether a gate is met, whether it is binding, and what fails."""
     if result.binding:
         binding = ""
     else:
@@ -541,6 +545,7 @@ def show_gate(result: GateResult | SummaryGate) -> TextLine:
 def show_predicted_times(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
 ) -> Iterator[Block]:
+    """Yield the time of each case now and as predicted, if counts change so."""
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
     columns: Columns[Expected] = {

@@ -155,6 +155,7 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
 
 
 def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
+    """Return a row of the table; `total` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
         launch = words.format_count_and_times(row)
@@ -225,6 +226,7 @@ def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
 
 
 def list_identity(row: Row, total: float) -> Iterator[str]:
+    """Yield when and how a launch ran: time, part of all, sizes, device, clocks."""
     run = row.median_launch
     part = "duration not collected"
     if row.times:

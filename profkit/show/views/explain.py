@@ -259,6 +259,7 @@ def _has_part(rule: str, asked: str) -> bool:
 
 
 def find_nearest_names(name: str) -> str:
+    """Return which known names are nearest to an unknown one, as a hint."""
     holding = []
     for rule in (*BY_ID, *STEP_RULES):
         if _has_part(rule, name.lower()):
@@ -454,6 +455,7 @@ _CAREFUL = {
 
 
 def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
+    """Return the page of what limits a launch; `behind`: the rules that can explain it."""
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
@@ -474,6 +476,7 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
 
 
 def explain_bound(word: str) -> Parts:
+    """Return the page of a bound of the verdict: memory, compute, latency, launch ..."""
     page = pages.read_named_page(f"words/{word}.md")
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])
@@ -500,6 +503,7 @@ def describe_metric(metric: Metric) -> Words:
 
 
 def suggest_command(sections: Iterable[str]) -> str:
+    """Return the ncu sections, or the run record, that hold what is needed."""
     needed = set(sections) - {""}
     ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]
     ways = []

@@ -54,6 +54,7 @@ def say_difference(share: float | None, unknown: str = "") -> str:
 
 
 def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
+    """Yield how much times vary on each machine, and the false alarms that come of it."""
     if not machines:
         yield TextLine("no A/A comparison: no variant was timed against itself")
         return
@@ -75,12 +76,14 @@ def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
 
 
 def show_schema(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
+    """Yield the tables and columns of the history, as a query names them."""
     yield Heading(f"{version}: times in seconds, clocks in Hz; null where not known")
     head = ("table", "column", "type", "key")
     yield Grid(head, tuple(tuple(row[name] for name in head) for row in columns))
 
 
 def show_query_answer(frame: pd.DataFrame) -> Iterator[Block]:
+    """Yield the rows of an answer as a table, all its columns."""
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     head = tuple(f">{name}" if kind.kind in "iuf" else str(name) for name, kind in kinds)
     rows = (tuple(map(format_table_cell, row)) for row in frame.itertuples(index=False))
@@ -95,6 +98,7 @@ def list_plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def convert_to_plain(value: Any) -> Any:
+    """Return a value of a frame as one that JSON has; None where it is not known."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):

@@ -174,6 +174,7 @@ def read_warm_l2_median(row: Entry) -> float:
 
 
 def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
+    """Return a variant's row: its times with a warm and a cold L2, the ratio to the best reference."""
     timing = row["timing"]
     backend = ""
     if row.get("backend"):
@@ -188,6 +189,7 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
 
 
 def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
+    """Yield what to know of times: who is host-bound, wide intervals, limited clocks."""
     # References are called from Python, so they are named together: outside of a graph, the GPU
     # waits for the caller, and the ratios are those of the kernels alone.
     called = []
@@ -213,6 +215,7 @@ def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str
 
 
 def list_median_cells(interval: Entry | None) -> tuple[str, str]:
+    """Return the median and the width of its interval as a share; two empty cells for no times."""
     if not interval:
         return "", ""
     width = "?"
@@ -267,6 +270,7 @@ _ENDED = {
 
 
 def show_ended_search(search: Entry) -> Iterator[Block]:
+    """Yield how a search ended: decision, times, outcomes, refusals, proposals."""
     yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
     yield show_decision(search)
     yield show_times(search)
@@ -280,6 +284,7 @@ def write_search_summary(search: Entry, history: pd.DataFrame, pictures: Sequenc
 
 
 def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
+    """Yield the summary of a search, with its path and its pictures."""
     yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
     yield show_decision(search)
     yield show_times(search)
@@ -309,6 +314,7 @@ def show_decision(search: Entry) -> TextLine:
 
 
 def count_outcomes(search: Entry) -> str:
+    """Return how many trials came to what, and why the search ended."""
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
         f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
@@ -317,6 +323,7 @@ def count_outcomes(search: Entry) -> str:
 
 
 def list_refusals(search: Entry) -> Iterator[str]:
+    """Yield how many trials were refused before and after building, by reason."""
     keys = {
         "refused_by_arithmetic": "ruled out before building",
         "refused": "after building",
@@ -345,6 +352,7 @@ def show_times(search: Entry) -> Grid:
 
 
 def format_time(warm: Mapping[str, Any] | None) -> str:
+    """Return a median with its interval; "?" where none was measured."""
     from profkit.evidence.samples import Interval  # with numpy
     from profkit.show.text import words  # with the rules
 
@@ -355,6 +363,7 @@ def format_time(warm: Mapping[str, Any] | None) -> str:
 
 
 def show_champion(search: Entry) -> Iterator[Block]:
+    """Yield who proposed the champion, and both diagnoses."""
     from profkit.show.text import words
 
     comparison, champion = search["comparison"], search["champion"]
@@ -376,6 +385,7 @@ def label_bound(verdict: Mapping[Any, Any]) -> str:
 
 
 def show_incumbents(history: pd.DataFrame) -> Block:
+    """Return the trials that were the fastest confirmed by then, oldest first."""
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
         return blocks.Paragraph("No incumbent.")
@@ -390,6 +400,7 @@ def show_incumbents(history: pd.DataFrame) -> Block:
 
 
 def format_confirmed(row: Mapping[Any, Any]) -> str:
+    """Return the confirmed speed-up with its interval; "" where it was not confirmed."""
     low, high = row["confirmed_low"], row["confirmed_high"]
     if isnan(low):
         return ""

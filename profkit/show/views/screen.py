@@ -170,6 +170,7 @@ def _say_verdict(run: Judged) -> str:
 
 
 def identify_launch(row: Row) -> str:
+    """Return time, sizes and device of a launch in one line."""
     run = row.median_launch
     if row.times:
         time = figures.seconds(run.time)

@@ -86,6 +86,7 @@ def show_triage(
 
 
 def write_step_title(document: Mapping[str, Any]) -> str:
+    """Return the step's time, recorded and without the profiler, its GPU and how it was recorded."""
     program = document["program"]
     device = program["device"] or "unknown GPU"
     times = format_ms(document["step"]["ms"])
