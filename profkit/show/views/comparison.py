@@ -207,7 +207,7 @@ def _say_unexplained(launch: LaunchChange, answer: str) -> str:
 
 
 def say_estimate(estimate: GainEstimate) -> str:
-    """Return whether an estimate was right: "1.87x (1.27 to 2.21) for RULE; measured 1.53x: ..."."""
+    """Return whether an estimate was right: "1.87x (1.32 to 2.77) for RULE; measured 1.53x: ..."."""
     expectation = Expectation(estimate.expected, estimate.low, estimate.high)
     if expectation.is_wide:
         said = words.say_range(expectation)
