@@ -178,23 +178,27 @@ class Recorder:
     map_python_to_cpp_type = staticmethod(lambda kind: kind)
 
     def get_current_target(self) -> Any:
+        """Return the GPU that kernels are compiled for."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", int(self.arch), 32)
 
     def get_active_torch_device(self) -> Any:
+        """Refuse: nothing is on a GPU while kernels are compiled."""
         raise ProfkitError(
             "the launch function asks for torch's device, and there is none while compiling",
             "memory of its own comes from args.scratch(shape, dtype)",
         )
 
     def get_benchmarker(self) -> Any:
+        """Refuse: nothing is timed while kernels are compiled."""
         raise ProfkitError(
             "@triton.autotune chooses by timing, and compiling times nothing",
             "say the choices in the header, tune: BLOCK=64,128, and start the kernel with BLOCK",
         )
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
+        """Return the sizes of the GPU that kernels are compiled for."""
         limits = LIMITS.get(self.arch, LIMITS["90"])
         return {
             "max_shared_mem": limits.smem - limits.reserved,
@@ -202,10 +206,12 @@ class Recorder:
         }
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
+        """Make the launcher of a kernel, and remember it for load_binary."""
         self.latest = _Launcher(self, source, metadata)
         return self.latest
 
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
+        """Keep the machine code of the kernel whose launcher was made last."""
         # Called right after launcher_cls, for the same kernel.
         self.latest.store_image(cubin, self.printed.getvalue())
         self.printed.seek(0)

@@ -47,6 +47,8 @@ _HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 
 @dataclass(frozen=True)
 class Subject:
+    """A variant or a reference that can be called and timed."""
+
     name: str  # a variant's id or a reference's name
     call: Callable[[int], None]  # enqueue it once, on the stream given
     # (body, stream): a function that replays what body enqueues
@@ -94,6 +96,7 @@ class Times:
 
 
 def capture_native(body: Callable[[], None], stream: int) -> Callable[[], None]:
+    """Capture what a function enqueues as a graph, and return the function that replays it."""
     graph = instantiate_graph(capture_graph(stream, body))
     return lambda: replay_graph(graph, stream)
 

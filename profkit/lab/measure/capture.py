@@ -51,6 +51,7 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
 
 
 def make_folder_name(kernel: str, taken: set[str]) -> str:
+    """Return a folder name for a kernel that is not taken yet."""
     stem = _make_word(kernel)
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
@@ -192,6 +193,8 @@ _EVERY = 1_000_000
 
 @dataclass(frozen=True)
 class CaptureOptions:
+    """Which launches of a program are captured, and how much of each."""
+
     kernel: str = "."
     skip: int = 0  # how many matching kernels to leave out
     count: int | None = 1  # how many to capture; None takes every one

@@ -153,11 +153,13 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 
 def combine_case_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+    """Return the verdict on a variant: the worst of its cases."""
     atol, rtol = problem.module.ATOL, problem.module.RTOL
     return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
 
 
 def merge_checks(before: Check, after: Check) -> Check:
+    """Join two checks of one variant; the worse status holds."""
     cases = (*before.cases, *after.cases)
     return replace(before, status=_choose_worst((before.status, after.status)), cases=cases)
 

@@ -181,6 +181,7 @@ class Arena:
         device.copy_to_device(address, image.ctypes.data, self.size)
 
     def make_args(self, problem: Problem, stream: int) -> Args:
+        """Return the addresses and values that a variant is launched with."""
         inputs = []
         for offset, _ in self.inputs:
             inputs.append(self.base + offset)
@@ -191,6 +192,7 @@ class Arena:
         return Args.from_addresses(inputs, outputs, values, stream)
 
     def fetch_bytes(self) -> Bytes:
+        """Copy the whole arena, guards included, to the host."""
         import numpy as np
 
         host = np.empty(self.size, np.uint8)
@@ -241,6 +243,7 @@ class Arena:
 
 
 def plan_arena(data: Data, base: int = 0) -> Arena:
+    """Place inputs and outputs one after another, with guards around each."""
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
         size = prod(shape) * choose_storage_type(dtype).itemsize
@@ -258,6 +261,7 @@ def allocate_arena(data: Data) -> Arena:
 
 
 def view_as_bytes(array: Any) -> Bytes:
+    """Return the bytes of an array as one flat array."""
     import numpy as np
 
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -60,9 +60,11 @@ class Compiled:
 
     @property
     def variant(self) -> str:
+        """Return the id of the variant."""
         return self.build.variant.id
 
     def describe_build(self) -> BuildEntry:
+        """Return the build as an entry of a document."""
         build = self.build
         return BuildEntry(
             variant=build.variant.id,
@@ -164,6 +166,8 @@ def _find_records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
 
 @dataclass(frozen=True)
 class Refreshed:
+    """Which records were written anew."""
+
     written: tuple[Path, ...]
     # stale ones of the same kernels, whose launcher is another or is not known
     unknown: tuple[Path, ...]

@@ -70,6 +70,8 @@ def measure_target(
 
 @dataclass(frozen=True)
 class Profiled:
+    """One profiled case of a variant or a reference, with its record."""
+
     name: str  # variant or reference
     case: str
     record: Record
@@ -80,6 +82,8 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Profiling:
+    """All that was profiled, and what was measured before it."""
+
     results: tuple[Profiled, ...]
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
@@ -215,6 +219,8 @@ _RETRIES = 2
 
 @dataclass(frozen=True)
 class HostResult:
+    """How profiling one case on another host ended."""
+
     case: str
     host: str  # where; "" where its workers were lost
     status: int  # exit status of `profkit profile` there

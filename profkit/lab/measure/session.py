@@ -43,6 +43,8 @@ _Ended = SimpleQueue[tuple[MemberT, _Job[ItemT, MemberT], BaseException | None]]
 
 @dataclass
 class GpuPool(Generic[MemberT]):
+    """Workers on GPUs that share the work between them."""
+
     members: list[MemberT]  # one a GPU
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)

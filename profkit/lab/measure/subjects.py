@@ -246,6 +246,7 @@ class ReferenceUnavailable(Exception):
 
 
 def load_torch_inputs(data: Data) -> list[Any]:
+    """Load the inputs as torch's tensors on the GPU."""
     arrays = zip(data.load_inputs(), data.shapes, strict=True)
     return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 

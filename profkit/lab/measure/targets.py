@@ -37,6 +37,8 @@ from profkit.records.store import Document, JsonObject, read_struct
 
 @dataclass(frozen=True)
 class Target:
+    """What is to be measured: variants and references of a problem, at some cases."""
+
     problem: Problem
     variants: tuple[Variant, ...]  # in ladder order
     references: tuple[str, ...]
@@ -55,9 +57,11 @@ class Places:
     artifacts: Path | None = None  # --artifacts
 
     def kernels_dir(self) -> Path:
+        """Return the folder of the kernels."""
         return variants.find_kernels_dir(self.kernels)
 
     def build_dir(self) -> Path:
+        """Return the folder that holds builds."""
         return build.find_build_dir(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
@@ -159,6 +163,8 @@ class BenchDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 @dataclass
 class Measurements:
+    """What was measured so far, and on which GPUs."""
+
     gpu: Gpu | None = None  # the GPU; None before a worker has opened it
     checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
     times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples
@@ -175,11 +181,14 @@ class Measurements:
         return self.gpus.get((name, case), self.gpu)
 
     def describe_checks(self) -> list[JsonObject]:
+        """Return the checks as plain dicts."""
         return [asdict(check) for check in self.checks.values()]
 
 
 @dataclass(frozen=True)
 class TargetRun:
+    """A target with its builds and what was measured of it."""
+
     target: Target
     builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
     support: Path  # the library of support.cu
@@ -287,6 +296,7 @@ def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
 
 
 def add_timing(record: Record, run: TargetRun) -> Record:
+    """Return a record with the run's times of its variant and case; none where there are none."""
     times = summarize_timing(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 

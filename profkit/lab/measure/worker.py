@@ -71,6 +71,8 @@ class Measure(WorkerMessage, frozen=True):
 
 
 class Opened(WorkerMessage, frozen=True):
+    """The worker has opened its GPU."""
+
     gpu: device.Gpu
 
 
@@ -115,6 +117,7 @@ read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event, **_PATHS).dec
 
 
 def encode_message(message: Request | Event) -> bytes:
+    """Return a message as a line of JSON."""
     return msgspec.json.encode(message, enc_hook=str) + b"\n"
 
 
@@ -159,6 +162,7 @@ class Worker:
 
     @property
     def env(self) -> dict[str, str]:
+        """Return the environment of the process: its GPU, and one thread for BLAS."""
         # The reference runs many blocks side by side: a BLAS with threads of its own per block
         # makes it twenty times slower.
         own = {"OPENBLAS_NUM_THREADS": "1"}

@@ -21,12 +21,16 @@ _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON h
 
 @dataclass(frozen=True)
 class StoredResult:
+    """What a study keeps as JSON, under the names that it had before."""
+
     def to_json(self) -> JsonObject:
+        """Return it as plain JSON, with the kept names."""
         plain: JsonObject = make_json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
         return plain
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read what to_json wrote."""
         import msgspec
 
         names = {}
@@ -63,6 +67,8 @@ class FiringRule:
 
 @dataclass(frozen=True)
 class TrialDiagnosis:
+    """What the counters of one call of a configuration say."""
+
     bound: str
     limiter: str | None
     because: str

@@ -43,6 +43,8 @@ FINALISTS = 3  # quicker than the champion in their quick round, by less than is
 
 @dataclass(frozen=True)
 class Conclusion:
+    """The fastest confirmed configuration, and whether it replaces the defaults."""
+
     champion: Trial  # the fastest confirmed configuration; the defaults' trial if none was faster
     default: Trial  # the defaults' trial
     keep: bool  # whether the champion passes the gate
@@ -71,6 +73,7 @@ def _read_conclusion(study: Study) -> Conclusion | None:
 
 
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
+    """Keep the champion where it is faster than the defaults, and their intervals lie apart."""
     from profkit.evidence.samples import Interval
 
     champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
@@ -188,12 +191,15 @@ class TuneDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
 
 @dataclass(frozen=True)
 class SearchResult:
+    """A search that ended, with its decision."""
+
     task: Task
     study: Study
     outcome: SearchOutcome
     final: Conclusion  # the champion, and the decision
 
     def describe_search(self) -> TuneDocument:
+        """Return the search as a document."""
         task, study, final = self.task, self.study, self.final
         measured = final.measured
         every = study.list_trials()
@@ -269,6 +275,7 @@ def _summarize_times(times: Times) -> JsonObject:
 
 
 def choose_storage(task: Task) -> str:
+    """Return the database in which studies of this variant are kept by default."""
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"

@@ -31,6 +31,8 @@ _TICK = 0.5  # seconds between two looks at whether the search was stopped
 
 @dataclass
 class SearchOutcome:
+    """Why a search ended, and what was lost on the way."""
+
     why: str = "done"  # done, exhausted (nothing left to try), or time
     lost: list[str] = field(default_factory=list)  # what went wrong with GPUs, one line each
     seconds: float = 0.0  # from start to end of the trials
@@ -46,6 +48,8 @@ class GpuInDoubt(Exception):
 
 
 class Search:
+    """Trials of one variant, on all GPUs at once."""
+
     def __init__(
         self,
         task: Task,
@@ -106,6 +110,7 @@ class Search:
         return self.outcome
 
     def close(self) -> None:
+        """Stop the workers and the compilers."""
         for worker in self.workers:
             worker.close()
         self.task.stop_builds()

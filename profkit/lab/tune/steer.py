@@ -28,6 +28,8 @@ _STEPS = {"occupancy-shared": "shared_step"}
 
 @dataclass(frozen=True)
 class Proposal:
+    """A configuration that a rule asks for."""
+
     config: Config
     rule: str
 

@@ -38,6 +38,8 @@ _ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
 
 @dataclass(frozen=True)
 class Trial:
+    """One configuration that was tried, and what became of it."""
+
     number: int
     config: Config
     source: str  # who proposed it: default, random, tpe, or `steer:<rule>`
@@ -87,13 +89,16 @@ class Study:
         return trials
 
     def get_trial(self, number: int) -> Trial:
+        """Return the trial of a number."""
         return next(t for t in self.list_trials() if t.number == number)
 
     def write_note(self, key: str, value: Any) -> None:
+        """Keep a value with the study."""
         with self._lock:
             self._study.set_user_attr(key, value)
 
     def read_note(self, key: str) -> Any:
+        """Return a value that was kept with the study; None where there is none."""
         with self._lock:
             return self._study.user_attrs.get(key)
 
@@ -341,6 +346,7 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         self._all = dict(space)
 
     def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
+        """Return the macros that have more than one value."""
         relative_search_space = {}
         for m, d in self._all.items():
             if not d.single():

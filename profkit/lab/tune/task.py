@@ -34,6 +34,8 @@ from profkit.records.store import JsonObject
 
 @dataclass(frozen=True)
 class SearchOptions:
+    """How long a search may take, and whether it profiles."""
+
     trials: int = 60  # distinct configurations to try
     time: float | None = None  # seconds after which no trial begins; None for no end
     timeout: float = 30.0  # seconds without a word after which a worker is stopped
@@ -50,6 +52,8 @@ class ReadyBuild:
 
 @dataclass(frozen=True)
 class Task:
+    """What is tuned: one variant at one case, with its builds."""
+
     variant: Variant
     problem: Problem
     case: str
@@ -72,6 +76,7 @@ class Task:
 
     @property
     def space(self) -> Space:
+        """Return the values of its macros that are tried."""
         return self.variant.space
 
     @cached_property
@@ -82,6 +87,7 @@ class Task:
 
     @property
     def refusal_counts(self) -> Counter[str]:
+        """Return how many configurations were refused, by kind."""
         return Counter(r.kind for r in self._refusals.values() if r is not None)
 
     @cached_property
@@ -121,6 +127,7 @@ class Task:
         return Entry(name, library, self.variant.header.inputs)
 
     def make_reference_entry(self, reference: str) -> Entry:
+        """Return the entry by which a worker knows the reference."""
         return Entry(reference, grid=self.variant.header.inputs)
 
     def list_checks(self) -> tuple[tuple[str, int], ...]:
@@ -128,12 +135,14 @@ class Task:
         return self.problem.list_case_seeds((self.case,))
 
     def start_build(self, config: Config) -> Future[ReadyBuild]:
+        """Return the build of a configuration, begun now if it was not before."""
         with self._lock:
             if config not in self._builds:
                 self._builds[config] = self._pool.submit(_build_config, self, config)
             return self._builds[config]
 
     def wait_for_build(self, config: Config) -> ReadyBuild:
+        """Return the build of a configuration when it is done."""
         return self.start_build(config).result()
 
     def stop_builds(self) -> None:

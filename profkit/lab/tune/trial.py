@@ -43,6 +43,8 @@ PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth 
 
 
 class TrialEnded(Exception):
+    """A trial ended before it was measured."""
+
     def __init__(self, outcome: str, reason: str, kind: str = "", value: float | None = None):
         super().__init__(reason)
         self.outcome, self.reason, self.kind, self.value = outcome, reason, kind, value
@@ -60,6 +62,8 @@ class _Attempt:
 
 
 class Profiler:
+    """Profiles calls of configurations, as long as ncu can."""
+
     def __init__(self, task: Task, worker: Worker) -> None:
         self.task, self.worker = task, worker
         self.without = ""  # why there are no counters, once that is known
@@ -149,6 +153,8 @@ def _read_time(row: Mapping[str, Any]) -> float:
 
 
 class Runner:
+    """Runs the trials of one worker."""
+
     def __init__(
         self, task: Task, study: Study, worker: Worker, progress: Callable[[str], None]
     ) -> None:
@@ -302,12 +308,14 @@ class Runner:
         return self.task.make_trial_entry(self.task.space.default)
 
     def confirm_trial(self, trial: Trial, incumbent: Trial) -> Challenge:
+        """Time a trial and the incumbent in turns, and return how they compare."""
         comparison, times = self.compare_trials(trial, incumbent, CONFIRM)
         return _make_challenge(
             comparison, incumbent.number, min(len(t.warm) for t in times.values())
         )
 
     def get_incumbent(self) -> Trial:
+        """Return the trial that is the fastest confirmed one so far."""
         return self.study.get_trial(self.study.read_note("incumbent"))
 
     def time_entries(

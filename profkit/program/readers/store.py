@@ -72,12 +72,16 @@ WORDS = {
 
 
 class KeptDevice(TypedDict):
+    """A GPU as it is kept."""
+
     name: str
     cc: tuple[int, int] | None
     multiprocessors: int | None
 
 
 class KeptProcess(TypedDict):
+    """A process as it is kept, without its events."""
+
     pid: int
     rank: int
     device: KeptDevice | None

@@ -69,6 +69,7 @@ def _load_driver() -> ctypes.CDLL:
 
 
 def get_error_name(code: int) -> str:
+    """Return the name of an error code of CUDA."""
     if code in _RUNTIME:
         return _RUNTIME[code]
     name = c_char_p()
@@ -152,6 +153,7 @@ def allocate(size: int) -> int:
 
 
 def free(pointer: int) -> None:
+    """Free memory of the GPU."""
     call_driver("cuMemFree_v2", c_ulonglong(pointer))
 
 
@@ -168,10 +170,12 @@ def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
 
 
 def download(address: int, pointer: int, size: int) -> None:
+    """Copy bytes from the GPU to an address of the host."""
     call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
 
 def copy_memory(to: int, source: int, size: int) -> None:
+    """Copy bytes on the GPU."""
     call_driver("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
 
@@ -182,6 +186,7 @@ def fill_memory(pointer: int, byte: int, size: int) -> None:
 
 
 def synchronize(stream: int | None = None) -> None:
+    """Wait for a stream, or for all that the GPU was given."""
     if stream is None:
         call_driver("cuCtxSynchronize")
     else:
@@ -196,12 +201,14 @@ def create_stream() -> int:
 
 
 def create_event() -> int:
+    """Create an event and return its handle."""
     event = c_void_p()
     call_driver("cuEventCreate", byref(event), 0)
     return event.value or 0
 
 
 def record_event(event: int, stream: int) -> None:
+    """Record an event on a stream."""
     call_driver("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 

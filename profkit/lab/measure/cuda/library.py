@@ -60,6 +60,7 @@ def instantiate_graph(graph: int) -> int:
 
 
 def replay_graph(executable: int, stream: int) -> None:
+    """Launch a graph on a stream."""
     device.call_driver("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
 
@@ -223,6 +224,7 @@ class Args(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
+    """Load the library of a variant; raise ProfkitError where it has no profkit_launch."""
     try:
         library = ctypes.CDLL(str(path))
         library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
@@ -263,12 +265,15 @@ class Support:
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
     def push_range(self, text: str) -> None:
+        """Begin an NVTX range."""
         self._lib.profkit_range_push(text.encode())
 
     def spin_gpu(self, nanoseconds: int, stream: int) -> None:
+        """Keep a stream busy for so long."""
         _check_status(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
 
     def flush_caches(self, stream: int) -> None:
+        """Read a buffer larger than the L2, so that the next call finds nothing of its own in it."""
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _check_status(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
@@ -298,6 +303,8 @@ class Support:
 
 @dataclass(frozen=True)
 class Plan:
+    """One call of a variant or a reference, which a process of its own makes."""
+
     label: str  # of its NVTX range
     support: str  # the library of support.cu
     library: str | None = None  # the variant's library; None of a reference

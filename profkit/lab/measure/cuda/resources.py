@@ -107,6 +107,8 @@ _SMEM_UNIT = 128
 
 @dataclass(frozen=True)
 class Occupancy:
+    """How many blocks an SM holds at once, and what limits that."""
+
     blocks: int  # blocks per SM; 0 if not even one fits
     limiter: str  # what is used up first: registers, shared, warps or blocks
     fraction: float  # resident warps over the most that an SM holds

@@ -24,6 +24,8 @@ from profkit.records.header import Header
 
 @dataclass(frozen=True)
 class CompileJob:
+    """All that compiling one variant takes."""
+
     path: Path
     problem: Path  # the folder of its problem.py
     arch: str
@@ -119,6 +121,7 @@ def is_kernel_file(path: Path) -> bool:
 
 
 def read_source(path: Path) -> str:
+    """Return the text of a source; raise ProfkitError where it cannot be read."""
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -24,6 +24,8 @@ SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
 
 @dataclass(frozen=True)
 class KernelImage:
+    """A compiled kernel."""
+
     name: str  # what it is called in tables: its function, and what it is specialised for
     symbol: str  # its name in the machine code
     cubin: bytes
@@ -32,6 +34,8 @@ class KernelImage:
 
 @dataclass(frozen=True)
 class Parameter:
+    """A parameter of a kernel: an address in some array, or a value."""
+
     where: Where  # an array of the problem, of the call's own memory, or a plain value
     index: int = 0
     value: int = 0  # offset into the array in bytes; or the bits of the value
@@ -71,6 +75,8 @@ class CasePlan:
 
 @dataclass
 class CallPlan:
+    """The kernels of a variant, and what one call launches at each case."""
+
     images: list[KernelImage] = field(default_factory=list)
     cases: list[CasePlan] = field(default_factory=list)
 
@@ -163,29 +169,36 @@ class DeviceArray:
         self.dtype, self.shape, self._address = dtype, tuple(map(int, shape)), address
 
     def data_ptr(self) -> int:
+        """Return its address."""
         return self._address
 
     def element_size(self) -> int:
+        """Return the bytes of one element."""
         return _BYTES[self.dtype]
 
     def numel(self) -> int:
+        """Return how many elements it has."""
         return prod(self.shape)
 
     def dim(self) -> int:
+        """Return how many dimensions it has."""
         return len(self.shape)
 
     def size(self, axis: int | None = None) -> Any:
+        """Return its sizes, or the size of one dimension."""
         if axis is None:
             return self.shape
         return self.shape[axis]
 
     def stride(self, axis: int | None = None) -> Any:
+        """Return its strides in elements, or the stride of one dimension."""
         strides = tuple(prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
         if axis is None:
             return strides
         return strides[axis]
 
     def is_contiguous(self) -> bool:
+        """Return True: it has no gaps."""
         return True
 
 
@@ -210,6 +223,7 @@ class LaunchArgs:
 
 
 def make_array(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
+    """Return an array of a kind and number, at an address that tells both."""
     return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
 
 

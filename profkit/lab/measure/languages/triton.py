@@ -252,6 +252,7 @@ def hash_code(path: Path, keys: Mapping[str, str]) -> str:
 
 
 def hash_text(path: Path) -> str:
+    """Return the hash of a source to the letter."""
     return hashlib.sha256(language.read_source(path).encode()).hexdigest()
 
 

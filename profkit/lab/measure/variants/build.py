@@ -51,6 +51,8 @@ _FORMAT = 5  # part of every key: raise it when what is stored changes
 
 @dataclass(frozen=True)
 class Build:
+    """A variant that was compiled for one architecture, or why it could not be."""
+
     variant: Variant
     arch: str  # `90`, `90a`
     key: str  # hash of the text of source and headers, flags, compiler and architecture
@@ -129,6 +131,7 @@ def compile_variants(
 
 
 def is_built(variant: Variant, folder: Path) -> bool:
+    """Return whether some build of a variant is of its source as it is now."""
     text = variant.language.text_hash(variant.path)
     places = list_folder(folder / variant.problem)
     own = []
@@ -139,6 +142,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
 
 
 def require_library(built: Build) -> Path:
+    """Return the library of a build; raise what stopped it where there is none."""
     if built.library is None:
         raise built.failure or ProfkitError(f"{built.variant.path} was not built")
     return built.library

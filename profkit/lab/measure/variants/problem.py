@@ -65,14 +65,17 @@ class Problem:
 
     @property
     def cases(self) -> Mapping[str, Case]:
+        """Return the cases that are measured, by name."""
         return dict(self.module.CASES)
 
     @property
     def checks(self) -> Mapping[str, Case]:
+        """Return the cases on which values are checked, by name."""
         return dict(self.module.CHECKS)
 
     @property
     def references(self) -> tuple[str, ...]:
+        """Return the names of the references."""
         return tuple(getattr(self.module, "REFERENCES", ()))
 
     def choose_cases(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -83,6 +86,7 @@ class Problem:
         return chosen
 
     def get_case(self, name: str) -> Case:
+        """Return the case of a name; raise ProfkitError where there is none."""
         known = {**self.cases, **self.checks}
         if name not in known:
             raise ProfkitError(
@@ -114,6 +118,7 @@ class Problem:
     def make_reference_call(
         self, name: str, case: str, tensors: Sequence[Any]
     ) -> Callable[[], Any]:
+        """Return a function that calls a reference on tensors."""
         made: Callable[[], Any] = self.module.reference_call(name, self.get_case(case), tensors)
         return made
 
@@ -138,6 +143,7 @@ def _list_defined(source: bytes) -> set[str]:
 
 
 def import_file(path: Path, name: str) -> ModuleType:
+    """Import a file of Python as a module of the given name."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"cannot import {path}")

@@ -105,11 +105,14 @@ _DIRECTION = re.compile(r"([\w-]+)([+-])")
 
 @dataclass(frozen=True, order=True)
 class Config:
+    """A value for each macro of a space."""
+
     values: tuple[tuple[str, str], ...]  # (macro, value), in the order of the header
     ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
 
     @property
     def values_by_macro(self) -> dict[str, str]:
+        """Return the value of each macro."""
         return dict(self.values)
 
     @property
@@ -119,11 +122,14 @@ class Config:
 
     @property
     def name(self) -> str:
+        """Return the values as a word that a folder can be named by."""
         return "-".join(re.sub(r"\W", "_", value) for _, value in self.values)
 
 
 @dataclass(frozen=True)
 class InvalidConfig:
+    """Why a configuration cannot run."""
+
     kind: str  # what refusals are counted by
     detail: str  # the same with its figures
 
@@ -139,6 +145,8 @@ class Direction:
 
 @dataclass(frozen=True)
 class Space:
+    """The values that the macros of a variant may have, and what must hold between them."""
+
     file: str  # the file's name, for messages
     values: Mapping[str, tuple[str, ...]]  # macro -> its values, the default first
     conditions: tuple[Expression, ...] = ()  # all must hold
@@ -150,10 +158,12 @@ class Space:
 
     @property
     def macros(self) -> tuple[str, ...]:
+        """Return the names of the macros, in the order of the header."""
         return tuple(self.values)
 
     @property
     def default(self) -> Config:
+        """Return the configuration of the first value of each macro."""
         return self.make_config({macro: values[0] for macro, values in self.values.items()})
 
     def describe_values(self) -> dict[str, list[str]]:
@@ -166,6 +176,7 @@ class Space:
         return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
 
     def get_config_at(self, ranks: Sequence[int]) -> Config:
+        """Return the configuration of the values of these ranks among each macro's."""
         pairs = zip(self.values, ranks, strict=True)
         return self.make_config({macro: self.ordered_values[macro][rank] for macro, rank in pairs})
 
@@ -175,6 +186,7 @@ class Space:
 
     @cached_property
     def numeric_macros(self) -> set[str]:
+        """Return the macros whose values are all whole numbers."""
         return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
 
     @cached_property

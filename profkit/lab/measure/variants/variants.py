@@ -35,6 +35,8 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 @dataclass(frozen=True)
 class Variant:
+    """One way to compute a problem: a source file with its header."""
+
     id: str  # what `--variant` takes: the file name up to the first underscore
     problem: str  # the name of the folder, which holds problem.py
     path: Path
@@ -45,14 +47,17 @@ class Variant:
 
     @property
     def flags(self) -> tuple[str, ...]:
+        """Return the flags that its compiler is given."""
         return self.language.flags(self.header, self.defines)
 
     @property
     def budget(self) -> Budget:
+        """Return the limits that its header sets."""
         return header.read_budget(self.header.budget, self.path.name)
 
     @functools.cached_property
     def space(self) -> tunables.Space:
+        """Return the values of its macros that are tried in tuning."""
         return tunables.read_space(self.header, self.path)
 
     @functools.cached_property
@@ -175,6 +180,7 @@ def find_problem_dir(path: Path) -> Path:
 
 
 def read_variant(path: Path) -> Variant:
+    """Read a variant from its file; raise ProfkitError where its name or header is wrong."""
     text = language.read_source(path)
     written_in = language.find_language(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
@@ -239,6 +245,7 @@ def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
 
 
 def select_variant(variants: Iterable[Variant], name: str) -> Variant:
+    """Return the variant of an id, or of a problem and an id: `gemm/3`."""
     known = list(variants)
     matching = []
     for v in known:
