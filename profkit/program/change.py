@@ -219,13 +219,19 @@ def _compute_common_shares(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str
 ) -> tuple[int, int, list[float]]:
     """Return how many names are in both and in any of two lists, and their share of each one's time."""
-    names = [{row.get(key) for row in side} - {None, ""} for side in (before, after)]
-    both = names[0] & names[1]
+    names_before = _list_names(before, key)
+    names_after = _list_names(after, key)
+    both = names_before & names_after
     shares = []
     for side in (before, after):
         common = sum(row["ms"] for row in side if row.get(key) in both)
         shares.append(common / max(1e-9, sum(row["ms"] for row in side)))
-    return len(both), len(names[0] | names[1]), shares
+    return len(both), len(names_before | names_after), shares
+
+
+def _list_names(rows: Sequence[Mapping[str, Any]], key: str) -> set[str]:
+    """Return the different values that rows have of a key."""
+    return {row[key] for row in rows if row.get(key)}
 
 
 def _are_two_programs(
@@ -240,10 +246,12 @@ def _are_two_programs(
         return False
     if max(_compute_common_shares(before, after, "name")[2]) > UNLIKE:
         return False
-    if all(any(row.get("op") for row in side) for side in (before, after)):
+    if _list_names(before, "op") and _list_names(after, "op"):
         return max(_compute_common_shares(before, after, "op")[2]) <= UNLIKE
-    counts = [sum(row["calls"] for row in side) for side in (before, after)]
-    return bool(max(counts) > MORE_CALLS * min(counts))
+    launches_before = sum(row["calls"] for row in before)
+    launches_after = sum(row["calls"] for row in after)
+    fewer, more = sorted((launches_before, launches_after))
+    return bool(more > MORE_CALLS * fewer)
 
 
 def _list_unlike_kernels(

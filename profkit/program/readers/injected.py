@@ -75,8 +75,11 @@ def read_injected(folder: Path) -> Timeline:
 
 def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
     """Processes that do their share of the work, by rank; numbered anew where two say one rank."""
-    sums = {p.pid: sum(a.duration for a in p.activities) for p in processes}
-    working = [p for p in processes if sums[p.pid] >= SHARE * max(sums.values())]
+    times: dict[int, int] = {}
+    for process in processes:
+        times[process.pid] = sum(activity.duration for activity in process.activities)
+    least = SHARE * max(times.values())
+    working = [p for p in processes if times[p.pid] >= least]
     working.sort(key=lambda p: (p.rank, p.pid))
     if len({p.rank for p in working}) == len(working):
         return working

@@ -144,7 +144,9 @@ def _refuse_truncated_export(path: Path) -> None:
     pages = int.from_bytes(head[28:32], "big")
     # The number of pages holds where the last writer kept both counters of changes alike.
     holds = head[24:28] == head[92:96]
-    whole = (65536 if page == 1 else page) * pages
+    if page == 1:  # two bytes do not hold 65,536
+        page = 65536
+    whole = page * pages
     if holds and get_size(path) < whole:
         raise ProfkitError(
             f"{path}: is cut: {get_size(path):,} of its {whole:,} bytes are there",
@@ -272,9 +274,13 @@ def _quote_identifier(name: str) -> str:
 
 def _select_columns(table: _Table, columns: Sequence[str]) -> str:
     """Columns to select; NULL for those that this version's table lacks."""
-    return ", ".join(
-        _quote_identifier(name) if name in table.columns else "NULL" for name in columns
-    )
+    selected = []
+    for name in columns:
+        if name in table.columns:
+            selected.append(_quote_identifier(name))
+        else:
+            selected.append("NULL")
+    return ", ".join(selected)
 
 
 def _close_open_spans(
@@ -314,10 +320,14 @@ def _read_timeline(export: _Export) -> Timeline:
 
 def _note_graphs_as_one(processes: Sequence[Process]) -> Iterator[str]:
     """Says so where graphs were recorded as one: nothing is known of what runs inside of them."""
-    every = [activity for process in processes for activity in process.activities]
-    inside = sum(activity.duration for activity in every if activity.kind == GRAPH)
+    inside = whole = 0
+    for process in processes:
+        for activity in process.activities:
+            whole += activity.duration
+            if activity.kind == GRAPH:
+                inside += activity.duration
     if inside:
-        share = inside / max(1, sum(activity.duration for activity in every))
+        share = inside / max(1, whole)
         yield (
             f"{format_percent(share)} of the GPU's time is inside CUDA graphs, and each graph launch "
             "was recorded as one event: nsys profile --cuda-graph-trace=node records the kernels in "

@@ -134,10 +134,10 @@ def make_frames(timeline: Timeline) -> dict[str, DataFrame]:
     for table, kind in TABLES.items():
         names = [f.name for f in fields(kind)]
         rows: list[tuple[Any, ...]] = []
-        for p in timeline.processes:
-            rows += [
-                (p.rank, *(_get_cell(row, name) for name in names)) for row in getattr(p, table)
-            ]
+        for process in timeline.processes:
+            for row in getattr(process, table):
+                cells = [_get_cell(row, name) for name in names]
+                rows.append((process.rank, *cells))
         out[table] = pd.DataFrame(rows, columns=["rank", *names])
     return out
 

@@ -504,10 +504,11 @@ def _read_dims(value: object) -> Dims | None:
     """Three sizes; None, which is unknown and not zero, where one of them is none."""
     if not isinstance(value, list) or len(value) != 3:
         return None
-    x, y, z = [_read_integer(n) if isinstance(n, int | float) else 0 for n in value]
-    if x > 0 and y > 0 and z > 0:
-        return (x, y, z)
-    return None
+    for size in value:
+        if not isinstance(size, int | float) or _read_integer(size) <= 0:
+            return None
+    x, y, z = map(_read_integer, value)
+    return (x, y, z)
 
 
 def _read_integer(value: object) -> int:

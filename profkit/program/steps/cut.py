@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, takewhile
+from itertools import chain, pairwise
 from statistics import median
 
 from profkit.errors import ProfkitError
@@ -116,7 +116,8 @@ class Steps:
     @property
     def periods(self) -> list[int]:
         """Nanoseconds of each step that has a next one; of the only one otherwise."""
-        return [s.period for s in self.steps[:-1]] or [s.period for s in self.steps]
+        timed = self.steps[:-1] or self.steps
+        return [step.period for step in timed]
 
 
 def find_steps(process: Process, named: str = "") -> Steps:
@@ -588,9 +589,14 @@ def _find_captured_makers(
         from profkit.program.steps.captured import find_replays
 
         for replay in find_replays(calls, order, captures):
-            alike = merge_makers([[made[call] for call in own] for own in replay.captured])
-            found.update(zip(replay.ran, alike, strict=False))
-    makers = {call.correlation: maker for call, maker in made.items() if call.correlation}
+            makers_of_captures = []
+            for own in replay.captured:
+                makers_of_captures.append([made[call] for call in own])
+            found.update(zip(replay.ran, merge_makers(makers_of_captures), strict=False))
+    makers = {}
+    for call, maker in made.items():
+        if call.correlation:
+            makers[call.correlation] = maker
     for _, activity in order:
         maker = makers.get(activity.captured, NOBODY)
         if activity.captured and maker.op:
@@ -601,11 +607,11 @@ def _find_captured_makers(
 
 def _sum_waits_before(calls: Sequence[Call], begin: int, first: int) -> int:
     """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
-    waits = []
+    waited = 0
     for call in calls:
         if call.waits:
-            waits.append((max(call.start, begin), min(call.end, first)))
-    return sum(end - start for start, end in waits if end > start)
+            waited += max(0, min(call.end, first) - max(call.start, begin))
+    return waited
 
 
 def _drop_incomplete(
@@ -790,11 +796,11 @@ def _find_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
         return ""
     if len(names) == 1:
         return names.pop()
-    first, last = min(names), max(names)
-    alike = [
-        a for a, b in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    ]
-    prefix = "".join(alike)
+    prefix = ""
+    for letter, other in zip(min(names), max(names), strict=False):
+        if letter != other:
+            break
+        prefix += letter
     if any(name.startswith(prefix) for name in others):
         return ""
     return f"{prefix}*"
@@ -811,29 +817,36 @@ def _compute_kernel_shares(step: Step) -> dict[str, float]:
 
 def _split_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps apart where some keep the GPU busy more than twice as long as the next shorter one."""
-    busy = {id(s): sum(work.activity.duration for work in s.works) for s in steps}
-    ordered = sorted(steps, key=lambda s: busy[id(s)])
-    divided = [[ordered[0]]]
-    for before, step in pairwise(ordered):
-        if busy[id(step)] > MORE_WORK * max(1, busy[id(before)]):
+    timed = []
+    for step in steps:
+        timed.append((sum(work.activity.duration for work in step.works), step))
+    timed.sort(key=lambda pair: pair[0])
+    divided = [[timed[0][1]]]
+    for (shorter, _), (busy, step) in pairwise(timed):
+        if busy > MORE_WORK * max(1, shorter):
             divided.append([])
         divided[-1].append(step)
     return [sorted(own, key=lambda s: s.begin) for own in divided]
 
 
 def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps:
+    """Steps of one kind with the one that is nearest to the median, and a note where others are not."""
     timed = steps[:-1] or steps
-    middle = median(s.period for s in timed)
-    odd = []
-    for s in timed:
-        if s.period > ODD * middle or s.period < middle / ODD:
-            odd.append(s)
+    periods = [step.period for step in timed]
+    middle = median(periods)
+    odd = 0
+    for period in periods:
+        if period > ODD * middle or period < middle / ODD:
+            odd += 1
     if odd:
-        low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
-        lengths = f"{figures(low)} to {figures(high)} ms; the answer is for the typical one"
-        takes = "takes" if len(odd) == 1 else "take"
-        notes = [*notes, f"{len(odd)} of {len(timed)} steps {takes} a different time: {lengths}"]
-    chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
+        takes = "takes" if odd == 1 else "take"
+        low, high = figures(min(periods) / 1e6), figures(max(periods) / 1e6)
+        note = (
+            f"{odd} of {len(timed)} steps {takes} a different time: {low} to {high} ms; the answer "
+            "is for the typical one"
+        )
+        notes = [*notes, note]
+    chosen = min(range(len(timed)), key=lambda i: (abs(periods[i] - middle), -i))
     usual = _set_typical_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
 
@@ -844,18 +857,19 @@ def _set_typical_pauses(steps: Sequence[Step], chosen: int) -> Step:
     One pause that the GPU's queue bridges says nothing of the others. None is longer than the
     period: steps that follow each other have no time for it.
     """
-    step, lasts = steps[chosen], [max(c.end for c in s.calls) for s in steps]
-    heads = [s.calls[0].start - s.begin for s in steps[1:]] or [0]
+    step = steps[chosen]
+    last_ends = []
     tails = []
-    for s, last in zip(steps, lasts, strict=True):
-        tails.append(max(0, s.end - last))
-    head, tail = (
-        min(round(median(pauses)), step.period) for pauses in (heads, tails[:-1] or tails)
-    )
+    for each in steps:
+        last_end = max(call.end for call in each.calls)
+        last_ends.append(last_end)
+        tails.append(max(0, each.end - last_end))
+    heads = [each.calls[0].start - each.begin for each in steps[1:]] or [0]
+    head = min(round(median(heads)), step.period)
+    tail = min(round(median(tails[:-1] or tails)), step.period)
+    end = step.end
     if tails[chosen]:
-        end = lasts[chosen] + tail
-    else:
-        end = step.end
+        end = last_ends[chosen] + tail
     return replace(step, begin=step.calls[0].start - head, end=end)
 
 
@@ -883,11 +897,13 @@ def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
     for i, work in enumerate(works):
         activity = work.activity
         members[activity.name, activity.grid, activity.block].append(i)
-    sums = {key: sum(works[i].activity.duration for i in own) for key, own in members.items()}
-    ordered = sorted(members, key=lambda key: (-sums[key], str(key)))
-    return [
-        _make_group(works, f"k{n}", sums[key], members[key]) for n, key in enumerate(ordered, 1)
-    ]
+    times: Counter[tuple[str, Dims | None, Dims | None]] = Counter()
+    for key, own in members.items():
+        times[key] = sum(works[i].activity.duration for i in own)
+    groups: list[KernelGroup] = []
+    for key in sorted(members, key=lambda key: (-times[key], str(key))):
+        groups.append(_make_group(works, f"k{len(groups) + 1}", times[key], members[key]))
+    return groups
 
 
 def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import eq
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -343,18 +344,23 @@ def _shorten_turns(
 def _is_repeating(tokens: Sequence[Hashable], length: int, alike: float) -> bool:
     """Whether so much of each turn of so many launches is like the one before it."""
     for first in range(length, len(tokens), length):
-        pairs = zip(tokens[first - length : first], tokens[first : first + length], strict=True)
-        if sum(before == here for before, here in pairs) < alike * length:
+        if _count_equal_launches(tokens, first, length) < alike * length:
             return False
     return True
+
+
+def _count_equal_launches(tokens: Sequence[Hashable], first: int, length: int) -> int:
+    """Count the launches of the turn from `first` on that are as in the turn before it."""
+    here = tokens[first : first + length]
+    before = tokens[first - length : first]
+    return sum(map(eq, here, before))
 
 
 def _count_alike(tokens: Sequence[Hashable], first: int, length: int, count: int) -> float:
     """Count which share of a turn is as in the turn before it, at least."""
     least = 1.0
     for begin in range(first + length, first + length * count, length):
-        pairs = zip(tokens[begin - length : begin], tokens[begin : begin + length], strict=True)
-        least = min(least, sum(before == here for before, here in pairs) / length)
+        least = min(least, _count_equal_launches(tokens, begin, length) / length)
     return least
 
 
@@ -363,8 +369,7 @@ def _extend_back(
 ) -> tuple[int, int, int]:
     """Where equal turns begin, if those before the first one are looked at too."""
     while first >= length:
-        pairs = zip(tokens[first - length : first], tokens[first : first + length], strict=True)
-        if sum(before == here for before, here in pairs) < ALIKE * length:
+        if _count_equal_launches(tokens, first, length) < ALIKE * length:
             break
         first -= length
         count += 1

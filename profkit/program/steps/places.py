@@ -106,7 +106,11 @@ def join_paths(paths: Sequence[str]) -> str:
 @lru_cache(1 << 14)
 def join_layers(path: str) -> str:
     """Join the layers of a model into one: transformer.h.3.attn is transformer.h.*.attn."""
-    return ".".join("*" if name.isdigit() else name for name in path.split("."))
+    names = path.split(".")
+    for at, name in enumerate(names):
+        if name.isdigit():
+            names[at] = "*"
+    return ".".join(names)
 
 
 def say_place_of_works(found: PlaceOfWorks) -> str:
