@@ -288,7 +288,9 @@ def _is_narrow(samples: Sequence[tuple[float, float]]) -> bool:
     A quick look while measuring, from order statistics; what is reported is the bootstrap
     interval of profkit.evidence.
     """
-    return all(_compute_half_width([s[i] for s in samples]) <= WIDTH for i in (0, 1))
+    warm = [sample[0] for sample in samples]
+    cold = [sample[1] for sample in samples]
+    return _compute_half_width(warm) <= WIDTH and _compute_half_width(cold) <= WIDTH
 
 
 def _compute_half_width(samples: Sequence[float]) -> float:

@@ -53,8 +53,11 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
 def make_folder_name(kernel: str, taken: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
     stem = _make_word(kernel)
-    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
-    return next(name for name in names if name not in taken)
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    return name
 
 
 def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> str:
@@ -309,7 +312,12 @@ def try_kernels(
             files[k.file] = variants.read_variant(Path(k.file))
     # Side by side; later they are there.
     build.compile_variants(files.values(), [device.describe_gpu().arch], folder)
-    return [_try_kernel(k, files[k.file], folder, progress) if k.file else k for k in kernels]
+    tried = []
+    for kernel in kernels:
+        if kernel.file:
+            kernel = _try_kernel(kernel, files[kernel.file], folder, progress)  # noqa: PLW2901
+        tried.append(kernel)
+    return tried
 
 
 def _try_kernel(

@@ -10,7 +10,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profkit.collect.process import make_pool
@@ -40,8 +40,6 @@ class Accuracy:
 
 def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     """Compare an output with its reference, element by element, in fp64."""
-    import numpy as np
-
     if out.shape != ref.shape:
         raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
     if out.size == 0:
@@ -55,15 +53,25 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
     with make_pool() as pool:
         pieces = list(pool.map(compare_from, range(0, out.size, _PIECE)))
+    return _join_pieces(pieces, out.shape)
+
+
+def _join_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accuracy:
+    """Return the accuracy of a whole output from that of its pieces."""
+    import numpy as np
+
     finite = sum(p.finite for p in pieces)
+    bias = 0.0
+    if finite:
+        bias = sum(p.error for p in pieces) / finite
     _, place = max(p.worst for p in pieces)
     return Accuracy(
         wrong=sum(p.wrong for p in pieces),
-        nans=int(out.size - finite),
+        nans=int(prod(shape) - finite),
         max_abs=max(p.max_abs for p in pieces),
         max_rel=max(p.max_rel for p in pieces),
-        bias=sum(p.error for p in pieces) / finite if finite else 0.0,
-        worst=tuple(int(i) for i in np.unravel_index(-place, out.shape)),
+        bias=bias,
+        worst=tuple(int(i) for i in np.unravel_index(-place, shape)),
     )
 
 
@@ -132,8 +140,11 @@ class Check:
     @property
     def faults(self) -> list[str]:
         """Return every fault with its case, one line each."""
-        lines = ([f"{c.case} seed {c.seed}: {f}" for f in c.faults] for c in self.cases)
-        return list(chain.from_iterable(lines))
+        lines = []
+        for checked in self.cases:
+            for fault in checked.faults:
+                lines.append(f"{checked.case} seed {checked.seed}: {fault}")
+        return lines
 
     @property
     def correct_cases(self) -> tuple[str, ...]:

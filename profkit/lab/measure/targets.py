@@ -79,7 +79,7 @@ def choose_target(
     """
     kernels = places.kernels_dir()
     known, problems = variants.find_variants(kernels), _load_problems(kernels)
-    with_cases = [p for p in problems if all(c in p.cases for c in cases)]
+    with_cases = [problem for problem in problems if set(cases) <= problem.cases.keys()]
     if every:
         calls = _list_references(with_cases)
         names_of_problems = {p.name for p in with_cases}

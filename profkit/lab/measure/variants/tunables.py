@@ -67,11 +67,13 @@ def read_expression(text: str, where: str) -> Expression:
     for node in ast.walk(tree):
         if node is not tree or not compares:
             nodes.append(node)
-    if not all(
-        type(n.value) is int if isinstance(n, ast.Constant) else isinstance(n, _ALLOWED)
-        for n in nodes
-    ):
-        raise ProfkitError(f"{where}: {text[:60]!r} is not of the grammar", _GRAMMAR)
+    for node in nodes:
+        if isinstance(node, ast.Constant):
+            is_allowed = type(node.value) is int
+        else:
+            is_allowed = isinstance(node, _ALLOWED)
+        if not is_allowed:
+            raise ProfkitError(f"{where}: {text[:60]!r} is not of the grammar", _GRAMMAR)
     names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
     return Expression(text.strip(), names, compares, tree)
 
@@ -187,13 +189,19 @@ class Space:
     @cached_property
     def numeric_macros(self) -> set[str]:
         """Return the macros whose values are all whole numbers."""
-        return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
+        numeric = set()
+        for macro, values in self.values.items():
+            if all(_WHOLE.fullmatch(value) for value in values):
+                numeric.add(macro)
+        return numeric
 
     @cached_property
     def ordered_values(self) -> dict[str, tuple[str, ...]]:
         """Return macro -> its values from small to large; as declared where they are no numbers."""
-        numeric = self.numeric_macros
-        return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
+        ordered = dict(self.values)
+        for macro in self.numeric_macros:
+            ordered[macro] = tuple(sorted(self.values[macro], key=int))
+        return ordered
 
     def evaluate_quantities(self, config: Config) -> dict[str, int]:
         """Return the macros that are numbers, and the quantities."""

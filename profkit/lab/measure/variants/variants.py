@@ -264,4 +264,10 @@ def select_variant(variants: Iterable[Variant], name: str) -> Variant:
 
 def _make_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key by which stage2 comes before stage10."""
-    return [(0, int(w), "") if w.isdecimal() else (1, 0, w) for w in re.split(r"(\d+)", text) if w]
+    key = []
+    for word in re.split(r"(\d+)", text):
+        if word.isdecimal():
+            key.append((0, int(word), ""))
+        elif word:
+            key.append((1, 0, word))
+    return key
