@@ -585,6 +585,39 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     assert "no graph can be captured while the host waits for the GPU" in second.cause
 
 
+@pytest.mark.parametrize("read_whole", [False, True])
+def test_rows_of_a_product_are_known_by_sizes_where_slices_are_not_recorded(
+    read_whole: bool, tmp_path: Path
+) -> None:
+    halves = ["c10::BFloat16"] * 2
+
+    def predict(p: Program) -> None:
+        large(p, 4)
+        with p.op("aten::mm", [[8192, 1024], [1024, 32000]], types=halves):
+            p.launch(GEMM, 900.0)
+        with p.op("aten::index", [[4, 32000], []], types=halves):
+            p.launch(MUL, 5.0)
+        if read_whole:
+            with p.op("aten::mul", [[8192, 32000], [8192, 32000]], types=halves):
+                p.launch(MUL, 400.0)
+
+    found = [row for row in judged(predict, tmp_path).findings if row.rule == "redundant"]
+    assert bool(found) != read_whole
+    if found:
+        assert "only 128,000 of 262,144,000 computed values are used" in found[0].cause
+
+
+def test_a_small_pageable_copy_begins_as_soon_behind_a_slow_launch(tmp_path: Path) -> None:
+    def first_pass(
+        p: Program,
+    ) -> None:  # 60 microseconds of a copy, and code that takes 150 to load
+        p.copy(400_000, 6.0)
+        p.load("saxpy", 20.0, 150.0)
+        p.copy(400_000, 6.0, direction="DtoH")
+
+    assert abs(judged(first_pass, tmp_path).hosts.error) < 0.02
+
+
 def test_waits_at_one_end_of_a_step_leave_most_of_it_to_a_graph(tmp_path: Path) -> None:
     def prepared(p: Program) -> None:  # 40 launches between waits, and 400 behind the last
         for _ in range(8):

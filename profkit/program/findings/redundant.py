@@ -72,7 +72,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
         if needs is None or needs.result < 2:
             continue
         along = _follow_result(case, index, needs.result)
-        share = _find_used_share(case, cuts, along[-1], needs.result)
+        share = _find_used_share(case, cuts, along, needs.result)
         if share is None or share > USED:
             continue
         largest = max(largest, needs.result)
@@ -118,14 +118,18 @@ def _count_values(work: StepWork) -> set[int]:
     return {prod(sizes) for sizes in work.maker.shapes if sizes}
 
 
-def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -> float | None:
+def _find_used_share(
+    case: Case, cuts: list[HostSpan], along: Sequence[int], values: int
+) -> float | None:
     """Return the share of a cut result that is read; None where it is read whole, or not cut."""
+    last = along[-1]
     begin = case.step.calls[case.works[last].call].start
     after = case.works[last + 1 : last + 1 + NEXT]
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
-    if not any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts):
+    cut_by_operator = any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts)
+    if not cut_by_operator and not _is_cut_by_sizes(case, along, values):
         return None
     largest = 0
     for work in after:
@@ -136,6 +140,23 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
     if largest:
         return largest / values
     return None
+
+
+def _is_cut_by_sizes(case: Case, along: Sequence[int], values: int) -> bool:
+    """Whether what runs next reads some rows of a product that nothing in the step reads whole.
+
+    Recordings may lack operators that launch nothing, as slices: rows are as long as the product's.
+    """
+    product, last = case.works[along[0]], along[-1]
+    factors = [sizes for sizes in product.maker.shapes if len(sizes) > 1]
+    behind = case.works[last + 1 :]
+    if not factors or not behind:
+        return False
+    columns = factors[-1][-1]
+    if any(values in _count_values(work) for work in behind):
+        return False
+    rows = [sizes for sizes in behind[0].maker.shapes if len(sizes) > 1 and sizes[-1] == columns]
+    return values % columns == 0 and any(prod(sizes) < values for sizes in rows)
 
 
 def _is_slice_of(cut: HostSpan, values: int) -> bool:
