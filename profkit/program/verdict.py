@@ -61,31 +61,58 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         return Verdict("unknown", started)
     if found and _find_worth(found) >= WORTH * plain:
         return FOUND
-    # Of several GPUs in one process the idlest: they may take turns. What a step launched may run
-    # beyond its end, so no more than what was computed in it counts.
-    busy = min(sum_busy_by_device(case.step).values(), default=0)
-    busy = min(busy, case.split.busy)
+    busy = _find_least_busy_time(case)
     computing = min(1.0, busy / 1e6 / plain)
-    near = sum(group.time for group in case.groups if is_near_floor(case, group))
-    whole = sum(group.time for group in case.groups if _is_computing(group))
+    unknown = _say_what_is_unknown(case, busy, computing)
+    if unknown:
+        return Verdict("unknown", f"{_say_small_findings(found)}; {unknown}")
+    said = _say_how_busy(case, busy, computing)
+    said += (
+        f"; no known fix would save more than {format_percent(WORTH)} of the step"
+        f"{_say_joint_saving(found)}"
+    )
+    said += _say_idle_as_recorded(case)
+    said += _say_idle_without_recorder(case, drafts)
+    return Verdict("healthy", said)
+
+
+def _find_least_busy_time(case: Case) -> int:
+    """Nanoseconds in which the GPU computes; of several GPUs in one process the idlest one.
+
+    They may take turns. What a step launched may run beyond its end, so no more than what was computed
+    in it counts.
+    """
+    idlest = min(sum_busy_by_device(case.step).values(), default=0)
+    return min(idlest, case.split.busy)
+
+
+def _say_what_is_unknown(case: Case, busy: int, computing: float) -> str:
+    """Why nobody can know that a step is healthy; empty where it is.
+
+    Args:
+        case: The step.
+        busy: Nanoseconds in which the GPU computes, as recorded.
+        computing: The share of the step in which it does without the recorder.
+    """
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
-        return Verdict("unknown", f"{_say_small_findings(found)}; {_say_lost(lost)}")
+        return _say_lost(lost)
+    near = sum(group.time for group in case.groups if is_near_floor(case, group))
+    whole = sum(group.time for group in case.groups if _is_computing(group))
     if computing < BUSY or near < KNOWN * whole:
-        return Verdict("unknown", f"{_say_small_findings(found)}; {_say_unknown(case)}")
+        return _say_unknown(case)
     if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
-        return Verdict(
-            "unknown", f"{_say_small_findings(found)}; {_say_estimated(case, busy, computing)}"
-        )
+        return _say_estimated(case, busy, computing)
+    return ""
+
+
+def _say_how_busy(case: Case, busy: int, computing: float) -> str:
+    """In how much of the step the GPU computes, and what it computes most."""
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
-    said = (
-        f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}; no "
-        f"known fix would save more than {format_percent(WORTH)} of the step{_say_joint_saving(found)}"
-    )
-    return Verdict(
-        "healthy", said + _say_idle_as_recorded(case) + _say_idle_without_recorder(case, drafts)
+    return (
+        f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}"
     )
 
 
