@@ -112,9 +112,11 @@ def triage_timeline(
             f"--step-ms {plain_ms:g}: not a possible step time",
             f"give the milliseconds that a step takes without a profiler, {SHORTEST:g} to {LONGEST:g}",
         )
-    ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
-    slowest = (p for p in timeline.processes if ranks and p.rank == ranks.slowest)
-    process = next(slowest, timeline.processes[0])
+    process = timeline.processes[0]
+    ranks = None
+    if len(timeline.processes) > 1:
+        ranks = compare_ranks(timeline.processes, step)
+        process = next((p for p in timeline.processes if p.rank == ranks.slowest), process)
     return _judge_steps(timeline, process, find_steps(process, step), ranks, plain_ms, gains)
 
 
@@ -132,21 +134,42 @@ def _judge_steps(
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
     case = make_case(process, steps, replayed, gains)
-    split, groups = case.split, case.groups
     drafts = price_drafts(case, draft_findings(case))
-    found = rank_findings(case, drafts) if replayed.matches_recording else []
-    if (
-        ranks
-        and replayed.matches_recording
-        and (uneven := _find_uneven_ranks(case, ranks, sum(f.on_top for f in found)))
-    ):
-        found = _order_findings([*found, uneven], case)
+    found: list[StepFinding] = []
+    if replayed.matches_recording:
+        found = rank_findings(case, drafts)
+        found = _add_uneven_ranks(case, found, ranks)
     found = _say_why_first(found, case)
-    of_ranks = ranks.notes if ranks else ()
-    notes = *timeline.notes, *steps.notes, *of_ranks, *_list_doubts(timeline, case, found)
-    notes = *notes, *_say_other_kinds(timeline, process, steps)
-    verdict = judge_step(case, found, drafts)
-    return Triage(timeline, process, steps, split, replayed, found, groups, notes, verdict, ranks)
+    notes = [*timeline.notes, *steps.notes]
+    if ranks:
+        notes += ranks.notes
+    notes += _list_doubts(timeline, case, found)
+    notes += _say_other_kinds(timeline, process, steps)
+    return Triage(
+        timeline=timeline,
+        process=process,
+        steps=steps,
+        split=case.split,
+        hosts=replayed,
+        findings=found,
+        groups=case.groups,
+        notes=tuple(notes),
+        verdict=judge_step(case, found, drafts),
+        ranks=ranks,
+    )
+
+
+def _add_uneven_ranks(
+    case: Case, found: list[StepFinding], ranks: Ranks | None
+) -> list[StepFinding]:
+    """Findings with the one that ranks do unlike amounts, where they do."""
+    if ranks is None:
+        return found
+    saved = sum(finding.on_top for finding in found)
+    uneven = _find_uneven_ranks(case, ranks, saved)
+    if uneven is None:
+        return found
+    return _order_findings([*found, uneven], case)
 
 
 def make_case(
@@ -336,21 +359,10 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     of it, but in a graph: where only the GPU binds, kernels give back what they take.
     """
     change = draft.change
-    none = CallShare(NOTHING, NOTHING)
-    gone = replace(
-        change,
-        scale=dict.fromkeys([*change.scale, *change.stream], NOTHING),
-        merge=dict.fromkeys(change.merge, NOTHING),
-        host=dict.fromkeys(change.host, none),
-        stream={},
-    )
+    gone = _remove_what_changes(change)
     models = (case.hosts.usual, *case.hosts.others)
-    calls = {*change.host, *(case.works[i].call for i in change.merge)}
     slowest = max(models, key=lambda model: model.period)
-    host = 0.0
-    for index in calls:
-        event, call = slowest.events[index], case.step.calls[index]
-        host += event.gap + max(event.busy, call.end - call.start)
+    host = _sum_host_time(case, change, slowest)
     taken = sum(slowest.items[i].duration + slowest.items[i].launch_lag for i in draft.works)
     launched = [i for i in change.merge if not case.works[i].activity.graph]
     most = 0.0
@@ -360,6 +372,27 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
         shorter = model.period - gone.apply(model, EXPECT).period
         most = max(most, min(kernels, shorter), shorter - late)
     return min(most, taken + host) / 1e6
+
+
+def _remove_what_changes(change: Change) -> Change:
+    """The fix that leaves nothing of any kernel, launch or call that a fix changes."""
+    return replace(
+        change,
+        scale=dict.fromkeys([*change.scale, *change.stream], NOTHING),
+        merge=dict.fromkeys(change.merge, NOTHING),
+        host=dict.fromkeys(change.host, CallShare(NOTHING, NOTHING)),
+        stream={},
+    )
+
+
+def _sum_host_time(case: Case, change: Change, model: Model) -> float:
+    """Nanoseconds of the host in the calls that a fix changes, and before each."""
+    calls = {*change.host, *(case.works[i].call for i in change.merge)}
+    time = 0.0
+    for index in calls:
+        event, call = model.events[index], case.step.calls[index]
+        time += event.gap + max(event.busy, call.end - call.start)
+    return time
 
 
 def _estimate_most_idle(case: Case) -> float:
@@ -404,29 +437,40 @@ def _round_up(value: float) -> float:
 
 def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
-    plain = case.hosts.plain.expect
-    rows = []
-    for draft in drafts:
-        if draft.saving.expected >= LEAST * plain or _must_go_first(draft, drafts):
-            rows.append(draft)
-    if not case.hosts.checked:  # a recorder may have made all of the idle time there is
-        rows = [replace(f, saving=f.saving._replace(low=0.0)) if f.idle else f for f in rows]
     names: dict[int, str] = {}
-    for own in case.groups:
-        names |= dict.fromkeys(own.works, own.id)
+    for group in case.groups:
+        names |= dict.fromkeys(group.works, group.id)
     out: list[StepFinding] = []
-    model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for found in _order_findings(rows, case):
+    model = case.hosts.usual
+    shortest = model.period
+    left = case.hosts.plain.expect
+    for found in _order_findings(_keep_what_saves(case, drafts), case):
         model = found.change.apply(model, EXPECT)
-        more = max(0.0, shortest - model.period) / 1e6
-        more = min(more, found.saving.expected) if out else found.saving.expected
-        shortest, on_top = min(shortest, model.period), min(more, left)
+        more = found.saving.expected
+        if out:
+            more = min(more, max(0.0, shortest - model.period) / 1e6)
+        shortest = min(shortest, model.period)
+        on_top = min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
         where = found.where or (case.say_place(found.works),)
         cause = found.cause + _explain_smaller_saving(case, found)
         out.append(replace(found, cause=cause, on_top=on_top, kernels=kernels, where=where))
     return out
+
+
+def _keep_what_saves(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+    """Drafts that save enough for a line, and waits that have to go before a graph is of use."""
+    kept = []
+    for draft in drafts:
+        is_enough = draft.saving.expected >= LEAST * case.hosts.plain.expect
+        if not is_enough and not _must_go_first(draft, drafts):
+            continue
+        if draft.idle and not case.hosts.checked:
+            # A recorder may have made all of the idle time there is.
+            draft = replace(draft, saving=draft.saving._replace(low=0.0))  # noqa: PLW2901
+        kept.append(draft)
+    return kept
 
 
 def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
