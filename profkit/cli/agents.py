@@ -243,7 +243,9 @@ class Answers:
         frame = frame[frame["file"].notna()]
         if not len(frame):
             return Told(f"no source lines in this report. {ASK}{LINES_HINT}")
-        frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
+        keys = ["rule", "file", "line"]  # several instructions of a line are one place
+        groups = frame[[*keys, "share", "source"]].groupby(keys, sort=False, as_index=False)
+        frame = groups.agg({"share": "sum", "source": "first"}).astype(object)
         rows = frame.where(frame.notna(), None).to_dict("records")
         text = []
         for row in rows:

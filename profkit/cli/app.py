@@ -194,7 +194,11 @@ def group_verbs() -> dict[str, list[tuple[str, str]]]:
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
     for name, (_, file) in sorted(_find_verbs().items()):
         constants = _read_constants(file)
-        groups[constants["GROUP"]].append((name, constants["SUMMARY"]))
+        group = constants.get("GROUP", "")
+        if group not in groups or "SUMMARY" not in constants:
+            message = f"{file}: GROUP is none of the help's groups, or there is no SUMMARY"
+            raise ProfkitError(message, f"GROUP is one of: {', '.join(GROUPS)}")
+        groups[group].append((name, constants["SUMMARY"]))
     return groups
 
 

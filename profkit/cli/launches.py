@@ -187,7 +187,10 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
 def _suggest_repair(file: ReportFile) -> str:
     path = Path(file.path)
     if other := suggest_verb(path, "diagnose"):
-        return f"it is {other[0]}: {other[1]}"
+        what, command = other
+        if what.startswith(file.status):  # the error has said so
+            return command
+        return f"it is {what}: {command}"
     try:
         if not is_about_file(file.message):
             return find_hint(file.message, "")

@@ -303,7 +303,8 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
     range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
-    longest launches belong together, and so do two reports of one launch each.
+    longest launches belong together. So do the launches of two reports of one kernel each, which got
+    another name: in order where there are as many, else the longest ones.
     """
     usable = [run.rows for run in (before, after)]
     marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
@@ -312,8 +313,10 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     keyed = [index_launches(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
-    alone = all(len(side) == 1 for side in usable)
-    if not pairs and all(usable) and (marked or alone):
+    renamed = all(len({row["kernel"] for row in side}) == 1 for side in usable)
+    if not pairs and renamed and len(usable[0]) == len(usable[1]):
+        pairs = list(zip(*usable, strict=True))
+    elif not pairs and all(usable) and (marked or renamed):
         pairs = [(before.row, after.row)]
     return pairs, _list_unpaired_kernels(chain.from_iterable(usable), pairs)
 

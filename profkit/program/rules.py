@@ -168,9 +168,9 @@ HOST_SYNC: StepRule = StepRule(
     id="host-sync",
     title="the host stops until the GPU is done, and then the GPU waits for it",
     meaning=(
-        "A call of the host returns only when the GPU has finished something (it reads a value, "
-        "synchronizes, or allocates memory), and until the next launch arrives the GPU is idle. "
-        "The calls, their operators and lines are counted, and the idle time after them."
+        "Calls of the host that return only when the GPU has finished something (that read a value, "
+        "synchronize, or allocate memory), with their operators and lines; and how long the GPU is "
+        "idle between such a call and the next launch."
     ),
     advice=(
         "Keep the value on the GPU, or read it one step later; use fixed sizes; reuse buffers "

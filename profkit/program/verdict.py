@@ -129,7 +129,7 @@ def _say_first_step_only(case: Case) -> str:
     if not case.alone or time < START * case.split.period:
         return ""
     names = Counter(call.name for call in case.step.calls if call.allocates)
-    most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
+    most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
     return (
         f"not known: what a step does. One pass was recorded, and in {figures(time / 1e6)} of its "
         f"{figures(case.split.period / 1e6)} ms the host allocates and frees memory ({most}), as "

@@ -74,6 +74,9 @@ def expand_paths(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]
     """
     if isinstance(patterns, str | Path):
         patterns = [patterns]
+    if not isinstance(patterns, Iterable):
+        message = f"{type(patterns).__name__}: cannot read reports from this type"
+        raise ProfkitError(message, "give a path, a folder, a glob or a list of these")
     paths = list(chain.from_iterable(expand_pattern(str(pattern)) for pattern in patterns))
     if not paths:
         raise ProfkitError("no report was named", "give a .ncu-rep file, a folder or a glob")

@@ -27,7 +27,13 @@ from profkit.files import (
     resolve_path,
     write_bytes,
 )
-from profkit.records.paths import NOT_THERE, expand_paths, is_csv_table, suggest_report
+from profkit.records.paths import (
+    NOT_THERE,
+    expand_paths,
+    is_csv_table,
+    suggest_report,
+    suggest_verb,
+)
 from profkit.records.record import Record, get_declared_work, get_report_sha256, read_record_beside
 from profkit.reports.container import (
     PART,
@@ -642,5 +648,8 @@ def _make_unread_part(path: str, why: str) -> Part:
 def _make_unreadable_error(path: str, why: str) -> ProfkitError:
     if why.startswith(NOT_THERE):
         return ProfkitError(f"{path}: no such file", suggest_report(Path(path)))
-    hint = find_hint(why, otherwise="give a .ncu-rep file that ncu wrote")
+    otherwise = "give a .ncu-rep file that ncu wrote"
+    if other := suggest_verb(path, "diagnose"):
+        otherwise = f"it is {other[0]}: {other[1]}"
+    hint = find_hint(why, otherwise=otherwise)
     return ProfkitError(f"{path}: {why}", hint)

@@ -8,6 +8,8 @@ and verdicts, every text escaped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from math import nan
 from os.path import basename
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from msgspec import structs
 
 from profkit.diagnosis import launches
 from profkit.diagnosis.rule import LaunchRule, SourceShare
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError, require_package
 from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
@@ -69,11 +72,20 @@ class Frame(pd.DataFrame):
     def _constructor(self) -> Callable[..., Frame]:
         return Frame
 
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError as error:
+            names = [name for name in self.columns if isinstance(name, str)]
+            if isinstance(key, str) and (near := get_close_matches(key, names, 3)):
+                error.add_note(f"did you mean {' or '.join(near)}?")
+            raise
+
     def _repr_html_(self) -> str:
         return render_html(show_frame(self))
 
     def __repr__(self) -> str:
-        if self.shape[1] <= COLUMNS:
+        if self.shape[1] <= COLUMNS and "expect" not in self.columns:
             return super().__repr__()
         leading = PLAIN_FINDINGS if "rule" in self.columns else PLAIN
         width = min(pd.options.display.width or WIDTH, WIDTH)
@@ -87,10 +99,12 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         yield Paragraph(answer["text"])  # of part of the launches it would be another one
     not_shown = []
     if {"rule", "status"} <= set(frame.columns):
-        for status, count in frame["status"].value_counts().items():
+        for status, times in frame["status"].value_counts().items():
             if status != "fires":
-                not_shown.append(f"{count} {status}")
+                not_shown.append(f"{times} {status}")
         frame = frame[frame["status"] == "fires"]
+    count = len(frame)
+    frame, doubts = _leave_out_doubts(frame)
     most = pd.options.display.max_rows or len(frame)
     rows = frame
     if len(frame) > most:
@@ -98,7 +112,10 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
     shown = _choose_columns(frame, leading)
     yield _make_frame_grid(rows, shown)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
-    yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
+    yield TextLine(f"{len(rows)} of {figures.counted(count, 'row')}, {columns}")
+    for rule, times in doubts.items():
+        hidden = figures.counted(times, "row is", "rows are")
+        yield TextLine(f"{rule} is about the measurement: {hidden} not shown")
     if not_shown:
         yield TextLine(f"not shown: {', '.join(not_shown)} (the column status has all)")
 
@@ -138,6 +155,19 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
     if head and head[-1] in ("cause", "source"):
         wraps = len(head) - 1
     return Grid(tuple(head), tuple(cells), wraps=wraps, asked=True)
+
+
+def _leave_out_doubts(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, int]]:
+    """Return a frame without rows on the measurement, and how many it has of each of these rules.
+
+    Where it has no other rows, they are what was asked for.
+    """
+    if not {"rule", "kernel", "cause"} <= set(frame.columns):
+        return frame, {}
+    is_doubt = frame["rule"].map(lambda rule: rule in BY_ID and BY_ID[rule].note)
+    if not len(frame) or is_doubt.all():
+        return frame, {}
+    return frame[~is_doubt.astype(bool)], frame["rule"][is_doubt].value_counts().to_dict()
 
 
 def format_cell(name: str, value: Any) -> str:
@@ -315,8 +345,9 @@ def findings(
     Returns:
         In the order of the launches, their leading finding first: report, launch, kernel, variant, case,
         time (s, under ncu), bound, limiter, rule, cause, advice, expected, low, high (speed-up factors;
-        the interval holds four times out of five), at_most (the bound), saves (s that the launch's
-        leading finding is expected to save), evidence (metric -> SI value), where (source lines).
+        the interval holds four times out of five), at_most (the bound), saves (s that it is
+        expected to save, of the launch's leading finding; NaN of the others), evidence (metric -> SI
+        value), where (source lines).
         A launch where nothing fires has one row without a rule, whose cause is what decided its verdict.
 
     Raises:
@@ -332,6 +363,9 @@ def findings(
     silent = first[is_silent].assign(cause=first[is_silent]["because"])
     for name in _OF_A_FINDING:
         silent[_OF_DIAGNOSE[name]] = None
+    # A launch's saving is that of its leading finding: a sum over rows counts it once.
+    fires = fires.copy()
+    fires.loc[fires.duplicated(["report", "launch"]), "saves"] = nan
     if len(silent):
         both = pd.concat([fires, silent])
     else:

@@ -192,7 +192,7 @@ def test_what_became_of_each_promise() -> None:
     assert found["kept"] is True  # 18.5 ms, where 18.3 were the most, and two runs differ by 2 %
     assert found["new"] == ["kernel"]
     text = render_markdown(show_compared_triages(found))
-    assert f"{found['saved_ms']:.3g} ms saved" in text
+    assert f"**saved**: {found['saved_ms']:.3g} ms per step" in text
 
 
 def _step(

@@ -571,7 +571,7 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
                 p.launch(GEMM, 8.0)
 
     first = judged(sizing, tmp_path).findings[0]
-    assert "nonzero (40 x)" in first.cause
+    assert "nonzero (40x)" in first.cause
     assert "use fixed sizes" in first.advice
     # Batched, the GPU's own 2.24 ms are left at best of what the step takes without the profiler.
     most = judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008

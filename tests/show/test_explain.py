@@ -141,11 +141,11 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     headings = list(page.parts)
     wanted = [
         "What happens in the hardware",
+        "How it is detected",
         "Before",
         "After",
         "Measured on NVIDIA H200",
         "Expected gain",
-        "Thresholds",
         "False alarms",
         "Official page",
     ]

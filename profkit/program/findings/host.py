@@ -258,7 +258,7 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
-    said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
+    said = ", ".join(f"{name} ({n}x)" for name, n in names.most_common(3))
     where = describe_maker(case.step, min(chosen)) or BETWEEN
     change = Change(host=dict.fromkeys(chosen, share))
     yield case.make_finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
@@ -361,7 +361,7 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
     for i in held:
         if place := say_caller(step.makers[i]):
             places[place] += 1
-    what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
+    what = ", ".join(f"{name} ({n}x)" for name, n in names.most_common(2))
     advice = _choose_advice(case, held, sized, looped)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
     if repeated >= PARTS and (parts or advice == "sizes"):

@@ -452,7 +452,7 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
     took = max((call.end for call in after), default=end) - end
     if took > UNLAUNCHED * (end - begin):
         names = Counter(call.name for call in after)
-        most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
+        most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
         notes.append(
             f"the end of the program is left out of the step: {figures(took / 1e6)} ms after the "
             f"GPU's last work, in {most}"

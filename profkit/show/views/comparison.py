@@ -60,12 +60,16 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
         return
-    yield from _show_time_under_ncu(change)
-    yield TextLine(*say_time_change(change))
+    under_ncu = list(show_time_under_ncu(change))
+    yield from under_ncu
+    if not under_ncu:
+        yield TextLine(*say_time_change(change))
     if change.estimate is not None:
         yield TextLine(say_estimate(change.estimate), "predicted")
     if len(change.launches) == 1:
         yield from say_cause(change.launches[0], change)
+    if under_ncu:
+        yield TextLine(*say_time_change(change))
     if change.time is not None:
         yield TextLine(say_timing(change), "measured")
     yield from (TextLine(f"compared despite this: {r.sentence}", r.code) for r in change.refusals)
@@ -112,7 +116,7 @@ def _say_direction(resource: ResourceChange) -> str:
     return "less"
 
 
-def _show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
+def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     """Yield what a reader of two reports looks for first, where nothing else was timed."""
     if change.time is not None or not change.launches:
         return
@@ -126,7 +130,23 @@ def _show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     else:
         many = f"{count} launches each"
     text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
+    if count == 1:
+        text += _say_leads(change.launches[0])
     yield TextLine(text, "Under ncu")
+
+
+def _say_leads(launch: LaunchChange) -> str:
+    """Return the end of a sentence: "; fixed-latency is down, tail-effect leads now"."""
+    before, after = launch.leads.before, launch.leads.after
+    found = {finding.rule: finding for finding in launch.findings}
+    said = []
+    if before in found:
+        said.append(f"{before} {_BECAME[found[before].state]}")
+    if after in found and after != before:
+        said.append(f"{after} leads now")
+    if not said:
+        return ""
+    return f"; {', '.join(said)}"
 
 
 # What became of the finding that led before -> the end of the sentence that says so.
@@ -261,7 +281,14 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
             yield TextLine(", ".join(rules), what, indent)
     for finding in findings:
         if finding.what in ("hidden", "uncovered"):
-            yield TextLine(f"{finding.rule}: {finding.why}", finding.state, indent)
+            yield TextLine(f"{finding.rule}: {finding.why}", say_state(finding), indent)
+
+
+def say_state(finding: FindingChange) -> str:
+    """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
+    if finding.what == "uncovered" and finding.state == "worse":
+        return "new"
+    return finding.state
 
 
 def say_time_change(change: RunComparison) -> tuple[str, str]:
@@ -371,7 +398,7 @@ def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
         cause = change.before.cause
     if change.what in ("gone", "changed") and change.amount is not None:
         cause = f"{cause}; {change.why}"
-    return change.state, change.rule, *gains, cause
+    return say_state(change), change.rule, *gains, cause
 
 
 def _say_side(change: FindingChange, side: FindingSide) -> str:
@@ -485,6 +512,8 @@ def write_brief_comparison(compared: Compared) -> str:
             continue
         sentence, answer = say_time_change(change)
         lines.append(f"{name}: {answer}: {sentence}")
+        for line in show_time_under_ncu(change):
+            lines.append(f"{line.mark}: {get_plain_text(line.text)}")
         if change.time is not None:
             lines.append(f"measured: {say_timing(change)}")
         if change.estimate is not None:

@@ -76,8 +76,10 @@ class Explanation(ShowsItself):
         return self.markdown
 
 
-def explain(name: str) -> Explanation:
+def explain(name: str | None = None) -> Explanation:
     """Return what a rule, a metric or a word of the verdict means, what it needs, and an example.
+
+    Without a name: every rule and every metric in a line each.
 
     Args:
         name: Id of a rule, short name of a metric, a bound, a limiter, a finding of triage, a raw ncu
@@ -86,6 +88,8 @@ def explain(name: str) -> Explanation:
     Raises:
         ProfkitError: There is no such name; the hint suggests the closest one.
     """
+    if name is None:
+        return _list_everything()
     if screen_word := find_screen_word(name):
         return _explain_screen_word(screen_word)
     word = _find_full_name(_remove_bound_word(name.strip()))
@@ -146,6 +150,19 @@ def _find_readers(counter: str) -> list[Metric]:
 def _keep_filled(parts: Parts) -> dict[str, tuple[Words | blocks.Code, ...]]:
     """Return the parts of a page that say something."""
     return {heading: texts for heading, texts in parts.items() if texts}
+
+
+def _list_everything() -> Explanation:
+    """Return every rule and every metric with what it is."""
+    lists: dict[str, tuple[Words | blocks.Code, ...]] = {
+        "Rules": tuple(write_name_and_text(rule.id, rule.title) for rule in ALL),
+        "Rules of a program's step": tuple(
+            write_name_and_text(rule.id, rule.title) for rule in OF_STEPS
+        ),
+        "Metrics": tuple(map(describe_metric, CATALOGUE.values())),
+    }
+    title = "every rule, and every metric that pk.load has a column of"
+    return Explanation("profkit", "list", title, lists)
 
 
 def _explain_screen_word(name: str) -> Explanation:
@@ -282,20 +299,18 @@ def find_nearest_names(name: str) -> str:
 def explain_rule(rule: LaunchRule) -> Parts:
     """Return the page of a rule of diagnose."""
     page = pages.read_rule_page(rule.id)
-    thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
     limiters: tuple[str, ...] = ()
     if rule.explains:
         limiters = (", ".join(rule.explains),)
     return {
         "What happens in the hardware": (page.hardware,),
-        "How it is detected": (rule.meaning,),
+        "How it is detected": _explain_detection(rule, page),
         "Before": show_code(page.before),
         "After": show_code(page.after),
         "How to fix it": (rule.advice,),
         f"Measured on {pages.read_probe_gpu()}": explain_measured(rule),
         "Expected gain": explain_worth(rule),
         "How to measure it": explain_ablations(rule),
-        "Thresholds": thresholds + page.thresholds,
         "False alarms": page.false_alarms,
         **_explain_example(rule),
         "Limiters it can explain": limiters,
@@ -308,10 +323,7 @@ def _explain_example(rule: LaunchRule) -> Parts:
     example = rule.fires[0]
     judged = judge_launch(example)
     finding = next(f for f in judged.findings if f.rule == rule.id)
-    metrics = []
-    for name in dict.fromkeys((*example, *finding.evidence)):
-        if name in CATALOGUE:
-            metrics.append(CATALOGUE[name])
+    metrics = _list_metrics_looked_at(rule)
     return {
         "An example that fires": (
             f"{finding.cause} ({words.say_finding_worth(finding)})",
@@ -321,6 +333,28 @@ def _explain_example(rule: LaunchRule) -> Parts:
         "Metrics it uses": tuple(map(describe_metric, metrics)),
         "To collect": (suggest_command(metric.section for metric in metrics),),
     }
+
+
+def _list_metrics_looked_at(rule: LaunchRule) -> list[Metric]:
+    """Return the metrics that are looked at for the rule's first example."""
+    example = rule.fires[0]
+    judged = judge_launch(example)
+    finding = next(f for f in judged.findings if f.rule == rule.id)
+    metrics = []
+    for name in dict.fromkeys((*example, *finding.evidence)):
+        if name in CATALOGUE:
+            metrics.append(CATALOGUE[name])
+    return metrics
+
+
+def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words, ...]:
+    """Return which metrics decide, and from which values on."""
+    named: list[TextSpan | str] = []
+    for metric in _list_metrics_looked_at(rule):
+        named += [TextSpan(metric.name, "code"), ", "]
+    reads = ("it reads ", *named[:-1])
+    thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
+    return (reads, *thresholds, *page.thresholds)
 
 
 # How each group of causes.toml is told of.

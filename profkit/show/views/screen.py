@@ -35,9 +35,12 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     shown = [first, *rows[1:]]
     yield blocks.Paragraph(words.highlight_answer(first, " ".join(words.write_headline(shown))))
     listed = shown[:LISTED]
-    yield make_rows_grid(listed)
-    yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
-    yield from _list_reports(listed)
+    if (
+        len(rows) > 1 or first.median_launch.status != "ok"
+    ):  # else the answer and details say it all
+        yield make_rows_grid(listed)
+        yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
+        yield from _list_reports(listed)
     yield _show_first(first)
     yield from _show_doubts(rows)
     yield blocks.Heading("Next", 2)
@@ -102,7 +105,7 @@ def _name_bound(run: Judged) -> str:
 
 
 def say_expected(finding: LaunchFinding | None) -> str:
-    """Return what a fix is worth in a few characters: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
+    """Return what a fix is worth briefly: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
     if finding is None:
         return ""
     if finding.at_roof:
@@ -152,7 +155,7 @@ def _show_first(row: Row) -> blocks.Fold:
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.say_worth_together(both), bullet="+"))
     if rest := firing[1 + FURTHER :]:
-        listed = ", ".join(f"{f.rule} ({say_expected(f)})" for f in rest)
+        listed = ", ".join(f"{f.rule} ({_say_worth_briefly(f)})" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
     if estimates := _say_nvidia_estimates(run):
         inside.append(blocks.ListItem(estimates))
@@ -161,12 +164,14 @@ def _show_first(row: Row) -> blocks.Fold:
 
 def _say_verdict(run: Judged) -> str:
     """Return the numbers that decide; the verdict alone where the answer has said them."""
-    said = ""
-    if run.top:
-        said = run.top.cause
-    if run.diagnosis.because == said:
-        return words.BOUNDS[run.diagnosis.bound]
-    return run.diagnosis.because
+    because = run.diagnosis.because
+    if not run.top:
+        return because
+    # The rest of the sentence: "nothing is near its peak (...), and the warps spend ... waiting".
+    rest, said, _ = because.partition(run.top.cause)
+    if not said:
+        return because
+    return rest.removesuffix(", and the ") or words.BOUNDS[run.diagnosis.bound]
 
 
 def identify_launch(row: Row) -> str:
@@ -178,8 +183,9 @@ def identify_launch(row: Row) -> str:
         time = "duration not collected"
     if len(row.launches) > 1:
         time = f"{words.format_count_and_times(row)} (shortest, median, longest)"
-    sizes = f"grid {words.format_dims(run.grid)}, block {words.format_dims(run.block)}"
-    return f"{time}, {sizes}, {words.name_device(run)}"
+    parts = [time, f"grid {words.format_dims(run.grid)}", f"block {words.format_dims(run.block)}"]
+    parts += [words.name_device(run), words.name_launch(run)]
+    return ", ".join(filter(None, parts))
 
 
 def _show_leading_finding(
@@ -221,20 +227,14 @@ def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
 
 def _say_worth_briefly(finding: LaunchFinding) -> str:
     """Return what a fix is worth in two words: "expect 1.80x", "at most 1.17x"."""
-    if (
-        finding.expect is not None
-        and not finding.expect.is_wide
-        and finding.measured_reachable_gain is None
-    ):
-        return f"expect {say_expected(finding)}"
-    if (
-        finding.expect is None
-        and finding.gain
-        and not finding.at_roof
-        and finding.measured_reachable_gain is None
-    ):
+    hope = finding.expect
+    if finding.at_roof or finding.measured_reachable_gain is not None:
+        return say_expected(finding)
+    if hope is None:
         return words.format_gain(finding.gain)
-    return say_expected(finding)
+    if hope.is_wide:
+        return f"expect {figures.figures(hope.low)}x to {figures.speedup(hope.high)}"
+    return f"expect {say_expected(finding)}"
 
 
 def _say_nvidia_estimates(run: Judged) -> str:

@@ -524,15 +524,14 @@ def say_step_time(of: Mapping[str, float]) -> str:
 def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
     sides = document["before"], document["after"]
-    before, after = map(say_step_time, sides)
-    yield Heading(f"Step: {before} before, {after} after")
     saved, answer = document["saved_ms"], document["answer"]
+    yield Heading(say_program_change(document))
     is_known = answer != "cannot tell"
     if is_known:
         change = "lost"
         if saved >= 0:
             change = "saved"
-        yield TextLine(f"{format_ms(abs(saved))} {change} per step, {say_ratio(*sides)}", answer)
+        yield TextLine(f"{format_ms(abs(saved))} per step", change)
     if any(map(is_estimate, sides)):
         first, second = (format_ms(side["recorded"]) for side in sides)
         text = f"{first} before, {second} after; times with an interval are estimates without a profiler"
@@ -560,9 +559,24 @@ def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         "finding": lambda row: row["category"],
         ">predicted saving": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
-        ">left to save": lambda row: format_ms(row["left"]),
+        ">left to save": lambda row: format_ms(row["left"]) if row["state"] != "gone" else "",
     }
     yield make_grid(promises, columns)
+
+
+def say_program_change(document: Mapping[str, Any]) -> str:
+    """Return in one sentence by how much a step changed, and which findings came and went."""
+    sides = [document[side] for side in ("before", "after")]
+    before, after = (say_step_time(side) for side in sides)
+    answer = document["answer"].capitalize()
+    if document["answer"] in ("faster", "slower"):
+        answer += f", {say_ratio(*sides)}"
+    said = f"{answer}: a step took {before} and takes {after}"
+    gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
+    for change, names in (("gone", gone), ("new", document["new"])):
+        if names:
+            said += f"; {change}: {', '.join(names)}"
+    return said
 
 
 def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
