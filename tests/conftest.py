@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -178,12 +179,14 @@ def read_once() -> None:
     hotlines._needs_text = needs_text
 
 
-@pytest.fixture
-def reads_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def reads_in_forks() -> Iterator[None]:
     """Read every report in a fork, whose memory goes with it, as a process does that lives for long."""
     from profkit.reports.isolated import ROOM
 
-    monkeypatch.setattr(ROOM, "files_left", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ROOM, "files_left", 0)
+        yield
 
 
 def is_committed(path: str) -> bool:

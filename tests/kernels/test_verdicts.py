@@ -119,6 +119,7 @@ def test_further_rules_of_the_headers_fire(rows):
     assert {r.probe: r.missed for r in rows if r.missed} == {}
 
 
+@pytest.mark.usefixtures("reads_in_forks")
 def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
     """Who is right on each: docs/decisions/041."""
     if not others():

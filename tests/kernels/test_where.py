@@ -25,7 +25,7 @@ def where() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def rows(where: ModuleType) -> dict[str, object]:
+def rows(where: ModuleType, reads_in_forks: None) -> dict[str, object]:
     return {row.probe: row for row in where.rows()}
 
 

@@ -22,7 +22,7 @@ SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
         "hold four times out of five",
-        f"{_DIAGNOSE}: expect 1.87x (1.27 to 2.21)",
+        f"{_DIAGNOSE}: expect 1.87x (1.32 to 2.77)",
     ),
     "at most": ScreenWord(
         "the speed-up if this cause vanished and nothing took its place: a ceiling, not a promise",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from profkit.diagnosis.launches import LINES, HotLine, Judged, Row
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
+from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.model.resources import BY_LIMITER
 from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
@@ -223,7 +224,14 @@ def say_expectation(finding: LaunchFinding) -> str:
         bound = format_gain(finding.gain)
     if finding.expect.is_wide:
         return f"{say_range(finding.expect)}, {bound}{_say_ablation(finding)}"
-    return f"expect {format_expectation(finding.expect)}, {bound}"
+    return f"{_say_expected_factor(finding.expect)}, {bound}"
+
+
+def _say_expected_factor(expectation: Expectation) -> str:
+    """Return "expect 1.85x (1.4 to 2.2)", and no figure where clocks and inputs change as much."""
+    if expectation.gain < NOTHING_TO_WIN:
+        return f"expect less than {speedup(NOTHING_TO_WIN)}"
+    return f"expect {format_expectation(expectation)}"
 
 
 # Behind an interval that is too wide for a number.
@@ -272,6 +280,8 @@ def format_worth(finding: LaunchFinding | None) -> str:
         return say_finding_worth(finding)
     if hope.is_wide:
         return f"{speedup(hope.low)} to {speedup(hope.high)}"
+    if hope.gain < NOTHING_TO_WIN:
+        return f"< {speedup(NOTHING_TO_WIN)}"
     return format_expectation(hope)
 
 
@@ -383,7 +393,7 @@ def highlight_answer(row: Row, text: str) -> Words:
     if run.status == "ok" and run.diagnosis.limiter:
         marks.append((say_bound(run.diagnosis), "strong"))
     if top and top.expect and not top.expect.is_wide and not top.at_roof:
-        marks.append((f"expect {format_expectation(top.expect)}", "gain"))
+        marks.append((_say_expected_factor(top.expect), "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
         before, found, after = text.partition(said)
