@@ -593,7 +593,8 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     of_all = ""
     if len(rows) > 1:
         of_all = f" of {seconds(sum(r.total for r in rows))} in all"
-    if row.seconds_saved <= 0:
+    too_little = leading.expect is not None and leading.expect.gain < NOTHING_TO_WIN
+    if row.seconds_saved <= 0 or too_little:
         return f"It takes {time}{of_all}; {say_finding_worth(leading)}."
     if leading.expect and leading.expect.is_wide and leading.measured_reachable_gain is None:
         return f"Fixing that: {say_finding_worth(leading)}. It takes {time}{of_all}."
