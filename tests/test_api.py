@@ -48,6 +48,15 @@ def test_findings_are_what_fired_with_columns_that_can_be_typed() -> None:
     assert "at most" in found._repr_html_()
 
 
+def test_savings_of_findings_add_up_to_those_of_launches() -> None:
+    given = [ROOT / "artifacts" / f"{name}.ncu-rep" for name in ("stage1.B", "stage2.B")]
+    found = pk.findings(given)
+    assert len(found) > 2
+    assert list(found[found["saves"].notna()].rule) == ["fixed-latency", "shared-bank-conflicts"]
+    of_launches = pk.diagnose(given).drop_duplicates(["report", "launch"])["saves"]
+    assert found["saves"].sum() == pytest.approx(of_launches.sum())
+
+
 def test_a_launch_where_nothing_fires_has_a_row() -> None:
     found = pk.findings({"kernel": "quiet", "time": 1e-3})
     (row,) = found.itertuples()

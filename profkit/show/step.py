@@ -338,7 +338,7 @@ def _merge_bars(group: Sequence[Bar], end: float) -> Bar:
     marks = dict.fromkeys(mark for bar in group for mark in bar.marks)
     more = ""
     if len(group) > 1:
-        more = f"\nand {len(group) - 1:,} more, too narrow to be drawn"
+        more = f"; and {len(group) - 1:,} more, too narrow to be drawn"
     return replace(
         widest,
         begin=group[0].begin,

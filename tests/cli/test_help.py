@@ -12,6 +12,7 @@ import pytest
 
 from profkit.cli.app import GROUPS, START, app, group_verbs, import_verbs, list_verbs
 from profkit.diagnosis.rules import ALL
+from profkit.errors import ProfkitError
 from profkit.program.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
@@ -39,6 +40,17 @@ def test_the_list_of_verbs_has_each_in_its_group() -> None:
     groups = {name: group for group, listed in group_verbs().items() for name, _ in listed}
     assert groups == {name: command.verb.group for name, command in COMMANDS.items()}
     assert set(groups.values()) == set(GROUPS)
+
+
+def test_a_verb_of_no_group_is_named_with_the_groups(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text('GROUP = "Nowhere"\nSUMMARY = "Do something odd."\n')
+    monkeypatch.setattr("profkit.cli.app._find_verbs", lambda: {"odd": ("odd", file)})
+    with pytest.raises(ProfkitError, match=r"odd\.py: GROUP is none of") as refused:
+        group_verbs()
+    assert GROUPS[0] in refused.value.hint
 
 
 def test_every_file_with_a_verb_is_one() -> None:

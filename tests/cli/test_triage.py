@@ -54,7 +54,7 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
     assert again["first"] == json.loads((before / "triage.json").read_text())["first"]
     change = run("compare", str(before), str(after))
     assert change.exit_code == 0
-    assert "faster" in change.stdout
+    assert "Faster, 3.9" in change.stdout
     assert run("compare", str(after), str(before), "--fail-on", "slower").exit_code == 1
     kept = json.loads(run("compare", str(before), str(after), "--json").stdout)
     (promise,) = [p for p in kept["promises"] if p["state"] == "gone"]

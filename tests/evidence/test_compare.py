@@ -436,6 +436,10 @@ def test_launches_match_by_name_and_order():
     pairs, left = match_launches(bare("a"), bare("y"))
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
     assert left == ()
+    # A kernel that got another name is launched as often as before; the n-th is the n-th.
+    pairs, left = match_launches(bare("a", "a"), bare("y", "y"))
+    assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 0), (1, 1)]
+    assert left == ()
     assert (
         "no kernel has the same name on both sides" in compare_runs(bare("a"), bare("y")).notes[-1]
     )

@@ -88,14 +88,20 @@ function compareAmounts({ measure, before, after, cycles }) {
   return (measure.less_is_worse ? now > was : now < was) ? "better" : "worse";
 }
 
+/** Whether a finding grew or shrank: by its cause's amount where that was counted, else by its bound. */
+function compareSides(was, now, cause) {
+  if (cause) return compareAmounts(cause);
+  if (was[2] === null || now[2] === null) return "still there";
+  return now[2] < was[2] ? "better" : "worse";
+}
+
 /** What became of a finding, in the words of the screen. */
 function nameState(what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "still there";
   if (what === "hidden" && explainedBy) return "explained";
-  if (cause) return compareAmounts(cause);
-  if (was[2] === null || now[2] === null) return "still there";
-  return now[2] < was[2] ? "better" : "worse";
+  const state = compareSides(was, now, cause);
+  return what === "uncovered" && state === "worse" ? "new" : state; // it grew until it was reported
 }
 
 /** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
