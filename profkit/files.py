@@ -798,7 +798,7 @@ def make_temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
     try:
         made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
         with made as name:
-            handle = _lock_new_folder(name)
+            handle = _create_folder_lock(name)
             try:
                 yield Path(name)
             finally:
@@ -816,7 +816,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _LOCK = ".lock"  # in a temporary folder: held while its process lives, and says whose folder it is
 
 
-def _lock_new_folder(name: str) -> int:
+def _create_folder_lock(name: str) -> int:
     """Return the handle whose lock says that a folder is in use; what it holds says whose it is."""
     handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

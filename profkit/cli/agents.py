@@ -418,7 +418,7 @@ def mark_shell_command(block: Block) -> Block:
 
 def make_short_answer(text: str, content: Mapping[str, Any] | None = None) -> Told:
     """Return an answer that is no longer than anyone reads."""
-    return Told(shorten_text(text.rstrip("\n")), _shorten_content(content) if content else None)
+    return Told(shorten_text(text.rstrip("\n")), _cut_lists_to_fit(content) if content else None)
 
 
 def shorten_text(text: str) -> str:
@@ -432,7 +432,7 @@ def _shorten_line(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
-def _shorten_content(content: Mapping[str, Any]) -> dict[str, Any]:
+def _cut_lists_to_fit(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same data, no longer than a text: lists are cut to as many items as there is room for."""
     for most in (None, 20, 10, 5, 3, 1):
         cut: dict[str, Any] = _shorten_lists(content, most)

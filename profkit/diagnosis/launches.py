@@ -190,11 +190,11 @@ def _judge_part(part: Part) -> Iterator[Judged]:
         nvidia = tuple(rules.get(run["launch"], ()))
         diagnosis = judge_launch(run)
         if record and record.ablation:
-            diagnosis = _add_measured(diagnosis, record, run.get("device"))
+            diagnosis = _add_ablation_gains(diagnosis, record, run.get("device"))
         yield _make_judged_launch(run, values, diagnosis, nvidia)
 
 
-def _add_measured(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
+def _add_ablation_gains(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
     from profkit.diagnosis.ablated import add_measured_gains, find_matching_ablation
 
     found = find_matching_ablation(record, device)

@@ -366,14 +366,14 @@ def _mark_symptoms_of_leading_cause(
         if finding.status != "fires" or len(named) != 1 or not named <= consequences:
             told.append(finding)
         elif finding.rule in UNIT_RULES:
-            repeated.append(replace(_mark_symptom(finding, lead), repeats=lead.rule))
+            repeated.append(replace(_cap_saving_by_cause(finding, lead), repeats=lead.rule))
         else:
-            told.append(_mark_symptom(finding, lead))
+            told.append(_cap_saving_by_cause(finding, lead))
     causes = sum(finding.status == "fires" and not finding.note for finding in told)
     return (*told[:causes], *repeated, *told[causes:])
 
 
-def _mark_symptom(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
+def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
     """Return a finding that promises no more than its cause does.
 
     Both have fixes of their own: at best the cause goes, and what else the symptom's fix takes.

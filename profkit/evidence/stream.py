@@ -55,7 +55,7 @@ def make_stream_document(done: Streamed) -> StreamedDocument:
     )
 
 
-def _find_known_paths(paths: Collection[str], kept: History) -> set[str]:
+def _find_recorded_reports(paths: Collection[str], kept: History) -> set[str]:
     """Return the paths whose reports, as they are today, are in the history."""
     table, _ = kept.read_table("reports")
     seen = table.select(["path", "report"]).to_pydict()
@@ -78,7 +78,7 @@ def stream_reports(
 
     `client`: an executor or a Dask client; None takes this machine's processors.
     """
-    known = _find_known_paths(paths, kept)
+    known = _find_recorded_reports(paths, kept)
     new = (path for path in paths if path not in known)
     here = f"{__name__}:diagnose_file", f"{__name__}:recover_file_rows"
     reports = launches = 0

@@ -52,7 +52,7 @@ def guard_users_code(path: str | Path) -> Iterator[None]:
     finally:
         if os.getpid() != own:  # a fork that the file has made answers nothing
             _PROCESS.end(1)
-        _PROCESS.end_file()
+        _PROCESS.end_users_code()
         # What the file has registered for the end prints there too: the last registered runs first.
         atexit.unregister(_redirect_later_prints)
         atexit.register(_redirect_later_prints)
@@ -76,16 +76,16 @@ class _Process:
     def begin_file(self) -> None:
         with self.guard:
             if not self.running:
-                self._redirect_stdout()
+                self._redirect_stdout_and_exit()
             self.running += 1
 
-    def end_file(self) -> None:
+    def end_users_code(self) -> None:
         with self.guard:
             self.running -= 1
             if not self.running:
                 self._restore_output_and_exit()
 
-    def _redirect_stdout(self) -> None:
+    def _redirect_stdout_and_exit(self) -> None:
         own = os.getpid()
         end = os._exit
 

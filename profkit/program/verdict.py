@@ -96,7 +96,7 @@ def _say_what_is_unknown(case: Case, busy: int, computing: float) -> str:
     """
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
-        return _say_lost(lost)
+        return _explain_lost_kernels(lost)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _is_computing(group))
     if computing < BUSY or near < KNOWN * whole:
@@ -191,7 +191,7 @@ def _say_replay_mismatch(case: Case) -> str:
     )
 
 
-def _say_lost(lost: int) -> str:
+def _explain_lost_kernels(lost: int) -> str:
     """Why nothing is known of a step whose kernels are not all there."""
     return (
         f"not known: what {lost:,} launches of the step ran: the recording has lost their kernels; "

@@ -12,7 +12,7 @@ import pytest
 from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.loops import (
-    estimate_batched_time,
+    estimate_time_as_one_kernel,
     find_batchable_launches,
     list_loops,
 )
@@ -274,7 +274,7 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
     case = make(step, tmp_path, host)
     (loop,) = list_loops(case, frozenset())
     (run,) = loop.list_runs()
-    together, least = estimate_batched_time(case, run)
+    together, least = estimate_time_as_one_kernel(case, run)
     kernels = case.sum_time(run)
     assert 0 < together <= least <= kernels * 1e6
     # Together they take no less than the operations and bytes of all, and no less than one of them.

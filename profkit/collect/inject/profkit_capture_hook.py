@@ -253,7 +253,9 @@ def install_capture() -> None:
     atexit.register(session.write_seen)
     wrappers = {
         "triton.runtime.jit": lambda m: _wrap_jit(m, session),
-        "triton.runtime.autotuner": lambda m: _wrap_timing(m.Autotuner, "_bench", session),
+        "triton.runtime.autotuner": lambda m: _exclude_tuner_launches(
+            m.Autotuner, "_bench", session
+        ),
         "torch._inductor.runtime.triton_heuristics": lambda m: _wrap_inductor(m, session),
     }
     sys.meta_path.insert(0, _Finder(wrappers))
@@ -282,7 +284,7 @@ class _Finder:
         return spec
 
 
-def _wrap_timing(owner: Any, name: str, session: Session) -> None:
+def _exclude_tuner_launches(owner: Any, name: str, session: Session) -> None:
     """Leave out what a tuner launches to choose: that is no launch of the program."""
     plain = getattr(owner, name)
 
@@ -353,7 +355,7 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
     module.CachingAutotuner.run = run
     for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
         if hasattr(module.CachingAutotuner, name):
-            _wrap_timing(module.CachingAutotuner, name, session)
+            _exclude_tuner_launches(module.CachingAutotuner, name, session)
 
 
 def _list_passed(module: Any, tuner: Any) -> list[str]:

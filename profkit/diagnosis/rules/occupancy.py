@@ -44,7 +44,7 @@ def _share_issuing(launch: Launch) -> float:
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
-def _is_limited_by_carveout(launch: Launch) -> bool:
+def _does_carveout_follow_other_limits(launch: Launch) -> bool:
     """Whether the SM has shared memory for one more block, and the driver chose a smaller carve-out.
 
     It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
@@ -55,7 +55,7 @@ def _is_limited_by_carveout(launch: Launch) -> bool:
 def _follows_another_limit(other: str, metric: str, launch: Launch) -> bool:
     """Whether another limit only follows this one."""
     return (other, metric) == _EMPTY_BLOCKS or (
-        other == "limit_shared" and _is_limited_by_carveout(launch)
+        other == "limit_shared" and _does_carveout_follow_other_limits(launch)
     )
 
 

@@ -97,7 +97,7 @@ def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
     for number, argument in enumerate(launch.argument, 1):
         where = f"{file}: argument {number}"
         if argument.file:
-            argument = _describe_file(where, argument, file.parent / argument.file)  # noqa: PLW2901
+            argument = _check_values_file(where, argument, file.parent / argument.file)  # noqa: PLW2901
         _check_argument(where, argument)
         arguments.append(argument)
     arrays = [argument for argument in arguments if argument.array]
@@ -109,7 +109,7 @@ def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
     return msgspec.structs.replace(launch, argument=tuple(arguments))
 
 
-def _describe_file(where: str, argument: Argument, values: Path) -> Argument:
+def _check_values_file(where: str, argument: Argument, values: Path) -> Argument:
     """Return an argument whose values a file holds, with the type and the number of them."""
     import numpy as np
 

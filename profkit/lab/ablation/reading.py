@@ -102,7 +102,7 @@ def summarize_survey(code: Code) -> dict[str, float]:
     threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
     by_warp = [number for number in code.survey.by_warp if number]
     return {
-        **_sum_accesses(code),
+        **_sum_memory_traffic(code),
         **_sum_instructions(code),
         **_share_instructions(code),
         "code_bytes": _INSTRUCTION * _count_statements(code),
@@ -113,7 +113,7 @@ def summarize_survey(code: Code) -> dict[str, float]:
     }
 
 
-def _sum_accesses(code: Code) -> Counter[str]:
+def _sum_memory_traffic(code: Code) -> Counter[str]:
     sums: Counter[str] = Counter()
     for access in code.accesses:
         seen = code.survey.seen[access.number]

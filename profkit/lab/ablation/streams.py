@@ -248,7 +248,7 @@ def make_full_walk(code: Code) -> Walk:
 
     def walk_whole(stream: Stream) -> Path:
         step = code.threads[stream.kernel] * stream.width % stream.length // ROW * ROW
-        return Path(stream.base, stream.length, step or choose_step(stream.length))
+        return Path(stream.base, stream.length, step or choose_walk_stride(stream.length))
 
     return walk_whole
 
@@ -258,12 +258,12 @@ def make_window_walk(size: int, cached: bool = False) -> Walk:
 
     def walk_within(stream: Stream) -> Path:
         length = max(ROW, min(size, stream.length) // ROW * ROW)
-        return Path(stream.base, length, choose_step(length), cached)
+        return Path(stream.base, length, choose_walk_stride(length), cached)
 
     return walk_within
 
 
-def choose_step(length: int) -> int:
+def choose_walk_stride(length: int) -> int:
     """A step, in whole rows, that comes back to the same bytes late."""
     return int(length * _GOLDEN) // ROW * ROW
 

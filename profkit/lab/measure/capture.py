@@ -152,11 +152,11 @@ def _render_prose(
         times = "once"
     else:
         times = f"{launches} times"
-    file = _escape_text(about["file"]) or "a file of the program"
+    file = _clean_docstring_text(about["file"]) or "a file of the program"
     lines = [
         f'"""{about["kernel"]} as a program launched it.',
         "",
-        f"Captured by profkit from `{_escape_text(program)}`, which launched it {times}.",
+        f"Captured by profkit from `{_clean_docstring_text(program)}`, which launched it {times}.",
         f"The function is in {file}.",
     ]
     choices = []
@@ -186,7 +186,7 @@ def _make_word(text: str) -> str:
     return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
 
 
-def _escape_text(text: str) -> str:
+def _clean_docstring_text(text: str) -> str:
     """Return text that a docstring can hold: it comes from the program."""
     return re.sub(r'[^\x20-\x7e]|\\|"""', "?", text)[:200]
 

@@ -262,7 +262,7 @@ def judge_output_values(
     )
 
 
-def check_launch_is_asynchronous(
+def check_launch_on_stream(
     lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""

@@ -155,7 +155,7 @@ class _Server:
             self.say(Begun("load", entry.name, case))
             at = self._load_data(case, 0, entry.grid)
             if entry.library is None:
-                subject, judged = subjects.make_reference_subject(entry.name, self.problem, at)
+                subject, judged = subjects.check_library_call(entry.name, self.problem, at)
                 self._say_check(entry.name, judged)
             else:
                 loaded = self._load_library(entry)

@@ -29,7 +29,7 @@ _REPLAYS = 2  # the second one begins on what the first has left
 _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
-def _check_calls_in_row(
+def _check_launches_in_graph(
     lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
@@ -124,13 +124,13 @@ def check_variant(
         if judged.status == "right":
             right.append(d)
     if right:
-        manners = check.check_launch_is_asynchronous(lib, problem, right[0], tools, stream)
+        manners = check.check_launch_on_stream(lib, problem, right[0], tools, stream)
         if not manners.faults:
             same = []
             for d in right:
                 if d.case == right[0].case:
                     same.append(d)
-            manners = _check_calls_in_row(lib, problem, same, tools, stream) or manners
+            manners = _check_launches_in_graph(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
     return check.combine_case_checks(name, problem, cases)
@@ -176,7 +176,7 @@ def make_launcher_subject(
     return _read_launches(Subject(name, start_call, bench.capture_native, time_calls))
 
 
-def make_reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+def check_library_call(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
     subject, out = make_torch_subject(
         name, problem.make_reference_call(name, data.case, load_torch_inputs(data))

@@ -88,7 +88,7 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     mean = 1e3 * case.sum_time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
-        where = _name_next_step(case)
+        where = _name_gap_between_steps(case)
     share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
     advice = ""
@@ -103,7 +103,7 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     )
 
 
-def _name_next_step(case: Case) -> str:
+def _name_gap_between_steps(case: Case) -> str:
     """Name the end of a step by what begins the next one, which begins as this one does."""
     before = ""
     if not case.alone:
@@ -170,7 +170,7 @@ def find_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     inside = _name_pause(case, longest)
     where = inside or BETWEEN
     if not inside and longest == len(calls):
-        where = _name_next_step(case)
+        where = _name_gap_between_steps(case)
     elif not inside and describe_maker(case.step, longest):
         where = say_before(describe_maker(case.step, longest))
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before

@@ -157,7 +157,7 @@ def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
     gone: dict[int, Range] = {}
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        together, least = estimate_batched_time(case, run)
+        together, least = estimate_time_as_one_kernel(case, run)
         heads[run[0]] = Range(least / first, together / first, together / first)
         for index in run[1:]:
             work = case.works[index]
@@ -467,7 +467,7 @@ def _is_recurrent(maker: Maker) -> bool:
     return maker.place is not None and maker.place.kind in CELLS
 
 
-def estimate_batched_time(case: Case, run: Sequence[int]) -> tuple[float, float]:
+def estimate_time_as_one_kernel(case: Case, run: Sequence[int]) -> tuple[float, float]:
     """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
 
     Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and

@@ -95,7 +95,7 @@ def read_nsys(path: Path) -> Timeline:
         with contextlib.closing(
             sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
-            _restrict_database(base)
+            _limit_query_resources(base)
             return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
@@ -163,7 +163,7 @@ def _is_unfinished_journal(journal: Path) -> bool:
         raise make_read_error(journal, error) from error
 
 
-def _restrict_database(base: sqlite3.Connection) -> None:
+def _limit_query_resources(base: sqlite3.Connection) -> None:
     """A base may hold more than tables: what its own schema computes gets no functions and no time."""
     base.text_factory = _decode_name
     base.execute("PRAGMA trusted_schema = OFF")

@@ -241,11 +241,11 @@ def list_identity(row: Row, total: float) -> Iterator[str]:
     yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.name_launch(run))))
     sizes = f"grid {words.format_dims(run.grid)}, block {words.format_dims(run.block)}"
     yield f"{sizes}, {words.name_device(run)}, compute capability {run.cc or 'unknown'}"
-    if resources := say_resources(run):
+    if resources := describe_resources_and_occupancy(run):
         yield resources
 
 
-def say_resources(run: Judged) -> str:
+def describe_resources_and_occupancy(run: Judged) -> str:
     """Return what a block takes and how full that lets an SM be, as far as it was collected."""
     counted = isfinite(run.values.get("occupancy", nan))
     forms = {

@@ -22,7 +22,7 @@ def spread_global_atomics(code: Code) -> Change:
 
     def walk_room(_: Stream) -> Path:
         """Never the same word again soon: an atomic waits for the one before on its word."""
-        return Path(code.room, ROOM, streams.choose_step(ROOM))
+        return Path(code.room, ROOM, streams.choose_walk_stride(ROOM))
 
     led = streams.find_streams(free, code.survey, least=-ROOM)
     changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
