@@ -502,8 +502,8 @@ def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFindin
 def _must_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
     """Whether waits have to go before a graph is of use.
 
-    Without them, a graph holds what is launched between two of them. Where that saves less than twice
-    what the step gains if the waits go, these are first.
+    While they are there, a graph holds no more than what is launched between two of them. Where that
+    saves less than twice what the step gains if the waits go, these are first.
     """
     if not row.waits_before_graph:
         return False

@@ -40,7 +40,7 @@ from profkit.records.ablation import (
     Shape,
 )
 
-WORTH = 1.05  # gains from here on are looked at line by line
+WORTH_A_LOOK = 1.05  # gains from here on are looked at line by line
 _MOST_LINES = 8
 _COLD_ROUNDS = 10, 10
 Calls = Mapping[str, Callable[[int], None]]
@@ -235,7 +235,7 @@ def _add_lines(
     with_lines = []
     for row in measured:
         change, lines = by_id[row.ablation], row.lines
-        if row.gain >= WORTH and row.reachable and len(change.lines) > 1:
+        if row.gain >= WORTH_A_LOOK and row.reachable and len(change.lines) > 1:
             say("lines")
             lines = tuple(_time_lines(lab, change))
         with_lines.append(msgspec.structs.replace(row, lines=lines))

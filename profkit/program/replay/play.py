@@ -140,9 +140,8 @@ def build_model(process: Process, step: Step) -> Model:
         last = max(last, call.end)
         target, back = _find_awaited_item(call, own, endings)
         busy: float = call.end - call.start
-        if (
-            target >= 0 and own
-        ):  # what it takes before its copy begins, if that waits for nothing else
+        if target >= 0 and own:
+            # What it takes before its copy begins, if that waits for nothing else.
             before_copy = max(0, step.works[target].activity.start - call.start)
             busy = min(busy, usual, before_copy)
         elif target >= 0:

@@ -60,6 +60,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
         return
+    # Without a timing the durations under ncu come first, and that they are none comes later.
     under_ncu = list(show_time_under_ncu(change))
     yield from under_ncu
     if not under_ncu:
