@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy
 import pytest
 
 from profkit.lab.measure.variants import variants
@@ -28,12 +29,21 @@ torch.compile(torch.nn.LayerNorm(999).cuda())(x)
 torch.cuda.synchronize()
 """
 
+# What docs/why/ablation.md describes in its launch.toml: two arrays, the rows and a number.
+MINE = """
+__global__ void mine(const float* x, float* y, const int* rows, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[rows[i]];
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     prepare(folder)
     (folder / "train.py").write_text(TRAIN)
+    lay_kernel_of_one_s_own(folder)
     (folder / "shared").mkdir()
     (folder / "kernels").unlink()
     shutil.copytree(ROOT / "kernels", folder / "kernels")
@@ -46,6 +56,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             variant.path.unlink()
     return folder
+
+
+def lay_kernel_of_one_s_own(folder: Path) -> None:
+    """Write my.cu, the page's own launch.toml and the rows that it names."""
+    page = (ROOT / "docs" / "why" / "ablation.md").read_text("utf-8")
+    (launch,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (folder / "my.cu").write_text(MINE)
+    (folder / "launch.toml").write_text(launch)
+    rows = numpy.random.default_rng(1).permutation(1_048_576)
+    numpy.save(folder / "rows.npy", rows.astype(numpy.int32))
 
 
 def test_there_are_some() -> None:
