@@ -130,7 +130,7 @@ def test_operators_are_those_of_torch_s_profiler(tmp_path: Path) -> None:
             assert row.right >= 0.99 * row.named, row
 
 
-@pytest.mark.parametrize("name", ["driver", "triton", "cupy", "jax"])
+@pytest.mark.parametrize("name", ["driver", "triton", "cupy", "jax", "numba"])
 def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path: Path) -> None:
     of = record(tmp_path / "t", sys.executable, str(PROGRAMS / "callers.py"), name)
     (process,) = of.processes

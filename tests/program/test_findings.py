@@ -632,6 +632,23 @@ def test_waits_at_one_end_of_a_step_leave_most_of_it_to_a_graph(tmp_path: Path) 
     assert answer.findings[0].rule == "host-launch"
 
 
+def test_a_graph_is_said_to_end_at_each_line_that_waits(tmp_path: Path) -> None:
+    def measured(p: Program) -> None:  # two lines wait, one of them twice
+        for line, waits in ((12, 2), (13, 1)):
+            for _ in range(20):
+                p.launch(GEMM, 3.0)
+            with p.op(f"train.py({line}): step", kind="python_function"):
+                for _ in range(waits):
+                    p.launch(GEMM, 3.0)
+                    p.wait()
+
+    slow, waits = judged(measured, tmp_path).findings
+    places = "in step (train.py:12) (2x), in step (train.py:13)"
+    assert f"a graph has to end where the host waits: {places}" in slow.cause
+    assert waits.where == ("in step (train.py:12)", "in step (train.py:13)")
+    assert "3 times per step, also in step (train.py:13): " in waits.cause
+
+
 @pytest.mark.parametrize(("call", "held"), [("cudaMemcpyAsync", False), ("cudaMemcpy", True)])
 def test_an_asynchronous_copy_within_the_gpu_holds_no_host(
     call: str, held: bool, tmp_path: Path

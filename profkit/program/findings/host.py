@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, product, takewhile
 from statistics import median
@@ -42,6 +42,8 @@ SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCt
 
 
 BETWEEN = "between steps"
+ENDS_AT_WAITS = "; {what} has to end where the host waits: {places}"
+PLACES = 3  # that a sentence names
 
 SLOW_LAUNCHES = Words(
     rule="host-launch",
@@ -98,9 +100,35 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         advice = "captured"
     elif case.is_compiled(range(count)):
         advice = "compiled"
-    yield case.make_finding(
+    finding = case.make_finding(
         SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
     )
+    if advice != "captured":
+        finding = replace(finding, cause=finding.cause + _say_where_graphs_end(case))
+    yield finding
+
+
+def _say_where_graphs_end(case: Case) -> str:
+    """Name the lines at which a graph has to end; nothing where waits are said to come before it."""
+    waits = _list_short_waits(case)
+    if not waits or _list_waits_before_graph(case, waits):
+        return ""
+    places = _count_places(case, waits)
+    if not places:
+        places = Counter(case.step.calls[index].name for index in waits)
+    what = "a jitted function" if case.language == "jax" else "a graph"
+    return ENDS_AT_WAITS.format(what=what, places=_list_places(places))
+
+
+def _list_places(places: Counter[str]) -> str:
+    """List the most common places, each with how often it comes where that is more than once."""
+    said = []
+    for place, count in places.most_common(PLACES):
+        said.append(f"{place} ({count}x)" if count > 1 else place)
+    more = len(places) - len(said)
+    if more:
+        said.append(f"and {more} more {'lines' if more > 1 else 'line'}")
+    return ", ".join(said)
 
 
 def _name_gap_between_steps(case: Case) -> str:
@@ -267,8 +295,8 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 WAITS = Words(
     rule="host-sync",
     says=(
-        "the host waits for the GPU {stops} per step: {what}; after those waits the GPU is idle "
-        "for {after:figures} of {step:figures} ms recorded{pieces}{graph}"
+        "the host waits for the GPU {stops} per step{elsewhere}: {what}; after those waits the GPU "
+        "is idle for {after:figures} of {step:figures} ms recorded{pieces}{graph}"
     ),
     advice=Advice(
         torch=(
@@ -330,59 +358,87 @@ WAITS = Words(
 
 def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
-    step, pieces = case.step, find_uploads(case)
-    small = {
-        i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
-    }
-    held = [i for i in find_waiting_calls(case, small - pieces) if not step.calls[i].allocates]
-    if not held or case.sum_idle("host-sync") < 0.005 * case.split.period:
+    step = case.step
+    held = _list_short_waits(case)
+    if not held or not _is_idle_after_waits(case):
         return
-    idle = _sum_idle_after(case, held)
     looked = _find_values_read_by_host(case, held)
     looped = _find_values_read_in_loops(case, looked)
     sized = 2 * sum(_is_waiting_for_size(case, i) for i in held) > len(held)
-
+    parts: dict[int, CallShare] = {}
+    if not sized:
+        parts = _merge_waiting_loops(case, held)
     # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
     # its place, which can be launched at once: what is launched for each size is then one batch, at
     # best. At best, too, nobody wants the value: then what computes it goes. Values that a loop reads
     # one after another are computed by one launch.
     merge = dict.fromkeys(looked, REACH["values not wanted"])
     merge |= dict.fromkeys(looped, REACH["values read once"])
-    host = dict.fromkeys(held, CallShare())
-    launches = ALL
-    parts: dict[int, CallShare] = {}
-    if sized:
-        launches = REACH["sizes that are known"]
-    else:
-        parts = _merge_waiting_loops(case, held)
-    change = Change(merge=merge, host=parts | host, launches=launches)
-    names = Counter(step.makers[i].op or step.calls[i].name for i in held)
-    places: Counter[str] = Counter()
-    for i in held:
-        if place := say_caller(step.makers[i]):
-            places[place] += 1
-    what = ", ".join(f"{name} ({n}x)" for name, n in names.most_common(2))
+    change = Change(
+        merge=merge,
+        host=parts | dict.fromkeys(held, CallShare()),
+        launches=REACH["sizes that are known"] if sized else ALL,
+    )
     advice = _choose_advice(case, held, sized, looped)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
     if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
+    names = Counter(step.makers[i].op or step.calls[i].name for i in held)
+    places = _count_places(case, held)
+    before_graph = _list_waits_before_graph(case, held)
     finding = case.make_finding(
         WAITS,
         (),
         change,
-        (places or names).most_common(1)[0][0],
-        advice,
+        advice=advice,
         repeated=repeated,
         stops="once" if len(held) == 1 else f"{len(held):,} times",
-        what=what,
-        after=idle / 1e6,
+        elsewhere=_say_other_places(places),
+        what=", ".join(f"{name} ({n}x)" for name, n in names.most_common(2)),
+        after=_sum_idle_after(case, held) / 1e6,
         step=case.split.period / 1e6,
         pieces=", and the work after them is launched piece by piece" if sized else "",
-        graph="; such waits also prevent the capture of a CUDA graph"
-        if len(held) >= FEW_WAITS
-        else "",
+        graph="; such waits also prevent the capture of a CUDA graph" if before_graph else "",
     )
-    yield replace(finding, waits_before_graph=held if len(held) >= FEW_WAITS else ())
+    where = tuple(place for place, _ in (places or names).most_common())
+    yield replace(finding, where=where, waits_before_graph=before_graph)
+
+
+def _count_places(case: Case, calls: Iterable[int]) -> Counter[str]:
+    """Count the calls of each place; calls without one are left out."""
+    places: Counter[str] = Counter()
+    for index in calls:
+        if place := say_caller(case.step.makers[index]):
+            places[place] += 1
+    return places
+
+
+def _say_other_places(places: Counter[str]) -> str:
+    """Name the places besides the first, which the finding begins with; nothing where there is one."""
+    others = Counter(dict(places.most_common()[1:]))
+    if not others:
+        return ""
+    listed = _list_places(others)
+    return f", also {listed}" if listed.startswith("in ") else f", also at {listed}"
+
+
+def _list_short_waits(case: Case) -> list[int]:
+    """List the calls that wait for work, or for few bytes; what a large copy takes is said of copies."""
+    small = case.select_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
+    awaited = frozenset(small) - find_uploads(case)
+    return [i for i in find_waiting_calls(case, awaited) if not case.step.calls[i].allocates]
+
+
+def _is_idle_after_waits(case: Case) -> bool:
+    """Return whether the GPU is idle after waits for a part of the step that is worth a word."""
+    return case.sum_idle("host-sync") >= 0.005 * case.split.period
+
+
+def _list_waits_before_graph(case: Case, waits: Sequence[int]) -> Sequence[int]:
+    """List the waits that are said to come before a graph: all of them, or none."""
+    if len(waits) >= FEW_WAITS and _is_idle_after_waits(case):
+        return waits
+    return ()
 
 
 def _group_waits_by_line(case: Case, held: Sequence[int]) -> list[list[int]]:

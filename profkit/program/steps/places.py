@@ -13,7 +13,7 @@ from profkit.program.timeline import Place
 _SITE = re.compile(r"^.*/(?:site|dist)-packages/")
 # Packages through whose frames everything goes: their lines say nothing of a program.
 CORE = frozenset(
-    "torch triton functorch numpy scipy cupy cupyx jax jaxlib numba cuda nvidia apex "
+    "torch triton functorch numpy scipy cupy cupyx jax jaxlib numba numba_cuda cuda nvidia apex "
     "transformer_engine accelerate lightning pytorch_lightning deepspeed".split()
 )
 # Functions through which every operator goes, or every call of what they decorate.
