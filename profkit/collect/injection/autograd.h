@@ -95,7 +95,8 @@ inline uint64_t take_number() {
   if (resolving || !logs_are_open.load(std::memory_order_relaxed)) return sequence;
   const auto thread = static_cast<uint32_t>(torch.thread_number());
   const Running parent = find_running_node();
-  const Node node{sequence, parent.sequence, thread, find_stack(true), parent.thread, 0};
+  const uint32_t stack = find_stack([] { return true; });
+  const Node node{sequence, parent.sequence, thread, stack, parent.thread, 0};
   push_row("nodes", node);
   return sequence;
 }

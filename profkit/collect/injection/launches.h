@@ -36,7 +36,8 @@ struct GraphNode {
 inline thread_local Launch running = {};  // the call in which this thread is
 inline thread_local bool in_call = false;
 
-inline Launch find_launch(uint32_t correlation, bool may_name) {
+template <typename MayName>
+Launch find_launch(uint32_t correlation, MayName may_name) {
   Launch launch{kNoNode, correlation, find_stack(may_name), 0, 0};
   if (!torch_is_watched.load(std::memory_order_relaxed)) return launch;
   static thread_local Running last;
@@ -57,18 +58,24 @@ inline Launch find_launch(uint32_t correlation, bool may_name) {
 
 // While memory is taken, locks are held which a thread with the GIL may be waiting for.
 inline bool may_name_in(const char* call) {
-  return std::strncmp(call, "cuMemAlloc", 10) != 0 && std::strncmp(call, "cuMemFree", 9) != 0;
+  return call == nullptr ||
+         (std::strncmp(call, "cuMemAlloc", 10) != 0 && std::strncmp(call, "cuMemFree", 9) != 0);
 }
 
-inline void note_call(const CUpti_CallbackData* data) {
+inline bool launches_graph(CUpti_CallbackId id) {
+  return id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch ||
+         id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz;
+}
+
+inline void note_call(CUpti_CallbackId id, const CUpti_CallbackData* data) {
   if (data->callbackSite != CUPTI_API_ENTER) {
     in_call = false;
     return;
   }
   if (resolving) return;
-  const char* name = data->functionName ? data->functionName : "";
-  running = find_launch(data->correlationId, may_name_in(name));
-  if (std::strncmp(name, "cuGraphLaunch", 13) == 0) running.how |= kReplays;
+  const auto may_name = [data] { return may_name_in(data->functionName); };
+  running = find_launch(data->correlationId, may_name);
+  if (launches_graph(id)) running.how |= kReplays;
   in_call = true;
   push_row("launches", running);
 }
@@ -83,7 +90,8 @@ inline void note_graph_node(CUpti_CallbackId id, const CUpti_ResourceData* data)
     cuptiGetGraphNodeId(graph->originalNode, &node.original);
     node.made.sequence = kNoNode;
   } else {
-    node.made = in_call ? running : find_launch(0, false);  // the driver may hold locks: no GIL
+    const auto never = [] { return false; };  // the driver may hold locks: no GIL
+    node.made = in_call ? running : find_launch(0, never);
   }
   push_row("graphs", node);
 }
@@ -92,7 +100,7 @@ inline void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId
                             const void* data) {
   if (!logs_are_open.load(std::memory_order_relaxed)) return;
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API)
-    note_call(static_cast<const CUpti_CallbackData*>(data));
+    note_call(id, static_cast<const CUpti_CallbackData*>(data));
   else if (domain == CUPTI_CB_DOMAIN_RESOURCE)
     note_graph_node(id, static_cast<const CUpti_ResourceData*>(data));
 }

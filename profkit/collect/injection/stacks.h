@@ -217,13 +217,15 @@ inline bool may_read_frames() {
   return true;
 }
 
-// The number of this thread's stack; 0 where it runs no Python, or where it is new and may not be named.
-inline uint32_t find_stack(bool may_name) {
+// The number of this thread's stack; 0 where it runs no Python, or where it is new and may not be
+// named. Whether it may is asked of a new stack only: of few of the launches.
+template <typename MayName>
+uint32_t find_stack(MayName may_name) {
   if (resolving || !may_read_frames()) return 0;
   const Frame top = find_top();
   if (!top) return 0;
   const uint32_t number = stack_table->find(hash_frames(top));
-  if (number || !may_name || python.is_finalizing()) return number;
+  if (number || !may_name() || python.is_finalizing()) return number;
   return resolve_stack(top);
 }
 
