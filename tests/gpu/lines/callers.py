@@ -77,6 +77,10 @@ def call_jax() -> None:
 
 def call_numba() -> None:
     """A kernel that numba compiles."""
+    import numpy
+
+    if not hasattr(numpy, "row_stack"):  # numba-cuda may be older than this numpy
+        numpy.row_stack = numpy.vstack
     from numba import cuda
 
     @cuda.jit
