@@ -62,7 +62,7 @@ def _describe_row(row: MeasuredAblation) -> Measured:
 
 def _rank_measured(finding: LaunchFinding) -> tuple[int, float]:
     """Measured and worth it, then what is expected, then what was measured to bring nothing."""
-    if finding.status != "fires" or finding.note:
+    if not finding.is_cause:
         return 3, 0.0
     if finding.measured_reachable_gain is None:
         return 1, 0.0

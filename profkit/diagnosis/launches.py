@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain
 from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 Dims = tuple[int, int, int]
 LINES = 3  # of source that a finding names unless more are asked for
 INSTRUCTIONS = 3  # of a line, that are shown beside it
-_IDENTITY = ("report", "status", "device", "cc", "grid", "block", "variant", "case")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,11 @@ class Row:
     @property
     def times(self) -> list[float]:
         """The durations that are known, in s, shortest first."""
-        return sorted(run.time for run in self.launches if not isnan(run.time))
+        known = []
+        for run in self.launches:
+            if not isnan(run.time):
+                known.append(run.time)
+        return sorted(known)
 
     @property
     def total(self) -> float:
@@ -155,10 +158,12 @@ class Row:
     def median_launch(self) -> Judged:
         """The launch that is shown for the row: the one of median time."""
         times = self.times
-        if not times:
-            return self.launches[0]
-        median = times[(len(times) - 1) // 2]
-        return next(run for run in self.launches if run.time == median)
+        if times:
+            median = times[(len(times) - 1) // 2]
+            for run in self.launches:
+                if run.time == median:
+                    return run
+        return self.launches[0]
 
     def replace_launch(self, old: Judged, new: Judged) -> Row:
         """Return the row with one launch in the place of another."""
@@ -166,9 +171,15 @@ class Row:
 
 
 def _identify_build(run: Judged) -> tuple[float | None, ...]:
-    """What tells builds of one name apart: a Triton kernel is built anew for each constant and type."""
-    known = (run.values.get(name, nan) for name in ("registers", "shared_block"))
-    return tuple(None if isnan(value) else value for value in known)
+    """Return what tells builds of one name apart: Triton builds a kernel for each constant and type."""
+    build: list[float | None] = []
+    for name in ("registers", "shared_block"):
+        value = run.values.get(name, nan)
+        if isnan(value):
+            build.append(None)
+        else:
+            build.append(value)
+    return tuple(build)
 
 
 def _replace_nan_by_zero(seconds: float) -> float:
@@ -208,13 +219,21 @@ def _make_judged_launch(
     nvidia: tuple[NvidiaRule, ...] = (),
 ) -> Judged:
     """Return a row of a frame, which may be anybody's: what it lacks is None."""
-    identity: dict[str, Any] = {name: run.get(name) for name in _IDENTITY}
-    identity |= {
-        "index": run.get("launch", 0),
-        "status": str(run.get("status") or "ok"),
-        "kernel": run.get("kernel") or "",
-    }
-    return Judged(**identity, values=values, diagnosis=diagnosis, nvidia=nvidia)
+    return Judged(
+        report=run.get("report"),  # type: ignore[arg-type]
+        index=run.get("launch", 0),
+        kernel=run.get("kernel") or "",
+        device=run.get("device"),
+        cc=run.get("cc"),
+        grid=run.get("grid"),
+        block=run.get("block"),
+        variant=run.get("variant"),
+        case=run.get("case"),
+        status=str(run.get("status") or "ok"),
+        values=values,
+        diagnosis=diagnosis,
+        nvidia=nvidia,
+    )
 
 
 def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
@@ -227,16 +246,17 @@ def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list
     for n, run in enumerate(launches):
         key = (run.report, run.kernel, run.grid, run.block, run.status, *_identify_build(run))
         alike.setdefault((*key, n) if every else key, []).append(run)
-    rows = [Row(tuple(group)) for group in alike.values()]
-    total = sum(row.total for row in rows)
-    return sorted(
-        rows,
-        key=lambda row: (
-            not row.leads_with_uncollected_cause(total),
-            -row.seconds_saved,
-            -row.total,
-        ),
-    )
+    rows = []
+    total = 0.0
+    for group in alike.values():
+        row = Row(tuple(group))
+        rows.append(row)
+        total += row.total
+
+    def rank_row(row: Row) -> tuple[bool, float, float]:
+        return not row.leads_with_uncollected_cause(total), -row.seconds_saved, -row.total
+
+    return sorted(rows, key=rank_row)
 
 
 # Frames.
@@ -273,14 +293,20 @@ def _replace_none_by_nan(value: float | None) -> float:
 def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judged]:
     """Judge every launch of a frame; with source lines where its report is still there."""
     launches = []
-    for row in list_frame_rows(runs):
+    places = []  # of the launches whose report is still there
+    for place, row in enumerate(list_frame_rows(runs)):
         also = OwnColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
-        values = {name: get_number_or_nan(row.get(name)) for name in CATALOGUE}
+        values = {}
+        for name in CATALOGUE:
+            values[name] = get_number_or_nan(row.get(name))
         launches.append(_make_judged_launch(row, values, diagnosis))
-    there = [is_file(str(run.report)) for run in launches]
-    lined = iter(add_readable_source_lines(list(compress(launches, there)))[0])
-    return [next(lined) if known else run for run, known in zip(launches, there, strict=True)]
+        if is_file(str(launches[place].report)):
+            places.append(place)
+    lined, _ = add_readable_source_lines([launches[place] for place in places])
+    for place, run in zip(places, lined, strict=True):
+        launches[place] = run
+    return launches
 
 
 def diagnose_frame(launches: Iterable[Judged]) -> DataFrame:
@@ -347,7 +373,9 @@ class OwnColumns(Mapping[str, float]):
         return float(value)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name, value in self._row.items() if isinstance(value, int | float)])
+        for name, value in self._row.items():
+            if isinstance(value, int | float):
+                yield name
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -364,9 +392,11 @@ def _read_raw_counters(report: str) -> dict[int, dict[str, Any]]:
         rows = read_raw_frame(report).to_dict("records")
     except ProfkitError:
         return {}
-    counters = {}
+    counters: dict[int, dict[str, Any]] = {}
     for n, row in enumerate(rows):
-        counters[n] = {str(name): value for name, value in row.items()}
+        counters[n] = {}
+        for name, value in row.items():
+            counters[n][str(name)] = value
     return counters
 
 
@@ -386,19 +416,26 @@ def add_source_lines(
     from profkit.reports.hotlines import answer_line_requests
 
     most = LINES if count is None else count
-    requests = [_request_lines(run, most, listed, around) for run in runs]
-    asked = [request for request in requests if request.counters or request.sampled]
-    answers = iter(answer_line_requests(asked, strict=count is not None))
-    return [
-        _add_lines(run, next(answers)) if request.counters or request.sampled else run
-        for run, request in zip(runs, requests, strict=True)
-    ]
+    lined = list(runs)
+    places, asked = [], []  # of the launches that have something to ask for
+    for place, run in enumerate(runs):
+        request = _request_lines(run, most, listed, around)
+        if request.counters or request.sampled:
+            places.append(place)
+            asked.append(request)
+    answers = answer_line_requests(asked, strict=count is not None)
+    for place, answer in zip(places, answers, strict=True):
+        lined[place] = _add_lines(runs[place], answer)
+    return lined
 
 
 def explain_unread_lines(runs: Iterable[Judged]) -> list[str]:
     """Return of which reports the source lines could not be read, and why, each once."""
-    said = [f"{run.report}: without source lines: {run.unread}" for run in runs if run.unread]
-    return list(dict.fromkeys(said))
+    said: dict[str, None] = {}
+    for run in runs:
+        if run.unread:
+            said[f"{run.report}: without source lines: {run.unread}"] = None
+    return list(said)
 
 
 def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
@@ -409,19 +446,22 @@ def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[J
     except ProfkitError as error:
         if len(runs) == 1:
             return list(runs), [error.message]
-    each = [add_readable_source_lines([run], *how) for run in runs]
-    return [run for (run,), _ in each], list(chain.from_iterable(why for _, why in each))
+    lined, unread = [], []
+    for run in runs:
+        alone, why = add_readable_source_lines([run], *how)
+        lined += alone
+        unread += why
+    return lined, unread
 
 
 def _request_lines(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
-    firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
-    # A rule of somebody's own has none.
     chosen = {}
-    for rule in firing:
-        if rule in BY_ID and BY_ID[rule].lines:
-            chosen[rule] = BY_ID[rule].lines
+    for finding in run.diagnosis.findings:
+        rule = BY_ID.get(finding.rule)  # a rule of somebody's own has no lines
+        if finding.status == "fires" and rule and rule.lines:
+            chosen[finding.rule] = rule.lines
     instructions = 0
     if listed and not around:  # a page has the lines around instead
         instructions = INSTRUCTIONS
@@ -429,45 +469,49 @@ def _request_lines(run: Judged, count: int, listed: int, around: int) -> LinesRe
 
 
 def _add_lines(run: Judged, answer: HotLines) -> Judged:
-    listed = tuple(
-        HotLine(
-            file=x.file,
-            line=x.line,
-            text=x.source or x.opcode,
-            samples=int(x.value),
-            share=x.share,
-            stall=x.stall,
-            stall_share=x.stall_share,
-            called_at=_find_caller(x),
-            sass=tuple(SassInstruction(text, share) for text, share in x.sass),
-        )
-        for x in answer.sampled
-    )
-    findings = tuple(
-        replace(f, where=tuple(_list_source_shares(lines)))
-        if (lines := answer.counters.get(f.rule))
-        else f
-        for f in run.diagnosis.findings
-    )
-    findings = tuple(
-        _price_without_gathers(run, f, share) if (share := answer.gathered.get(f.rule)) else f
-        for f in findings
-    )
+    listed = tuple(map(_make_hot_line, answer.sampled))
+    findings = []
+    for finding in run.diagnosis.findings:
+        lines = answer.counters.get(finding.rule)
+        if lines:
+            finding = replace(finding, where=tuple(_list_source_shares(lines)))  # noqa: PLW2901
+        gathered = answer.gathered.get(finding.rule)
+        if gathered:
+            finding = _price_without_gathers(run, finding, gathered)  # noqa: PLW2901
+        findings.append(finding)
     for rule, share in answer.fusable.items():
         findings = _reprice_unfused_arithmetic(run, findings, rule, share)
-    if _is_triton(run.kernel, findings):
-        findings = tuple(map(_use_triton_advice, findings))
-    else:
-        findings = tuple(
-            _add_conflict_free_layouts(f, answer.layouts.get(f.rule)) for f in findings
-        )
-    diagnosis = replace(run.diagnosis, findings=findings)
+    is_triton = _is_triton(run.kernel, findings)
+    advised = []
+    for finding in findings:
+        if is_triton:
+            advised.append(_use_triton_advice(finding))
+        else:
+            advised.append(_add_conflict_free_layouts(finding, answer.layouts.get(finding.rule)))
+    diagnosis = replace(run.diagnosis, findings=tuple(advised))
     return replace(run, lines=listed, diagnosis=diagnosis, unread=answer.unread)
 
 
+def _make_hot_line(line: CounterLine) -> HotLine:
+    instructions = []
+    for text, share in line.sass:
+        instructions.append(SassInstruction(text, share))
+    return HotLine(
+        file=line.file,
+        line=line.line,
+        text=line.source or line.opcode,
+        samples=int(line.value),
+        share=line.share,
+        stall=line.stall,
+        stall_share=line.stall_share,
+        called_at=_find_caller(line),
+        sass=tuple(instructions),
+    )
+
+
 def _reprice_unfused_arithmetic(
-    run: Judged, findings: tuple[LaunchFinding, ...], rule: str, share: float
-) -> tuple[LaunchFinding, ...]:
+    run: Judged, findings: Sequence[LaunchFinding], rule: str, share: float
+) -> list[LaunchFinding]:
     """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
 
     Where that is nothing to speak of it is clear, and comes after those that fire.
@@ -486,7 +530,7 @@ def _reprice_unfused_arithmetic(
             fires.append(judged)
         else:
             others.append(judged)
-    return (*fires, *others)
+    return [*fires, *others]
 
 
 def _add_conflict_free_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:
@@ -527,8 +571,13 @@ def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
 
     Triton calls it as its function is called; Numba mangles the name, CuTe's begins with its own word.
     """
-    python = any(line.file.endswith(".py") for f in findings for line in f.where)
-    return python and kernel.isidentifier() and not kernel.startswith(("_Z", "kernel_cutlass"))
+    if not kernel.isidentifier() or kernel.startswith(("_Z", "kernel_cutlass")):
+        return False
+    for finding in findings:
+        for line in finding.where:
+            if line.file.endswith(".py"):
+                return True
+    return False
 
 
 def _use_triton_advice(finding: LaunchFinding) -> LaunchFinding:
@@ -540,15 +589,24 @@ def _use_triton_advice(finding: LaunchFinding) -> LaunchFinding:
 
 def _list_source_shares(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
     """Yield the lines of source; an instruction without one says nothing to a reader."""
-    for x in lines:
-        if x.file is None or x.line is None:
+    for line in lines:
+        if line.file is None or line.line is None:
             continue
         producer = None
-        if x.producer_file is not None and x.producer_line is not None:
-            producer = Producer(x.producer_file, x.producer_line, x.producer_opcode)
-        counted = x.counter, x.value, x.opcode
-        about = x.source, producer, _find_caller(x)
-        yield SourceShare(x.file, x.line, x.stall, x.share, *counted, *about)
+        if line.producer_file is not None and line.producer_line is not None:
+            producer = Producer(line.producer_file, line.producer_line, line.producer_opcode)
+        yield SourceShare(
+            line.file,
+            line.line,
+            line.stall,
+            line.share,
+            line.counter,
+            line.value,
+            line.opcode,
+            line.source,
+            producer,
+            _find_caller(line),
+        )
 
 
 def _find_caller(line: CounterLine) -> Caller | None:
@@ -575,6 +633,11 @@ def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10
     else:
         asked = LinesRequest(path, launch)
     answer = answer_line_requests([asked])[0].counters
-    rows = make_lines_frame(list(chain.from_iterable(answer.values())))
-    rows.insert(0, "rule", list(chain.from_iterable([r] * len(x) for r, x in answer.items())))
+    rules: list[str] = []
+    lines: list[CounterLine] = []
+    for rule, found in answer.items():
+        rules += [rule] * len(found)
+        lines += found
+    rows = make_lines_frame(lines)
+    rows.insert(0, "rule", rules)
     return rows

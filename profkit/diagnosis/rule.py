@@ -89,6 +89,11 @@ class LaunchFinding(Finding):
     measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
 
     @property
+    def is_cause(self) -> bool:
+        """Whether it fires and is something to fix rather than a note on the measurement."""
+        return self.status == "fires" and not self.note
+
+    @property
     def gain(self) -> float | None:
         """The bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given."""
         return self.saving.bound
@@ -285,9 +290,9 @@ class Diagnosis:
     @property
     def top(self) -> LaunchFinding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
-        for f in self.findings:
-            if f.status == "fires" and not f.note:
-                return f
+        for finding in self.findings:
+            if finding.is_cause:
+                return finding
         return None
 
     def estimate_saved_time(self, time: float) -> float:

@@ -63,8 +63,12 @@ def decide_bound(launch: Launch) -> Diagnosis:
 
 
 def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
-    near = [u for u in facts.usages if u.near]
-    sure = any(u.share >= u.resource.peak.sure for u in near)
+    near = []
+    sure = False
+    for use in facts.usages:
+        if use.near:
+            near.append(use)
+            sure = sure or use.share >= use.resource.peak.sure
     if facts.shape and facts.worth >= max(WORTH, facts.waste) and not sure:
         return facts.shape
     if near:
@@ -295,21 +299,25 @@ def _judge_collected(
 ) -> Diagnosis:
     verdict = _note_impossible_counters(decide_bound(launch), launch)
     room = compute_headroom(launch)
-    counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _mark_at_roof(_ask_all_rules(launch, wider, more, counted, ncu), room)
+    asked = _mark_at_roof(_ask_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
     told = _mark_symptoms_of_leading_cause(_sort_findings(findings, lead), verdict)
-    both = _price_together(launch, [f for f in told if f.status == "fires" and not f.note])
+    both = _price_together(launch, told)
     return replace(verdict, findings=told, headroom=room, together=both)
 
 
 def _ask_all_rules(
-    launch: Launch, wider: Launch, more: Sequence[LaunchRule], counted: frozenset[str], ncu: str
+    launch: Launch, wider: Launch, more: Sequence[LaunchRule], ncu: str
 ) -> list[Asked]:
     """Return what profkit's rules say, then rules of one's own, which see `wider`."""
+    sections = set()
+    for name in launch:
+        if name in launch:
+            sections.add(CATALOGUE[name].section)
+    counted = frozenset(sections)
     asked: list[Asked] = []
     for rule in (*ALL, *more):
         subject = wider
@@ -327,7 +335,7 @@ def _silence_fallback_rule(
     if not rule.otherwise or found.status == "unknown":
         return rule, found
     for _, other in before:
-        if other.status == "fires" and not other.note:
+        if other.is_cause:
             return rule, make_clear_finding(rule.id, rule.note, rule.title)
     return rule, found
 
@@ -354,7 +362,7 @@ def _mark_symptoms_of_leading_cause(
     leading cause's work comes after the other causes: it says the same again.
     """
     lead = findings[0]
-    if lead.status != "fires" or lead.note or len(lead.explains) < 2:
+    if not lead.is_cause or len(lead.explains) < 2:
         return tuple(findings)
     consequences = set(lead.explains)
     if lead.expect is not None:
@@ -369,7 +377,9 @@ def _mark_symptoms_of_leading_cause(
             repeated.append(replace(_cap_saving_by_cause(finding, lead), repeats=lead.rule))
         else:
             told.append(_cap_saving_by_cause(finding, lead))
-    causes = sum(finding.status == "fires" and not finding.note for finding in told)
+    causes = 0
+    while causes < len(told) and told[causes].is_cause:
+        causes += 1
     return (*told[:causes], *repeated, *told[causes:])
 
 
@@ -388,29 +398,29 @@ def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchF
     return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
 
 
-def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together | None:
+def _price_together(launch: Launch, findings: Sequence[LaunchFinding]) -> Together | None:
     """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
 
     Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
     and less work ends it.
     """
-    first: dict[str, tuple[LaunchFinding, Fix]] = {}
-    for finding in firing:
-        fix = BY_ID[finding.rule].fix if finding.rule in BY_ID else None
-        group = _GROUPS.get(fix.kind or "") if fix else None
-        if fix and group and finding.expect and finding.expect.gain >= WORTH:
-            first.setdefault(group, (finding, fix))
+    first: dict[str, tuple[LaunchFinding, Fix]] = {}  # in the order in which they are named
+    for finding in findings:
+        rule = BY_ID.get(finding.rule)
+        if rule is None or rule.fix is None or rule.fix.kind is None or not finding.is_cause:
+            continue
+        group = _GROUPS.get(rule.fix.kind)
+        if group and finding.expect and finding.expect.gain >= WORTH:
+            first.setdefault(group, (finding, rule.fix))
     if len(first) < 2:
         return None
-    (shape, more_places), (waste, less_work) = first["shape"], first["waste"]
-    both = (more_places, less_work)
-    saving = price_fixes(launch, *both)
+    (one, fix_of_one), (other, fix_of_other) = first.values()
+    saving = price_fixes(launch, fix_of_one, fix_of_other)
     expect = read_expectation(saving)
-    if expect is None or expect.gain < WORTH_NAMING * max(shape.ranking_gain, waste.ranking_gain):
+    if expect is None or expect.gain < WORTH_NAMING * max(one.ranking_gain, other.ranking_gain):
         return None
-    rules = tuple(f.rule for f in firing if f in (shape, waste))
-    more = expect.gain > WORTH_NAMING * shape.ranking_gain * waste.ranking_gain
-    return Together((rules[0], rules[1]), saving.bound, expect, more)
+    more = expect.gain > WORTH_NAMING * one.ranking_gain * other.ranking_gain
+    return Together((one.rule, other.rule), saving.bound, expect, more)
 
 
 def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
@@ -418,7 +428,9 @@ def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     impossible = launch.find_impossible()
     if not impossible:
         return verdict
-    several = [f"{name} is {value:.4g}" for name, value in impossible.items()]
+    several = []
+    for name, value in impossible.items():
+        several.append(f"{name} is {value:.4g}")
     more = ""
     if len(several) > 3:
         more = f" and {len(several) - 3} more"
@@ -504,7 +516,7 @@ def _explain_missing_metric(name: str, ncu: str, among: bool) -> tuple[str, str]
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(map(int, version.split(".")))
 
 
 NO_ROOM = 0.01  # of the time: two runs of one kernel differ by more
@@ -526,19 +538,20 @@ def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
     """
-    fires = [(rule, f) for rule, f in asked if f.status == "fires"]
-    redundant = any(rule.less_work and f.ranking_gain >= WORTH_NAMING for rule, f in fires)
-    if room is None or room > AT_ROOF or redundant:
+    if room is None or room > AT_ROOF:
         return asked
-
+    for rule, found in asked:
+        if rule.less_work and found.status == "fires" and found.ranking_gain >= WORTH_NAMING:
+            return asked
     said = say_distance_from_roof(room)
-
-    def mark_at_roof(found: LaunchFinding) -> LaunchFinding:
-        bound = Estimate(bound=found.gain)
-        return replace(found, cause=f"{found.cause}; {said}", saving=bound, at_roof=True)
-
-    full = {rule.id for rule, _ in fires if rule.own_work}
-    return [(rule, mark_at_roof(f) if rule.id in full else f) for rule, f in asked]
+    marked = []
+    for rule, found in asked:
+        judged = found
+        if rule.own_work and found.status == "fires":
+            cause, bound = f"{found.cause}; {said}", Estimate(bound=found.gain)
+            judged = replace(found, cause=cause, saving=bound, at_roof=True)
+        marked.append((rule, judged))
+    return marked
 
 
 def clear_if_worthless(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
@@ -561,10 +574,13 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     (bank conflicts) is named before the plain one (shared-memory bandwidth).
     """
     limiters = set((verdict.limiter or "").split("+"))
-    fires = [(rule, finding) for rule, finding in asked if finding.status == "fires"]
-    plain, special = [], []
+    first, plain, special = [], [], []
     wait_worth = 1.0
-    for rule, finding in fires:
+    for rule, finding in asked:
+        if finding.status != "fires":
+            continue
+        if rule.leads:
+            first.append(finding)
         if rule.note or limiters.isdisjoint(finding.explains):
             continue
         if len(finding.explains) == 1:
@@ -574,8 +590,7 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
     special = _sort_special_causes(special, wait_worth**MOST)
-    first = [finding for rule, finding in fires if rule.leads]
-    before = _find_more_valuable_findings(verdict, fires, [*special, *plain])
+    before = _find_more_valuable_findings(verdict, asked, [*special, *plain])
     return [finding.rule for finding in (*first, *before, *special, *plain)]
 
 
@@ -584,22 +599,30 @@ def _sort_special_causes(special: Sequence[LaunchFinding], least: float) -> list
 
     Of contended atomics, say, nothing says that it is small.
     """
-    unbounded = [finding for finding in special if finding.gain is None]
-    bounded = [finding for finding in special if finding.gain and finding.ranking_gain >= least]
+    unbounded, bounded = [], []
+    for finding in special:
+        if finding.gain is None:
+            unbounded.append(finding)
+        elif finding.gain and finding.ranking_gain >= least:
+            bounded.append(finding)
     unbounded.sort(key=lambda finding: -finding.ranking_gain)
     bounded.sort(key=lambda finding: -finding.ranking_gain)
     return [*unbounded, *bounded]
 
 
 def _find_more_valuable_findings(
-    verdict: Diagnosis, fires: list[Asked], lead: list[LaunchFinding]
+    verdict: Diagnosis, asked: list[Asked], lead: list[LaunchFinding]
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
 
     Where warps wait, that is wasted work of which more is to be expected: it need not be done, whatever
     they wait for.
     """
-    if verdict.bound == "latency" and lead and lead[0].gain is not None:
-        waste = [f for rule, f in fires if rule.fix and rule.fix.kind == "waste" and not rule.note]
-        return [f for f in waste if f.ranking_gain > lead[0].ranking_gain]
-    return []
+    if verdict.bound != "latency" or not lead or lead[0].gain is None:
+        return []
+    before = []
+    for rule, finding in asked:
+        is_waste = rule.fix is not None and rule.fix.kind == "waste"
+        if is_waste and finding.is_cause and finding.ranking_gain > lead[0].ranking_gain:
+            before.append(finding)
+    return before

@@ -6,7 +6,7 @@ the report does not have what it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isnan, nan
 from numbers import Real
@@ -104,12 +104,11 @@ class Launch(Mapping[str, float]):
 
     def find_impossible(self) -> dict[str, float]:
         """Return the metrics that were collected with a value that no launch has."""
-        unusual = (
-            (name, value)
-            for name, value in self._values.items()
-            if not _LEAST <= value <= _ORDINARY
-        )
-        return {name: value for name, value in unusual if is_impossible(name, value)}
+        found = {}
+        for name, value in self._values.items():
+            if not _LEAST <= value <= _ORDINARY and is_impossible(name, value):
+                found[name] = value
+        return found
 
     def need(self, *metrics: str) -> None:
         """Raise NotCollected unless every one of these metrics was collected."""
@@ -118,13 +117,25 @@ class Launch(Mapping[str, float]):
 
     def known(self, *metrics: str) -> bool:
         """Return whether all these metrics were collected."""
-        return all(m in self for m in metrics)
+        return all(metric in self for metric in metrics)
+
+    def sum_known(self, metrics: Iterable[str]) -> float:
+        """Return the sum of those of these metrics that were collected; 0 where none was."""
+        total = 0.0
+        for metric in metrics:
+            total += self.get(metric, 0.0)
+        return total
 
     def list_present(self, prefix: str) -> list[str]:
         """The collected metrics whose short name begins so."""
-        if prefix not in self._present:
-            self._present[prefix] = [m for m in self if m.startswith(prefix) and m in self]
-        return self._present[prefix]
+        known = self._present.get(prefix)
+        if known is None:
+            known = []
+            for metric in self:
+                if metric.startswith(prefix) and metric in self:
+                    known.append(metric)
+            self._present[prefix] = known
+        return known
 
 
 @dataclass(frozen=True)
@@ -238,10 +249,11 @@ def measure_tensor_busy(launch: Launch) -> float:
 
 def _split_fma(launch: Launch) -> tuple[float, float, float]:
     """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
-    counts = [launch[f"inst_{kind}"] for kind in ("fp32", "half", "imad")]
-    whole = sum(counts)
-    single, half, imad = (c / whole if whole else 0.0 for c in counts)
-    return single, half, imad
+    single, half, imad = launch["inst_fp32"], launch["inst_half"], launch["inst_imad"]
+    whole = single + half + imad
+    if whole == 0:
+        return 0.0, 0.0, 0.0
+    return single / whole, half / whole, imad / whole
 
 
 def _measure_fuller_fma_half(launch: Launch) -> float:
@@ -332,7 +344,8 @@ def is_mostly_atomics(launch: Launch) -> bool:
 
 def measure_links_busy(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
-    return max(launch[name] for name in LINKS)
+    to_sms, from_sms = LINKS
+    return max(launch[to_sms], launch[from_sms])
 
 
 def measure_l2_busy(launch: Launch) -> float:
@@ -356,10 +369,18 @@ def measure_atomics_busy(launch: Launch) -> float:
 
 def select_collected_metrics(launch: Row) -> dict[str, float]:
     """The collected metrics of a row, without its identity and without NaN."""
-    pairs = ((name, launch[name]) for name in launch if name in launch)
-    # Nearly all are float, and to ask an abstract class takes as long as the rest.
-    numbers = ((n, float(v)) for n, v in pairs if type(v) is float or isinstance(v, Real))
-    return {n: v for n, v in numbers if not (isnan(v) or is_impossible(n, v))}
+    collected = {}
+    for name in launch:
+        if name not in launch:  # a Launch also iterates over what was not collected
+            continue
+        value = launch[name]
+        # Nearly all are float, and to ask an abstract class takes as long as the rest.
+        if type(value) is not float and not isinstance(value, Real):
+            continue
+        number = float(value)
+        if not isnan(number) and not is_impossible(name, number):
+            collected[name] = number
+    return collected
 
 
 # Counters of different replay passes differ by a few per cent; beyond that a point above its roof
@@ -455,7 +476,7 @@ def count_bytes_per_lane(launch: Launch) -> float:
 
 def share_of_arithmetic(launch: Launch) -> float:
     """Share of the instructions that compute in floating point: the problem's own, however written."""
-    own = sum(launch.get(kind, 0.0) for kind in _ARITHMETIC)
+    own = launch.sum_known(_ARITHMETIC)
     return min(1.0, own / max(launch["instructions"], 1.0))
 
 
@@ -523,7 +544,7 @@ _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_bar
 
 def count_exchanges(launch: Launch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
-    return sum(launch.get(name, 0.0) for name in _EXCHANGES)
+    return launch.sum_known(_EXCHANGES)
 
 
 # A tree over the threads of a block (a sum, a scan): after every few accesses to shared memory a
@@ -561,7 +582,7 @@ def _share_wasted_behind_l1(launch: Launch, waste: float) -> float:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
     if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
-    needed = (1 - waste) * sum(launch[n] for n in _SECTORS)
+    needed = (1 - waste) * launch.sum_known(_SECTORS)
     moved = (launch["l2_read_bytes"] + launch["l2_write_bytes"]) / SECTOR
     if moved > 0:
         return min(waste, max(0.0, 1 - needed / moved))
@@ -583,8 +604,7 @@ def _share_of_l1_work_left(launch: Launch, keep: float) -> float:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
     if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
-    requests, sectors = (sum(launch[n] for n in names) for names in (_REQUESTS, _SECTORS))
-    needed = max(requests, keep * sectors / 4)
+    needed = max(launch.sum_known(_REQUESTS), keep * launch.sum_known(_SECTORS) / 4)
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
@@ -607,7 +627,7 @@ def _share_of_useful_dram_bytes(launch: Launch, keep: float) -> float:
     """
     if not launch.known(*_SECTORS, "dram_bytes") or launch["dram_bytes"] <= 0:
         return 0.0
-    asked = keep * sum(launch[n] for n in _SECTORS) * SECTOR
+    asked = keep * launch.sum_known(_SECTORS) * SECTOR
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
@@ -615,11 +635,17 @@ def compute_busy_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _share_wasted_behind_l1(launch, waste)
     pairs, lines = _estimate_scatter_costs(launch)
-    l2 = {"l2_tag_busy": behind / lines, "l2_to_xbar_busy": behind}
-    parts = {
-        "dram": {"dram_busy": max(behind / pairs, _share_of_useful_dram_bytes(launch, keep))},
-        "l2": {**l2, "xbar_to_l2_busy": min(behind, _share_of_stores_left(launch, keep))},
-        "l1": {"l1_busy": _share_of_l1_work_left(launch, keep)},
-    }
-    known = {level: stages for level, stages in parts.items() if launch.known(*stages)}
-    return {level: max(launch[m] * part for m, part in known[level].items()) for level in known}
+    busy = {}
+    if "dram_busy" in launch:
+        useful = max(behind / pairs, _share_of_useful_dram_bytes(launch, keep))
+        busy["dram"] = launch["dram_busy"] * useful
+    if launch.known("l2_tag_busy", "l2_to_xbar_busy", "xbar_to_l2_busy"):
+        stores_left = min(behind, _share_of_stores_left(launch, keep))
+        busy["l2"] = max(
+            launch["l2_tag_busy"] * (behind / lines),
+            launch["l2_to_xbar_busy"] * behind,
+            launch["xbar_to_l2_busy"] * stores_left,
+        )
+    if "l1_busy" in launch:
+        busy["l1"] = launch["l1_busy"] * _share_of_l1_work_left(launch, keep)
+    return busy

@@ -303,7 +303,7 @@ def compute_cycles_waited_per_load(launch: Launch) -> float:
 
     Little's law read backwards: a lower bound of the loads' latency when several are in flight.
     """
-    loads = sum(launch[f"inst_{k}"] for k in ("global_load", "async_copy", "texture"))
+    loads = launch["inst_global_load"] + launch["inst_async_copy"] + launch["inst_texture"]
     if loads <= 0:
         raise NotCollected("inst_global_load")
     waited = launch["stall_long_scoreboard"] * launch["warp_latency"] * launch["instructions"]
@@ -334,8 +334,12 @@ def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
 
 def list_resource_uses(launch: Launch) -> list[Use]:
     """Every collected resource, busiest first (against what it can reach)."""
-    found = [u for r in RESOURCES if (u := measure_resource_use(r, launch)) is not None]
-    return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
+    found = []
+    for resource in RESOURCES:
+        use = measure_resource_use(resource, launch)
+        if use is not None:
+            found.append(use)
+    return sorted(found, key=lambda use: -use.share / use.resource.peak.sure)
 
 
 @dataclass(frozen=True)
@@ -355,11 +359,11 @@ class Limit:
 
 def measure_unit_loads(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
-    shares = {
-        r.limiter: u.elapsed
-        for r in RESOURCES
-        if (u := measure_resource_use(r, launch)) is not None
-    }
+    shares = {}
+    for resource in RESOURCES:
+        use = measure_resource_use(resource, launch)
+        if use is not None:
+            shares[resource.limiter] = use.elapsed
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):
@@ -417,17 +421,22 @@ def find_attainable_share_of_pins(launch: Launch) -> float:
 
 def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
-    states = [name.removeprefix("stall_") for name in launch.list_present("stall_")]
-    waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
+    waiting, longest_other, others = 0.0, 0.0, 0.0
+    for name in launch.list_present("stall_"):
+        state = name.removeprefix("stall_")
+        if state in resource.queue:
+            waiting += launch[name]
+        elif state not in WORKING:
+            others += launch[name]
+            longest_other = max(longest_other, launch[name])
     if waiting < resource.peak.queued:
         return False
     if resource.queue == BY_LIMITER["dram"].queue:
         return _is_queue_of_loads(resource, launch)
-    others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
     if resource.limiter == "issue" and launch["issue_busy"] < READY:
         # Ready warps that are not issued explain a half-used scheduler only if little else happens.
-        return waiting >= ALONE * sum(others)
-    return waiting >= FOREMOST * max(others, default=0.0)
+        return waiting >= ALONE * others
+    return waiting >= FOREMOST * longest_other
 
 
 def _is_full_of_requests(launch: Launch) -> bool:

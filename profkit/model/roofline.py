@@ -120,14 +120,24 @@ def list_families(launch: Row) -> tuple[str, ...]:
     operations).
     """
     row = select_collected_metrics(launch)
-    rates = {f: rate for f in FAMILIES if (rate := _measure_rate(row, f)) > 0}
-    matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
-    led = matrix >= 0.5 * sum(rates.values())
+    rates = {}
+    scalar, matrix = 0.0, 0.0
+    for family in FAMILIES:
+        rate = _measure_rate(row, family)
+        if not rate > 0:
+            continue
+        rates[family] = rate
+        if family in SCALAR:
+            scalar += rate
+        else:
+            matrix += rate
 
     def rank_family(family: str) -> tuple[bool, float]:
-        first = led and family not in SCALAR
+        first = matrix >= scalar and family not in SCALAR
         peak = row.get(f"peak_{family}", nan)
-        return first, rates[family] if first or isnan(peak) else rates[family] / peak
+        if first or isnan(peak):
+            return first, rates[family]
+        return first, rates[family] / peak
 
     return tuple(sorted(rates, key=rank_family, reverse=True))
 
@@ -141,7 +151,10 @@ def list_points(
     needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
     once, each output written once (`declared_bytes` when None).
     """
-    row, roof = select_collected_metrics(launch), {c.name: c.value for c in list_ceilings(launch)}
+    row = select_collected_metrics(launch)
+    roof = {}
+    for ceiling in list_ceilings(launch):
+        roof[ceiling.name] = ceiling.value
     if operations is None:
         operations = row.get("declared_operations", nan)
     if compulsory is None:
@@ -169,21 +182,24 @@ def list_points(
 def _make_point(
     level: Place, family: str, rate: float, moved: float, roof: Mapping[str, float]
 ) -> Point:
-    bandwidth, peak = roof.get("dram" if level == "workload" else level, nan), roof.get(family, nan)
-    slope = rate / moved * bandwidth
-    sides = {level: moved / bandwidth, family: rate / peak}
-    under = max((s for s in sides if not isnan(sides[s])), key=lambda s: sides[s], default="")
+    memory: str = level
+    if level == "workload":
+        memory = "dram"
+    bandwidth, peak = roof.get(memory, nan), roof.get(family, nan)
+    intensity = rate / moved
+    slope = intensity * bandwidth
+    of_memory, of_arithmetic = moved / bandwidth, rate / peak
     if isnan(peak):
-        over = slope
+        under, share, attainable = memory, of_memory, slope
     elif isnan(slope):
-        over = peak
+        under, share, attainable = family, of_arithmetic, peak
+    elif of_memory >= of_arithmetic:
+        under, share, attainable = memory, of_memory, min(slope, peak)
     else:
-        over = min(slope, peak)
-    if under == "workload":
-        name = "dram"
-    else:
-        name = under
-    return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
+        under, share, attainable = family, of_arithmetic, min(slope, peak)
+    if isnan(share):
+        under = ""
+    return Point(level, family, intensity, rate, moved, attainable, under, share)
 
 
 def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
@@ -199,11 +215,15 @@ def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
 
 def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
-    levels = [p for p in list_points(launch) if p.level != "workload" and p.roof]
-    best = max(levels, key=lambda p: p.share, default=None)
+    best = None
+    for point in list_points(launch):
+        if point.level == "workload" or not point.roof:
+            continue
+        if best is None or point.share > best.share:
+            best = point
     if best is None:
         return None
-    return (best.roof, best.share)
+    return best.roof, best.share
 
 
 def list_missing(launch: Row) -> tuple[Missing, ...]:
@@ -220,7 +240,10 @@ def list_missing(launch: Row) -> tuple[Missing, ...]:
         for what, metric in (("bytes", f"{level}_rate"), ("peak", f"peak_{level}")):
             if metric not in row:
                 sections.setdefault(CATALOGUE[metric].section, []).append(f"{level.upper()} {what}")
-    return tuple(Missing(s, f"no {', '.join(what)}") for s, what in sections.items())
+    missing = []
+    for section, lacking in sections.items():
+        missing.append(Missing(section, f"no {', '.join(lacking)}"))
+    return tuple(missing)
 
 
 def _find_uncounted_arithmetic(row: Values) -> Missing | None:
@@ -237,9 +260,10 @@ def _find_uncounted_arithmetic(row: Values) -> Missing | None:
     scalar = max(row.get("inst_fp32", 0), 0.01 * row.get("instructions", 0))
     if "fp16_rate" not in row and row.get("inst_half", 0) > scalar:
         return Missing(CATALOGUE["fp16_rate"].section, "half-precision operations not counted")
-    if all(isnan(_measure_rate(row, family)) for family in FAMILIES):
-        return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
-    return None
+    for family in FAMILIES:
+        if not isnan(_measure_rate(row, family)):
+            return None
+    return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
 
 
 def _measure_rate(row: Values, family: str) -> float:

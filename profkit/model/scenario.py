@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, inf, log, prod
+from math import exp, inf, log
 from typing import Literal
 
 from profkit.judge import NOT_PRICED, Estimate
@@ -94,22 +94,25 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     More blocks and more warps per SM multiply: each block brings its warps. So does what fixes keep:
     each one's share is of what the other leaves.
     """
-    parts = tuple(scenarios)
-    return Scenario(
-        _take_least_shares([m.units for m in parts]),
-        _take_least_shares([m.waits for m in parts]),
-        prod(m.places for m in parts),
-        max((m.ends for m in parts), default=0.0),
-        1 - prod(1 - m.gone for m in parts),
-        prod(m.keeps for m in parts),
-    )
+    units, waits = [], []
+    places, ends, stays, keeps = 1.0, 0.0, 1.0, 1.0
+    for scenario in scenarios:
+        units.append(scenario.units)
+        waits.append(scenario.waits)
+        places *= scenario.places
+        ends = max(ends, scenario.ends)
+        stays *= 1 - scenario.gone
+        keeps *= scenario.keeps
+    least_units, least_waits = _take_least_shares(units), _take_least_shares(waits)
+    return Scenario(least_units, least_waits, places, ends, 1 - stays, keeps)
 
 
 def _take_least_shares(shares: list[Mapping[str, float]]) -> dict[str, float]:
-    names = set().union(*shares)
+    """Return the least share of each name; where a scenario does not name it, all of it stays."""
     least = {}
-    for name in sorted(names):
-        least[name] = min(part.get(name, 1.0) for part in shares)
+    for own in shares:
+        for name in own:
+            least[name] = min(other.get(name, 1.0) for other in shares)
     return least
 
 
@@ -235,11 +238,15 @@ def measure_wait_reduction(launch: Launch, scenario: Scenario) -> float:
         if scenario.waits:
             return inf
         return 1.0
-    states = {name.removeprefix("stall_"): launch[name] for name in launch.list_present("stall_")}
-    total = sum(states.values())
-    barrier = states.pop(BARRIER, 0.0)
-    rest = sum(states.values())
-    stays = sum(scenario.waits.get(state, 1.0) * share for state, share in states.items())
+    rest, stays, barrier = 0.0, 0.0, 0.0
+    for name in launch.list_present("stall_"):
+        state = name.removeprefix("stall_")
+        if state == BARRIER:
+            barrier = launch[name]
+        else:
+            rest += launch[name]
+            stays += scenario.waits.get(state, 1.0) * launch[name]
+    total = rest + barrier
     if BARRIER in scenario.waits:
         barrier *= scenario.waits[BARRIER]
     elif rest > 0:  # it shrinks with what the other warps wait for
@@ -286,32 +293,40 @@ def make_expectation(
     gain: float, spread: tuple[float, float], bound: float | None = None, offset: float = OFFSET
 ) -> Expectation:
     """The interval around an expected speed-up; no part of it is above the bound."""
-    size, most = log(gain), inf if bound is None else bound
-    ends = (exp(size + end * (offset + abs(size))) for end in spread)
-    return Expectation(*(min(value, most) for value in (gain, *ends)))
+    size = log(gain)
+    low = exp(size + spread[0] * (offset + abs(size)))
+    high = exp(size + spread[1] * (offset + abs(size)))
+    most = inf
+    if bound is not None:
+        most = bound
+    return Expectation(min(gain, most), min(low, most), min(high, most))
 
 
 def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     """Return the speed-up of these fixes at once: their scenarios are joined, their gains not added."""
+    best, typical = [], []
+    measured = False  # whether somebody has measured what one of these fixes brings
     try:
-        best = [fix.best(launch) for fix in fixes if fix.best]
-        typical = [fix.typical(launch) for fix in fixes if fix.typical]
+        for fix in fixes:
+            if fix.best:
+                best.append(fix.best(launch))
+            if fix.typical:
+                counted = fix.typical(launch)
+                if counted is not None:
+                    typical.append(counted)
+            measured = measured or fix.kind is not None
     except NotCollected:
         return NOT_PRICED
     bound = None
     begun = _bound_speedup_by_block_launch(launch, fixes)
     if len(best) == len(fixes):
         most = min(bound_speedup_by_units(launch, join_scenarios(best)), begun)
-        if most == inf:
-            bound = None
-        else:
+        if most < inf:
             bound = most
-    counted = [scenario for scenario in typical if scenario is not None]
-    measured = any(fix.kind for fix in fixes)
     # Where no unit was counted, nothing says what would bind after it.
-    if len(counted) < len(fixes) or not measured or not measure_unit_loads(launch):
+    if len(typical) < len(fixes) or not measured or not measure_unit_loads(launch):
         return Estimate(bound=bound)
-    gain = min(model_gain(launch, join_scenarios(counted)), begun)
+    gain = min(model_gain(launch, join_scenarios(typical)), begun)
     expected = make_expectation(gain, SPREAD, bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
@@ -322,8 +337,11 @@ def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> fl
     Accesses that waste nothing are made by the same blocks. Other fixes often give a thread more work,
     and so need fewer of them.
     """
+    for fix in fixes:
+        if fix.kind != "waste":
+            return inf
     share = share_of_block_launch_rate(launch)
-    if not share or any(fix.kind != "waste" for fix in fixes):
+    if not share:
         return inf
     return max(1.0, 1 / share)
 

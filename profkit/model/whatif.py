@@ -49,7 +49,9 @@ def _list_events(state: WarpState) -> tuple[tuple[str, ...], ...]:
     """
     if not state.data:
         return (("instructions",),)
-    return tuple(counts for counts in (state.instructions, state.data) if counts)
+    if not state.instructions:
+        return (state.data,)
+    return state.instructions, state.data
 
 
 _EVENTS = {state.name: _list_events(state) for state in WARP_STATES}
@@ -128,10 +130,13 @@ def parse_changes(text: str) -> tuple[CounterChange, ...]:
 
     A ProfkitError of a part that is no change, names no count of the model, or divides by zero.
     """
-    parts = [part.strip() for part in re.split(r"[,;]+", text) if part.strip()]
-    if not parts:
+    changes = []
+    for part in re.split(r"[,;]+", text):
+        if part.strip():
+            changes.append(_parse_whatif_change(part.strip()))
+    if not changes:
         raise ProfkitError("no change was given", _HOW)
-    return tuple(_parse_whatif_change(part) for part in parts)
+    return tuple(changes)
 
 
 _HOW = 'write e.g. "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
@@ -186,7 +191,9 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
             waits[state] = _share_of_events_left(groups, launch, after)
     if is_mostly_atomics(launch):
         waits |= dict.fromkeys(MEMORY, _share_left(("l2_atomic_sectors",), launch, after))
-    units = {unit: _share_left(_WORK[unit], launch, after) for unit in measure_unit_loads(launch)}
+    units = {}
+    for unit in measure_unit_loads(launch):
+        units[unit] = _share_left(_WORK[unit], launch, after)
     for use in list_resource_uses(launch):
         if not use.near:
             continue
@@ -213,7 +220,10 @@ def _share_of_events_left(
 
 def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     """The launch with its counts changed, and those that change with them."""
-    values = {name: launch[name] for name in launch if name in launch}
+    values = {}
+    for name in launch:
+        if name in launch:  # what was not collected has a name as well
+            values[name] = launch[name]
     given = set()
     for change in changes:
         values[change.metric] = change.apply_to(launch[change.metric])
@@ -237,7 +247,7 @@ def _scale_working_warps(launch: Launch, after: Launch) -> float:
 
 
 def _share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
-    was, now = (sum(side.get(name, 0.0) for name in names) for side in (before, after))
+    was = before.sum_known(names)
     if was > 0:
-        return now / was
+        return after.sum_known(names) / was
     return 1.0

@@ -225,7 +225,7 @@ def _share_held_by_exponentials(launch: Launch) -> float:
     own = min(1.0, AROUND_EXP * launch["inst_exp"] / max(launch["instructions"], 1.0))
     if "stall_selected" not in launch:
         return own
-    trips = sum(launch.get(kind, 0.0) for kind in TRIPS)
+    trips = launch.sum_known(TRIPS)
     of_trips = min(1.0, TRIPS_OF_EXP * launch["inst_exp"] / max(trips, launch["inst_exp"], 1.0))
     issued = sum_stalls(launch, *ISSUING, *MATH)
     awaited = sum_stalls(launch, *MIO)

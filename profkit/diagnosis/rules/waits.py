@@ -296,7 +296,7 @@ def list_stall_shares(launch: Launch) -> dict[str, float]:
 def sum_stalls(launch: Launch, *states: str) -> float:
     """Share of the warps' time in these states; 0 for one that this architecture does not have."""
     launch.need("stall_selected")
-    return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
+    return launch.sum_known(f"stall_{state}" for state in states)
 
 
 def is_waiting_for_wgmma(launch: Launch) -> bool:
@@ -376,8 +376,8 @@ _QUEUES: Mapping[Family, tuple[str, ...]] = {
 
 def compute_instruction_share(launch: Launch, *counts: str) -> float:
     """Share of the executed instructions that are of these kinds."""
-    own = sum(launch.get(count, 0.0) for count in counts)
-    return min(1.0, own / max(launch.get("instructions", 0.0), 1.0))
+    instructions = max(launch.get("instructions", 0.0), 1.0)
+    return min(1.0, launch.sum_known(counts) / instructions)
 
 
 def _make_typical(state: str, family: Family) -> Build:

@@ -112,7 +112,7 @@ _SHARE_TILES = (
 
 def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
     """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
-    return any(u.near and u.resource.limiter in limiters for u in list_resource_uses(launch))
+    return any(use.near and use.resource.limiter in limiters for use in list_resource_uses(launch))
 
 
 def scale_units_to_useful_sectors(launch: Launch) -> dict[str, float]:
@@ -278,8 +278,12 @@ def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> 
     """Without local-memory instructions, neither their issue nor their waits."""
     waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
-        levels = [measure_resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
-        memory = min(1.0, max((u.share / u.resource.peak.sure for u in levels if u), default=0.0))
+        memory = 0.0
+        for limiter in SECTORS:
+            use = measure_resource_use(BY_LIMITER[limiter], launch)
+            if use:
+                memory = max(memory, use.share / use.resource.peak.sure)
+        memory = min(1.0, memory)
     accesses = launch.get("local_share", 1.0)
     return apply_amdahl(min(0.97, instructions + accesses * max(waits, memory)))
 
@@ -323,9 +327,7 @@ def _check_local(launch: Launch) -> Hit | None:
 def _check_narrow_accesses(launch: Launch) -> Hit | None:
     if not is_narrow(launch):
         return None
-    asking = any(
-        use.near and use.resource.limiter in ("issue", "l1") for use in list_resource_uses(launch)
-    )
+    asking = _is_unit_near_peak(launch, "issue", "l1")
     queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
     if not asking and not queueing:
         return (
