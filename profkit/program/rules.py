@@ -189,14 +189,14 @@ COPY: StepRule = StepRule(
     id="copy",
     title="nothing computes while data moves between the host and the GPU",
     meaning=(
-        "Copies to and from the host, with their bytes, rate and kind of memory; and how long the "
-        "GPU does nothing but copy."
+        "Copies to and from the host, with their bytes, rate and kind of memory; how long the "
+        "GPU does nothing but copy; and pages of unified memory that move while a kernel runs."
     ),
     advice=(
         "Keep data that does not change on the GPU; pin the host memory and copy with "
         "non_blocking=True on a separate stream, one step ahead; merge many small copies into one."
     ),
-    checks=(moves.find_copies, moves.find_small_copies),
+    checks=(moves.find_copies, moves.find_small_copies, moves.find_moving_pages),
     fix=(
         "The replay gives each copy the rate of pinned memory and a separate stream; data that "
         "may stay on the GPU is not copied at all."

@@ -35,7 +35,7 @@ from profkit.program.steps.idle import (
     split_period,
     sum_busy_by_device,
 )
-from profkit.program.timeline import Process, Timeline
+from profkit.program.timeline import UNIFIED_MEMORY, Process, Timeline
 from profkit.program.verdict import (
     NO_REASON,
     REASONS,
@@ -189,7 +189,9 @@ def make_case(
         trains=trains,
         captures=steps.captures,
         alone=len(steps.steps) == 1,
+        repeats=steps.repeats,
         gains=gains or {},
+        page_moves=[a for a in process.activities if a.name.startswith(UNIFIED_MEMORY)],
     )
 
 
@@ -538,6 +540,8 @@ def _is_shown(row: StepFinding, case: Case) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
     if row.rule not in IDLE_CAUSES or row.change == Change():
         return True  # what ranks do differently is in no bar of one rank
+    if any(case.works[i].kind not in {"copy", "collective"} for i in row.change.scale):
+        return True  # it shortens kernels, which the bar shows as computing
     return case.sum_idle(row.rule) >= SHOWN * case.split.period
 
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
-from profkit.program.steps.idle import find_lost_launches, sum_busy_by_device
+from profkit.program.steps.idle import (
+    CAPTURING,
+    IN_GRAPH,
+    Idle,
+    find_lost_launches,
+    sum_busy_by_device,
+)
 from profkit.program.steps.lost import name_node_tracing
 from profkit.reports.figures import base_name, figures, format_percent
 
@@ -55,7 +61,7 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     """
     plain = case.hosts.plain.expect
     if not case.hosts.matches_recording:
-        return Verdict("unknown", f"{_say_replay_mismatch(case)}{_say_unknown(case)}")
+        return Verdict("unknown", f"{_say_replay_mismatch(case)}, nor {_name_unknown(case)}")
     started = _say_first_step_only(case)
     if started:
         return Verdict("unknown", started)
@@ -100,7 +106,7 @@ def _say_what_is_unknown(case: Case, busy: int, computing: float) -> str:
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _is_computing(group))
     if computing < BUSY or near < KNOWN * whole:
-        return _say_unknown(case)
+        return f"not known: {_name_unknown(case)}"
     if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
         return _say_estimated(case, busy, computing)
     return ""
@@ -155,9 +161,10 @@ def _say_idle_as_recorded(case: Case) -> str:
 def _say_estimated(case: Case, busy: int, computing: float) -> str:
     """How much the GPU computes where that hangs on what the profiler is thought to have added."""
     return (
-        f"not known: how much the GPU computes: in {format_percent(busy / case.split.period)} of the "
-        f"step as recorded, in up to {format_percent(computing)} if the profiler slows the host as "
-        "much as it usually does; pass the step time of a run without profiler with --step-ms"
+        f"not known: how busy the GPU is without the profiler: it computes in "
+        f"{format_percent(busy / case.split.period)} of the step as recorded, and in up to "
+        f"{format_percent(computing)} if the profiler slows the host as much as it usually does; "
+        "measure the step without profiler, and pass its time with --step-ms"
     )
 
 
@@ -185,9 +192,8 @@ def _say_replay_mismatch(case: Case) -> str:
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
-        f"the step as recorded takes {figures(recorded)} ms, and its replay {figures(replayed)}: no "
-        "saving "
-        "can be predicted; "
+        f"a replay of the step takes {figures(replayed)} ms, and the recorded one {figures(recorded)}: "
+        "what a change would save is not known (the recording may lack what the step waits for)"
     )
 
 
@@ -211,12 +217,12 @@ def _say_most(case: Case) -> str:
     return f"{format_percent(min(1.0, times[most] / case.split.period))} in {most} kernels"
 
 
-def _say_unknown(case: Case) -> str:
+def _name_unknown(case: Case) -> str:
     """The largest of what is not known: an idle cause or a kernel, and what to record."""
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
         return (
-            "not known: why the GPUs of this process compute only in parts of the step: "
+            "why the GPUs of this process compute only in parts of the step: "
             f"{say_devices(case, devices)}; where one waits for another, let each have work of "
             "another batch, or a process of its own"
         )
@@ -231,18 +237,47 @@ def _say_unknown(case: Case) -> str:
         and idle.time >= LARGE * case.split.period
         and idle.time >= (kernel.time if kernel else 0)
     ):
-        return f"not known: {_say_idle(case)}"
+        waited = case.sum_idle("host-launch") >= LARGE * case.split.period
+        if waited and not case.repeats and idle.where != CAPTURING:
+            return _say_single_run(case)
+        return _say_idle(case, idle)
     if kernel and kernel.time >= LARGE * case.split.period:
-        return f"not known: {_say_kernel(case, kernel)}"
+        return _say_kernel(case, kernel)
     if not kernels:
-        return "not known: what runs in it; record it again"
+        return (
+            "what the GPU runs in the step, because no kernel of it is in the recording; "
+            f"{_name_recorder(case)} records them"
+        )
     named = sum(group.time for group in kernels) / case.split.period
-    if case.is_amd:
-        how = "rocprof counts them"
-    else:
-        how = "profkit triage -- COMMAND counts them"
     together = f"{len(kernels)} kernels, which together take {format_percent(named)} of the step"
-    return f"not known: what limits {together}; {how}"
+    return f"what limits {together}, {_say_not_counted(case)}"
+
+
+def _say_single_run(case: Case) -> str:
+    """What a recording of one run does not tell: whether what it waits for comes again."""
+    launches = len({work.call for work in case.works})
+    count = "one launch" if launches == 1 else f"{launches:,} launches"
+    busy = format_percent(case.split.busy / case.split.period)
+    return (
+        f"whether this work runs again. The recording has it once ({count} in "
+        f"{figures(case.split.period / 1e6)} ms, in {busy} of which the GPU computes), and first "
+        "launches take longer than later ones; if it repeats, record several runs after a warm-up"
+    )
+
+
+def _name_recorder(case: Case) -> str:
+    """Name the command that records a program with all that is needed."""
+    if case.is_amd:
+        return "rocprofv3 --sys-trace -- COMMAND"
+    return "profkit triage -- COMMAND"
+
+
+def _say_not_counted(case: Case, whose: str = "their") -> str:
+    """That a kernel's counters are missing, and what reads them."""
+    tool = "profkit triage -- COMMAND"
+    if case.is_amd:
+        tool = "rocprof-compute profile"
+    return f"because {whose} hardware counters were not read; {tool} reads them"
 
 
 def say_devices(case: Case, devices: Mapping[int, int]) -> str:
@@ -253,42 +288,61 @@ def say_devices(case: Case, devices: Mapping[int, int]) -> str:
     return ", ".join(shares)
 
 
-def _say_idle(case: Case) -> str:
-    """Why the GPU is idle, as far as it was recorded, and what to record."""
-    idle = max(case.split.idle, key=lambda row: row.time)
-    share = idle.time / case.split.period
-    if idle.where:
-        where = f" ({idle.where})"
-    else:
-        where = ""
-    if idle.cause not in REASONS:
-        what = f"record all streams, ranks and graph nodes ({name_node_tracing(case.is_amd)})"
-        return f"{format_percent(share)} of the step {NO_REASON}{where}; {what}"
-    said = f"why {format_percent(share)} of the step goes to {REASONS[idle.cause]}{where}"
+def _say_idle(case: Case, idle: Idle) -> str:
+    """What is not known of idle time, as far as it was recorded, and what to record."""
+    share = format_percent(idle.time / case.split.period)
+    where = f" ({idle.where})" if idle.where else ""
+    if idle.where == CAPTURING:
+        return (
+            f"what a step does, because for {share} of the recording a graph is captured, and the GPU "
+            "has nothing to run; record its replays: begin after the warm-up"
+        )
+    if idle.where == IN_GRAPH:
+        return (
+            f"what happens in {share} of the step, in which the GPU is idle between kernels of one "
+            f"graph launch; {name_node_tracing(case.is_amd)} records each of its kernels"
+        )
+    if idle.cause == "host-launch":
+        return (
+            f"what the host does for {share} of the step, while the GPU waits for its next launch"
+            f"{where}; {_name_host_recorder(case)}"
+        )
+    if idle.cause == "host-sync":
+        return (
+            f"what the host does for {share} of the step, after it has waited for the GPU{where}; "
+            f"{_name_host_recorder(case)}"
+        )
+    if idle.cause == "copy":
+        return f"whether the copies are needed that take {share} of the step alone{where}"
     if idle.cause == "collective":
-        return f"{said}: whether they transfer or wait for another rank; record every rank"
+        return (
+            f"whether the collectives that take {share} of the step alone{where} transfer data or wait "
+            "for another rank; record every rank"
+        )
+    return (
+        f"why the GPU is idle for {share} of the step{where}: no call, copy or kernel in the recording "
+        f"explains it; {_name_recorder(case)} records all streams, waits and kernels of graphs"
+    )
+
+
+def _name_host_recorder(case: Case) -> str:
+    """Name what tells how the host spends its time."""
     if case.step.makers and any(maker.top or maker.range for maker in case.step.makers):
-        return f"{said}; profile the host there (py-spy, perf)"
-    return f"{said}; record the host too: operators, ranges or Python frames"
+        return "py-spy record -o host.svg -- COMMAND, or perf, shows it"
+    return f"{_name_recorder(case)} records its operators and lines"
 
 
 def _say_kernel(case: Case, group: KernelGroup) -> str:
     """A kernel of which nobody knows what limits it."""
-    name = base_name(group.name)[:60] or group.name[:60]
-    share = min(1.0, group.time / case.split.period)
+    share = format_percent(min(1.0, group.time / case.split.period))
     if group.kind == "graph":
-        what = f"{name_node_tracing(case.is_amd)} records its kernels"
         said = (
-            f"what runs in {format_percent(share)} of the step, a CUDA graph that was recorded as one; "
-            f"{what}"
+            f"what runs in {share} of the step, because it is a CUDA graph that was recorded as one; "
+            f"{name_node_tracing(case.is_amd)} records its kernels"
         )
         return case.name_graphs(said)
-    if case.is_amd:
-        how = "rocprof counts it"
-    else:
-        how = "profkit triage -- COMMAND counts it"
-    part = format_percent(share)
-    return f"what limits {name}, which takes {part} of the step and was not counted; {how}"
+    name = base_name(group.name)[:60] or group.name[:60]
+    return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
 
 def _say_idle_without_recorder(case: Case, drafts: Sequence[StepFinding]) -> str:

@@ -351,6 +351,7 @@ def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     silent = {rule.__name__ for rule in ORDER}
+    silent.remove("find_moving_pages")  # needs an export of nsys: tests/program/test_inputs.py
     answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
     answers.append(judged(averaging, tmp_path))
     answers.append(judged(decode, tmp_path))
@@ -728,6 +729,31 @@ def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Pat
         SHARES["kernel"].expect * (4 * 0.55 * (1 - 1 / 5.5) + 4 * 0.015), abs=0.02
     )
     assert first.saving.low < 0.1  # without TF32 the pipes do both at one rate
+
+
+@pytest.mark.parametrize(
+    ("name", "double"),
+    [
+        ("vectorized_elementwise_kernel<2, at::native::AUnaryFunctor<{0}, {0}, {0}>", "double"),
+        ("elementwise_kernel<128, 2, BinaryFunctor<{0}, {0}, {0}>", "c10::complex<double>"),
+        ("reduce_kernel<512, 1, at::native::ReduceOp<{0}, at::native::ArgMaxOps<{0}>", "double"),
+    ],
+)
+def test_float64_is_known_by_names_where_no_operator_is(
+    name: str, double: str, tmp_path: Path
+) -> None:
+    """A spectral solver in float64 was said to be a chain; a graph's kernels have no operators."""
+    fft = "void vector_fft<2048u, EPT<16u>, 1u, (layout_t)0, unsigned int, {}, HostConfigPlaceholder>()"
+
+    def solve(p: Program, of: str, values: str) -> None:
+        for _ in range(4):
+            p.launch(fft.format(values), 300.0)
+            p.launch(f"void at::native::{name.format(of)} >()", 200.0)
+
+    first = judged(lambda p: solve(p, double, "double"), tmp_path).findings[0]
+    assert "8 kernels per step compute in float64: 2.00 ms" in first.cause
+    single = judged(lambda p: solve(p, double.replace("double", "float"), "float"), tmp_path)
+    assert not any("float64" in finding.cause for finding in single.findings)
 
 
 def test_a_copy_in_a_run_is_one_more_link_of_the_chain(tmp_path: Path) -> None:

@@ -272,6 +272,47 @@ def test_pages_of_unified_memory_that_move_are_said(tmp_path: Path) -> None:
     assert any("pages of unified memory" in note for note in notes)
 
 
+def test_a_kernel_that_touches_pages_of_unified_memory_is_told_to_prefetch(tmp_path: Path) -> None:
+    """Of each kernel of 10 ms, pages take 6 that come between its second and its ninth."""
+    (process,) = read(ran(lambda p: p.launch(GEMM, 10_000.0))).processes
+    path = exported(process, tmp_path / "x.sqlite")
+    with sqlite3.connect(path) as base:
+        for kernel in process.activities:
+            for start in (2_000_000, 6_000_000):
+                begin = kernel.start + start
+                row = (begin, begin + 3_000_000, 0, 7, 0, 42 << 24, 1 << 20, 11, 7, 7)
+                base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({'?,' * 9}?)", row)
+    first = triage_timeline(recordings.read_timeline(path)).findings[0]
+    assert first.rule == "copy"
+    assert "2 transfers bring 2.10 MB while they run, and take 6.00 of their 10.0 ms" in first.cause
+    assert first.saving.expected == pytest.approx(6.0, rel=0.01)
+    assert first.saving.low == pytest.approx(5.96, rel=0.05)  # 2.1 MB of pinned memory come at once
+    assert first.saving.high == pytest.approx(7.0, rel=0.05)
+
+
+def test_a_program_that_runs_once_is_not_told_to_capture_a_graph(tmp_path: Path) -> None:
+    """A C program that adds two vectors, and one that does so again and again."""
+
+    def add_vectors(p: Program) -> None:
+        p.copy(32_768, 5.0)
+        p.launch("vecAdd(double *, double *, double *, int)", 4.0)
+        p.work(200.0)
+
+    once = judged_without_marks(add_vectors, 1, tmp_path)
+    assert once.findings == []
+    assert once.verdict.category == "unknown"
+    assert "whether this work runs again. The recording has it once (2 launches" in once.verdict.say
+    again = judged_without_marks(add_vectors, 40, tmp_path)
+    assert "host-launch" in {finding.rule for finding in again.findings}
+
+
+def judged_without_marks(step: Callable[[Program], None], steps: int, folder: Path) -> Triage:
+    """What is said of an export in which no range marks the steps."""
+    (process,) = read(ran(step, steps)).processes
+    path = exported(process, folder / f"{steps}.sqlite", ranges=False)
+    return triage_timeline(recordings.read_timeline(path))
+
+
 # Names mean nothing but that they are the same or not.
 
 

@@ -133,7 +133,7 @@ def say_what_is_known(of: Triage) -> None:
     if abs(of.hosts.error) > 0.05:
         assert of.findings == []
         assert of.verdict.category == "unknown"
-        assert "its replay" in of.verdict.say
+        assert "a replay of the step" in of.verdict.say
     elif of.verdict.category == "healthy":
         assert of.split.busy / 1e6 >= 0.85 * of.hosts.plain.expect
         assert largest < 0.05 * of.hosts.plain.expect

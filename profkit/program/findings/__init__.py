@@ -25,6 +25,7 @@ ORDER: Sequence[StepCheck] = (
     host.find_host_work,
     moves.find_copies,
     moves.find_small_copies,
+    moves.find_moving_pages,
     moves.find_collectives,
     redundant.find_recomputed_rows,
     optimizers.find_optimizer,

@@ -17,7 +17,7 @@ from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, describe_launch_place
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import find_place, say_place_of_works
-from profkit.program.timeline import Device, HostSpan
+from profkit.program.timeline import Activity, Device, HostSpan
 from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
 from profkit.reports.figures import fill_sentence
 
@@ -138,8 +138,11 @@ class Case:
     trains: bool = False  # whether it goes backward
     captures: bool = False  # whether the recording holds the capture of a graph
     alone: bool = False  # whether it was recorded once: nobody knows what other steps do of it
+    repeats: bool = True  # whether it runs again: a graph replays what was launched before
     # expected speed-ups of groups that were counted, by id
     gains: Mapping[str, float] = field(default_factory=dict)
+    # pages of unified memory that moved because they were touched, in order of start
+    page_moves: Sequence[Activity] = ()
 
     @property
     def works(self) -> Sequence[StepWork]:

@@ -84,6 +84,8 @@ SLOW_LAUNCHES = Words(
 
 def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
+    if not case.repeats:
+        return  # a graph has nothing to replay
     idle, count = case.sum_idle("host-launch") - _sum_idle_in_host_pauses(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
@@ -436,7 +438,7 @@ def _is_idle_after_waits(case: Case) -> bool:
 
 def _list_waits_before_graph(case: Case, waits: Sequence[int]) -> Sequence[int]:
     """List the waits that are said to come before a graph: all of them, or none."""
-    if len(waits) >= FEW_WAITS and _is_idle_after_waits(case):
+    if case.repeats and len(waits) >= FEW_WAITS and _is_idle_after_waits(case):
         return waits
     return ()
 

@@ -90,7 +90,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
 SMALL_GRID = Words(
     rule="kernel",
     says=(
-        "{name} runs {blocks} blocks{others} on {sms} multiprocessors, {time:time} per step: "
+        "{name} runs {blocks:,} block{plural}{others} on {sms} multiprocessors, {time:time} per step: "
         "most of the GPU is idle"
     ),
     advice=Advice(others="split its work into more blocks (rows, tiles, split-k)"),
@@ -115,9 +115,18 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         others = ""
         if beside >= blocks + 1:
             others = f" ({beside:.0f} with the kernels that run at the same time)"
+        plural = "" if blocks == 1 else "s"
         left = make_share(ideal)
         yield _make_group_finding(
-            case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
+            case,
+            SMALL_GRID,
+            group,
+            works,
+            left,
+            blocks=blocks,
+            plural=plural,
+            others=others,
+            sms=count,
         )
 
 

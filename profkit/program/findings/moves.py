@@ -29,7 +29,7 @@ from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
-from profkit.program.timeline import HostSpan
+from profkit.program.timeline import Activity, HostSpan
 from profkit.records.gpus import find_pinned_rate
 from profkit.reports.figures import figures
 
@@ -334,6 +334,60 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     where = describe_launch_place(case.works[first])
     yield case.make_finding(
         SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said
+    )
+
+
+MOVING_PAGES = Words(
+    rule="copy",
+    says=(
+        "kernels touch unified memory that is not on the GPU: {pages:,} transfers bring {total:figures} "
+        "MB while they run, and take {moving:figures} of their {kernels:figures} ms"
+    ),
+    advice=Advice(
+        others=(
+            "prefetch it before the launch (cudaMemPrefetchAsync), or allocate it with cudaMalloc and "
+            "copy it"
+        )
+    ),
+)
+
+
+def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+    """Kernels that wait for pages of unified memory, which move when they are touched."""
+    brought = [page for page in case.page_moves if page.direction == "HtoD"]
+    starts = [page.start for page in brought]
+    pinned = find_pinned_rate(case.cc)
+    scale: dict[int, Range] = {}
+    pages: list[Activity] = []
+    moving = 0
+    for index, work in enumerate(case.works):
+        kernel = work.activity
+        if kernel.kind != "kernel":
+            continue
+        own = brought[bisect_left(starts, kernel.start) : bisect_left(starts, kernel.end)]
+        if not own:
+            continue
+        pages += own
+        took = sum(page.duration for page in own)
+        moving += took
+        # At worst they have to come before the kernel; at best all of it between the first and the
+        # last waits for them.
+        ahead = sum(page.bytes for page in own) / pinned * 1e9
+        waited = min(own[-1].end, kernel.end) - own[0].start
+        saved = (max(0.0, took - ahead), took, max(took, waited))
+        scale[index] = Range(*(max(0.0, 1 - time / kernel.duration) for time in saved))
+    if not scale:
+        return
+    longest = case.find_longest(scale)
+    yield case.make_finding(
+        MOVING_PAGES,
+        (),
+        Change(scale),
+        describe_launch_place(longest),
+        pages=len(pages),
+        total=sum(page.bytes for page in pages) / 1e6,
+        moving=moving / 1e6,
+        kernels=case.sum_time(scale),
     )
 
 

@@ -18,7 +18,15 @@ from profkit.program.timeline import Activity
 from profkit.records.gpus import find_measured_range
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
+# What kernels of PyTorch and cuFFT say of the type of their values, where no operator does.
+_FLOAT64 = re.compile(
+    r"(?:Functor\w*|ReduceOp|Kernel\w*|process_kernel)<(?:c10::complex<)?double\b"
+    r"|lambda\((?:c10::complex<)?double\b|_fft\w*<.*\bdouble\b"
+)
+_FFT = re.compile(r"_fft\w*<|(?:pre|post)process_kernel<")  # of cuFFT
+DOUBLES = frozenset({"double", "c10::complex<double>"})
 HALF = 0.5
+LEAST = 0.02  # of the step
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 PART = 0.6  # of the rate of products that fit, from which on there is nothing to say
 # A block's tile in the names of cuBLAS (nvjet, xmma) and CUTLASS; parts of a sum need no rounds.
@@ -138,8 +146,8 @@ IN_FLOAT64 = Words(
 def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.select_works(_is_float64, claimed)
-    if not chosen:
-        return
+    if HALF * case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
+        return  # what it would explain is left to other checks
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
     least, gain, _ = find_measured_range("double", case.cc)
     scale = dict.fromkeys(chosen, make_share(HALF))  # 4 bytes a value in place of 8
@@ -165,11 +173,15 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
 
 def _is_float64(work: StepWork) -> bool:
-    """A product by its name, a kernel bound by its bytes by what its operator reads."""
+    """A product by its name, a kernel bound by its bytes by what its operator reads, or its name."""
+    name, types = work.activity.name, work.maker.types
     if work.kind in {"gemm", "conv"}:
-        return find_precision(work.activity.name) == "fp64"
-    moves = work.kind in {"elementwise", "convert", "norm", "softmax", "reduce"}
-    return moves and work.maker.types[:1] == ("double",) and bool(work.maker.shapes[0])
+        return find_precision(name) == "fp64"
+    if work.kind not in {"elementwise", "convert", "norm", "softmax", "reduce"}:
+        return _FFT.search(name) is not None and _FLOAT64.search(name) is not None
+    if not work.maker.op:
+        return _FLOAT64.search(name) is not None
+    return bool(types) and types[0] in DOUBLES and bool(work.maker.shapes[0])
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,9 @@ SAME_WORK, MORE_WORK = 0.5, 2.0
 # program that gives each of many streams a part begins with the first of them.
 MAIN_STREAM = 0.5
 NO_STREAM = -1  # no stream's number
+# Turns from which on what repeats is a loop; the last one, of which no end is seen, is not counted. A
+# graph is replayed in the third turn at the earliest: one warms up, and one is captured.
+LOOP = 2
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -104,6 +107,7 @@ class Steps:
     notes: tuple[str, ...] = ()  # what is odd about them
     pattern: str = ""  # of --range, that names these and no others; empty where none does
     captures: bool = False  # whether graphs are captured in the recording
+    repeats: bool = True  # whether the program marks its steps, or they are seen to repeat
     others: tuple[
         Steps, ...
     ] = ()  # steps of other kinds (prefill, decode), those that take most first
@@ -233,7 +237,10 @@ def _make_steps_of_each_kind(marks: Marks, complete: list[Step], notes: list[str
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
         notes = [*notes, *_say_warm_up(warm_up, len(complete))]
-    found = [_choose_typical_step(marks.how, own, notes) for own in kinds]
+    repeats = marks.named or marks.how == PROFILER_STEP or len(marks.turns) >= LOOP
+    found = []
+    for own in kinds:
+        found.append(replace(_choose_typical_step(marks.how, own, notes), repeats=repeats))
     if len(found) > 1:
         for number, own in enumerate(kinds):
             found[number] = replace(found[number], pattern=_find_pattern(own, complete))
