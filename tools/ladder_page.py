@@ -136,7 +136,7 @@ def page() -> str:
 def _versions(found: Evidence) -> str:
     """Which torch, driver and, where a record says it, cuDNN the references' records name."""
     records = (found.load(variant, case).record for variant, case in found.list_names())
-    library = [r for r in records if r and r.reference and r.gpu]
+    library = [r for r in records if r and r.is_reference and r.gpu]
     torch = {f"torch {r.versions.torch}" for r in library if r.versions.torch}
     cudnn = {f"cuDNN {r.versions.cudnn}" for r in library if r.versions.cudnn}
     driver = {f"driver {r.gpu.driver}" for r in library if r.gpu and r.gpu.driver}
@@ -267,8 +267,11 @@ def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFi
         timed = {}
         for variant, at in found.list_names():
             record = found.load(variant, case).record if at == case else None
-            if record and record.warm and record.cold:
-                timed[variant] = record.session, (median(record.warm), median(record.cold))
+            if record and record.warm_samples and record.cold_samples:
+                timed[variant] = (
+                    record.timing_session,
+                    (median(record.warm_samples), median(record.cold_samples)),
+                )
         ours = {v: t for v, t in timed.items() if v in rungs}
         if not ours:
             continue

@@ -21,7 +21,7 @@ from profkit.cli.output import print_error, show_progress
 from profkit.diagnosis.launches import Judged, judge_reports, make_table
 from profkit.errors import ProfkitError
 from profkit.files import is_there, shorten_path
-from profkit.records.paths import NOT_THERE, expand_paths, suggest_report, suggest_verb
+from profkit.records.paths import NOT_THERE, expand_paths, suggest_nearby_report, suggest_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.isolated import find_hint, is_about_file
@@ -198,7 +198,7 @@ def _suggest_repair(file: ReportFile) -> str:
             if file.status == "damaged" and not file.launches:
                 return "copy it again or profile again; nothing in it could be read"
             return _MEND[file.status]
-        return suggest_report(path)
+        return suggest_nearby_report(path)
     except ProfkitError as error:
         return error.hint
 

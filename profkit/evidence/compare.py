@@ -231,15 +231,20 @@ def compare_recorded_times(
 
 def is_same_timing(before: Record | None, after: Record | None) -> bool:
     """Return whether both hold the very same timing samples of the same session; NaN is no sample."""
-    if before is None or after is None or not before.warm or before.session != after.session:
+    if (
+        before is None
+        or after is None
+        or not before.warm_samples
+        or before.timing_session != after.timing_session
+    ):
         return False
-    same = len(before.warm) == len(after.warm)
-    return same and all(map(eq, before.warm, after.warm))
+    same = len(before.warm_samples) == len(after.warm_samples)
+    return same and all(map(eq, before.warm_samples, after.warm_samples))
 
 
 def find_untimed_sides(before: Run, after: Run) -> Untimed:
     """Return which sides have no times; empty where both have them."""
-    timed = [bool(run.record and run.record.warm) for run in (before, after)]
+    timed = [bool(run.record and run.record.warm_samples) for run in (before, after)]
     if any(timed):
         if all(timed):
             return ""
@@ -252,17 +257,17 @@ def find_untimed_sides(before: Run, after: Run) -> Untimed:
 def is_same_code(before: Run, after: Run) -> bool:
     """Return whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
-        return before.record.machine_code.same_as(after.record.machine_code)
+        return before.record.code_identity.is_surely_same(after.record.code_identity)
     return before.sha256 == after.sha256 != ""
 
 
 def classify_timing(before: Record | None, after: Record | None) -> Taken:
     """Return whether two runs were timed in one process; there, subjects take turns round by round."""
-    if before is None or after is None or before.session is None:
+    if before is None or after is None or before.timing_session is None:
         return "apart"
-    if before.session != after.session:
+    if before.timing_session != after.timing_session:
         return "apart"
-    if len(before.warm) == len(after.warm):
+    if len(before.warm_samples) == len(after.warm_samples):
         return "interleaved"
     return "one process"
 
@@ -292,7 +297,9 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = classify_timing(before, after)
-    return stats.compare_samples(before.warm, after.warm, taken=taken, thresholds=known)
+    return stats.compare_samples(
+        before.warm_samples, after.warm_samples, taken=taken, thresholds=known
+    )
 
 
 # --- launches ------------------------------------------------------------------------------------

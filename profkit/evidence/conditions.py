@@ -77,13 +77,13 @@ def list_refusals(before: Run, after: Run) -> list[Incomparable]:
 
 
 def _find_unchanged_binary(before: Record, after: Record) -> list[Incomparable]:
-    if not before.machine_code.same_as(after.machine_code):
+    if not before.code_identity.is_surely_same(after.code_identity):
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
     names = f"{before.variant} and {after.variant} are the same binary"
     why = "not a comparison: the change never reached the GPU"
-    sentence = f"{names} (SASS {(before.sass or '')[:12]}): {why}"
+    sentence = f"{names} (SASS {(before.sass_hash or '')[:12]}): {why}"
     return [Incomparable(code="same-binary", sentence=sentence)]
 
 
@@ -156,7 +156,8 @@ def list_method_differences(before: Record, after: Record) -> list[str]:
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = []
     for r in (before, after):
-        states.append({word for word in ("warm", "cold") if getattr(r, word)})
+        samples = {"warm": r.warm_samples, "cold": r.cold_samples}
+        states.append({state for state, taken in samples.items() if taken})
     if all(states) and not states[0] & states[1]:
         found.append(f"BASE was timed with a {min(states[0])} L2, HEAD with a {min(states[1])} one")
     return found
@@ -164,7 +165,7 @@ def list_method_differences(before: Record, after: Record) -> list[str]:
 
 def list_machine_differences(before: Record, after: Record) -> list[str]:
     """Return what of the machine differs between two records of one kind of GPU."""
-    if before.session is not None and before.session == after.session:
+    if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
     gpu = (after.gpu or RecordedGpu()).name or "GPU"
     each = ((find_difference(get, before, after), text) for get, text in _MACHINE)

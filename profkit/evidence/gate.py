@@ -177,7 +177,7 @@ def is_reference_run(run: Run | None) -> bool:
     """Return whether a run, if there is one, timed a library call."""
     if run is None:
         return True
-    return bool(run.record and run.record.reference)
+    return bool(run.record and run.record.is_reference)
 
 
 def judge_pair(
@@ -262,11 +262,11 @@ def compare_references(
 
 def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     """Return whether two sessions timed one library call, of the same version and backend."""
-    timed = all(r.reference and r.warm and not r.faults for r in (before, after))
+    timed = all(r.is_reference and r.warm_samples and not r.faults for r in (before, after))
     called = []
     for r in (before, after):
         called.append((r.versions.torch, r.backend))
-    return timed and before.session != after.session and called[0] == called[1]
+    return timed and before.timing_session != after.timing_session and called[0] == called[1]
 
 
 def find_faulty_subject(
@@ -288,12 +288,12 @@ def find_faulty_subject(
     if not after.faults:
         return None
     said = f"HEAD: {', '.join(after.faults)}"
-    if before is None or not before.machine_code.same_as(after.machine_code):
+    if before is None or not before.code_identity.is_surely_same(after.code_identity):
         return GateSubject(
             name=name,
             answer="wrong",
             because=said,
-            cause=None if after.reference else "code",
+            cause=None if after.is_reference else "code",
         )
     if before.correct:
         was = "was measured right"
@@ -319,7 +319,7 @@ def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | N
     if (old is None) == (new is None) and compare.is_same_code(before, after):
         code = ""
         if new:
-            code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})"
+            code = f"the machine code is unchanged (SASS {(new.sass_hash or '')[:12]})"
         return GateSubject(name=name, answer="same", because=code or "the same report")
     if old is None or new is None:
         because = "a report without a run record has no timing: profkit profile writes both"
@@ -334,13 +334,13 @@ def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | N
             because=f"{'; '.join(differ)}: {again}",
             cause="method",
         )
-    if old.warm and new.warm:
+    if old.warm_samples and new.warm_samples:
         return None
-    if old.warm:
+    if old.warm_samples:
         side = "HEAD"
     else:
         side = "BASE"
-    if old.cold and new.cold:
+    if old.cold_samples and new.cold_samples:
         how = "timed with a cold L2 only"
     else:
         how = "not timed"

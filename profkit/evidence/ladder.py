@@ -70,7 +70,7 @@ class LaddersDocument(
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
     """Return the ablation table of a case; a ProfkitError where nothing was recorded at it."""
     runs, problems = evidence.load_readable(lambda name: name[1] == case)
-    if not problems and not any(run.record and not run.record.reference for run in runs):
+    if not problems and not any(run.record and not run.record.is_reference for run in runs):
         cases = sorted({c for _, c in evidence.list_names()})
         hint = "profkit profile --all"
         if cases:
@@ -89,7 +89,7 @@ def build_ladder_of_runs(
     problems = list(unreadable)
     recorded = {}
     for run in runs:
-        if run.record and not run.record.reference:
+        if run.record and not run.record.is_reference:
             recorded[run.variant] = run
     bad = {run.variant: fault for run in runs if (fault := explain_bad_samples(run))}
     problems += bad.values()
@@ -114,17 +114,17 @@ def list_timed_references(runs: Iterable[Run]) -> list[Run]:
     """Return the library calls that have times."""
     timed = []
     for r in runs:
-        if r.record and r.record.reference and r.record.warm:
+        if r.record and r.record.is_reference and r.record.warm_samples:
             timed.append(r)
     return timed
 
 
 def explain_bad_samples(run: Run) -> ProfkitError | None:
     """Return why a run's samples are no times; None if they are, or if there are none."""
-    if run.record is None or not run.record.warm:
+    if run.record is None or not run.record.warm_samples:
         return None
     try:
-        group_by_process(run.record.warm, f"warm samples of {run.name}", positive=True)
+        group_by_process(run.record.warm_samples, f"warm samples of {run.name}", positive=True)
     except ProfkitError as error:
         return error
     return None
@@ -174,7 +174,7 @@ def build_step(
     if not run.usable.empty:
         verdict = run.diagnosis()
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
-    timed = bool(record and record.warm and not record.faults)
+    timed = bool(record and record.warm_samples and not record.faults)
     return Rung(
         variant=variant,
         title=record.header.title if record else "",

@@ -305,7 +305,7 @@ def _judge_first_step(run: HistoryRun, alike: Sequence[HistoryRun]) -> HistorySt
     """Return a first run, with the other name of its code among runs whose code may be the same."""
     note = ""
     for old in alike:
-        if old.machine_code.same_as(run.machine_code):
+        if old.machine_code.is_surely_same(run.machine_code):
             if old.subject != run.subject:
                 note = f"the machine code of {old.subject}"
             break
@@ -323,7 +323,7 @@ def judge_step(
         return _judge_first_step(run, had.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
-    same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
+    same_code = run.machine_code.is_surely_same((before or earlier[-1]).machine_code)
     if before is None:
         return make_history_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):

@@ -116,14 +116,14 @@ class Run:
     @property
     def timed(self) -> Record:
         """Return the record, which has samples with a warm L2."""
-        if self.record is None or not self.record.warm:
+        if self.record is None or not self.record.warm_samples:
             raise MissingEvidence(f"no timing of {self.name}", self.suggest_command("bench"))
         return self.record
 
     @property
     def samples(self) -> tuple[float, ...]:
         """Seconds per call with a warm L2, without a profiler, in the order taken."""
-        return self.timed.warm
+        return self.timed.warm_samples
 
     def total(self, metric: str) -> float:
         """Sum of a metric over all launches; MissingEvidence where one does not have it."""

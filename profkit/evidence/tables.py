@@ -22,7 +22,7 @@ from profkit.records.parts import (
     TimedSides,
     Timing,
 )
-from profkit.records.record import MachineCode, Record
+from profkit.records.record import CodeIdentity, Record
 from profkit.records.store import Document
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class HistoryRun:
     launches: tuple[str, ...] = ()
 
     @property
-    def machine_code(self) -> MachineCode:
+    def machine_code(self) -> CodeIdentity:
         """Return the hashes of what ran."""
         sources = frozenset(filter(None, (self.source, self.made_from)))
-        return MachineCode(sources, self.flags, self.sass, self.host, self.launches)
+        return CodeIdentity(sources, self.flags, self.sass, self.host, self.launches)
 
     @property
     def timed(self) -> Record:
@@ -239,7 +239,7 @@ def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | 
         sass=source.sass,
         host=source.host,
         flags=source.flags,
-        launches=record.machine_code.launches,
+        launches=record.code_identity.launches,
         correct=record.correct,
         gpu=gpu.name or None,
         gpu_uuid=gpu.uuid,
@@ -247,7 +247,7 @@ def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | 
         nvcc=record.versions.nvcc,
         ncu=record.versions.ncu,
         torch=record.versions.torch,
-        session=record.session,
+        session=record.timing_session,
         sm_clock=record.sm_clock,
         **summarize_times(record),
     )
@@ -256,7 +256,7 @@ def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | 
 def summarize_times(record: Record) -> dict[str, Any]:
     """Return samples, median and interval; none where the samples are no times."""
     try:
-        interval = estimate_median(record.warm)
+        interval = estimate_median(record.warm_samples)
     except ProfkitError:
         return {}
     ends = {"median": interval.median, "low": interval.low, "high": interval.high}
@@ -264,7 +264,7 @@ def summarize_times(record: Record) -> dict[str, Any]:
     for name, value in ends.items():
         if isfinite(value):
             known[name] = value
-    return {"samples": tuple(record.warm), **known}
+    return {"samples": tuple(record.warm_samples), **known}
 
 
 def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:

@@ -23,7 +23,7 @@ from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
 from profkit.program.triage import Triage
-from profkit.records.store import describe_schema
+from profkit.records.store import name_schema
 from profkit.reports.figures import base_name
 
 SCHEMA: Final = "profkit.triage/1"
@@ -596,7 +596,7 @@ def read_document(path: Path) -> TriageDocument:
             schema = content.get("schema")
         document = _convert_content(content, schema)
         if document is None:
-            raise ProfkitError(f"{file}: is {describe_schema(schema)}, not {SCHEMA}", HINT)
+            raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", HINT) from error
     except RecursionError as error:

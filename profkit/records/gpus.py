@@ -30,7 +30,7 @@ class Gpu:
 
 
 @cache
-def read_table() -> dict[Capability, Gpu]:
+def read_gpu_table() -> dict[Capability, Gpu]:
     """Return every row, the oldest first."""
     text = Path(__file__).with_name("gpus.toml").read_text("utf-8")
     rows = {}
@@ -44,7 +44,7 @@ def read_table() -> dict[Capability, Gpu]:
 
 def find_gpu_exactly(cc: object) -> Gpu | None:
     """Return the row of a compute capability as a report names it, such as 9.0."""
-    for known, row in read_table().items():
+    for known, row in read_gpu_table().items():
         if "{}.{}".format(*known) == cc:
             return row
     return None
@@ -53,7 +53,7 @@ def find_gpu_exactly(cc: object) -> Gpu | None:
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
     return find_newest_up_to(
-        {known: row for known, row in read_table().items() if cc and known[0] == cc[0]}, cc
+        {known: row for known, row in read_gpu_table().items() if cc and known[0] == cc[0]}, cc
     )
 
 
@@ -62,22 +62,22 @@ def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | N
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
-def read_column(column: str) -> dict[Capability, Any]:
+def read_gpu_column(column: str) -> dict[Capability, Any]:
     """Return compute capability -> a column of gpus.toml, where it is filled in."""
     rows = {}
-    for known, row in read_table().items():
+    for known, row in read_gpu_table().items():
         rows[known] = getattr(row, column)
     return {known: value for known, value in rows.items() if value is not None}
 
 
 def find_measured_range(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
-    rows = read_column(column)
+    rows = read_gpu_column(column)
     low, expect, high = zip(*rows.values(), strict=True)
     return find_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
 
 
-def find_pinned_rate(cc: Capability | None) -> float:
+def find_pinned_copy_rate(cc: Capability | None) -> float:
     """Return bytes a second of a pinned copy, of the nearest GPU that is no newer, or the least."""
-    rates = read_column("pinned")
+    rates = read_gpu_column("pinned")
     return float(find_newest_up_to(rates, cc) or min(rates.values()))

@@ -42,12 +42,12 @@ class GridCell:
     moved: float = nan  # bytes that it cannot avoid; NaN likewise
 
     @property
-    def row(self) -> float | str:
+    def row_value(self) -> float | str:
         """Return the value of the first axis."""
         return next(iter(self.at.values()))
 
     @property
-    def column(self) -> float | str:
+    def column_value(self) -> float | str:
         """Return the value of the second axis."""
         return list(self.at.values())[1]
 
@@ -77,7 +77,7 @@ def read_grid(path: Path) -> TimeGrid:
         if isinstance(error, OSError):
             why = str(error.strerror)
         raise ProfkitError(f"cannot read {path}: {why}") from error
-    head, *rest = list(read_documents(path, lines)) or [{}]
+    head, *rest = list(parse_json_lines(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
         hint = f'its first line must contain "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
@@ -90,7 +90,7 @@ def read_grid(path: Path) -> TimeGrid:
     return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 
 
-def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
+def parse_json_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
     """Yield the JSON object of each line; a ProfkitError that names a line that is none."""
     for number, line in enumerate(lines, 1):
         try:

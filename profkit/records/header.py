@@ -80,12 +80,12 @@ def split_ids(value: str) -> tuple[str, ...]:
     return tuple(named)
 
 
-def find_first_word(value: str) -> str | None:
+def get_first_word(value: str) -> str | None:
     """Return the first of several words; None without one."""
     return next(iter(split_ids(value)), None)
 
 
-def read_text_value(value: str) -> str | None:
+def get_nonempty_text(value: str) -> str | None:
     """Return the text; None where it is empty."""
     return value or None
 
@@ -99,7 +99,7 @@ class Header:
     # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
     keys: Mapping[str, str] = field(default_factory=dict)
 
-    after = Key("the variant that this one changes, by id", find_first_word, "recorded")
+    after = Key("the variant that this one changes, by id", get_first_word, "recorded")
     fixes = Key("rules that fire for `after` and are clear for this one", split_ids, "recorded")
     fixes_not = Key(
         "rules that this variant was meant to clear and provably does not", split_ids, "recorded"
@@ -112,11 +112,11 @@ class Header:
     moves_not = Key("what they were to do and provably do not", split_ids, "recorded")
     case = Key(
         "the case that fixes and moves speak of; without it, every case",
-        read_text_value,
+        get_nonempty_text,
         "recorded",
     )
     flags = Key("further nvcc flags", str.split)
-    arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", read_text_value)
+    arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", get_nonempty_text)
     tune = Key("tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3", str, "prose")
     where = Key("what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1", str, "prose")
     takes = Key(
@@ -136,32 +136,32 @@ class Header:
     )
     budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, "prose")
     inputs = Key(
-        "the grid that the inputs are on, for formats narrower than fp16: e4m3", read_text_value
+        "the grid that the inputs are on, for formats narrower than fp16: e4m3", get_nonempty_text
     )
     twin = Key(
         "a copy that differs in exactly one thing: a variant, or `yes` for -DPROFKIT_TWIN",
-        read_text_value,
+        get_nonempty_text,
     )
     output = Key(
         "what a kernel without a reference must give: finite, or as its fixed copy: same, close",
-        read_text_value,
+        get_nonempty_text,
     )
     also = Key("rules that must fire on it too, with its cause", split_ids, "prose")
-    tolerance = Key("how close a kernel and its fixed copy must be, in norm", read_text_value)
-    relieves = Key("what the fixed copy does instead", read_text_value, "prose")
+    tolerance = Key("how close a kernel and its fixed copy must be, in norm", get_nonempty_text)
+    relieves = Key("what the fixed copy does instead", get_nonempty_text, "prose")
     bound = Key(
         "what this kernel is bound by, where that is known by construction",
-        read_text_value,
+        get_nonempty_text,
         "prose",
     )
-    limiter = Key("the limiter that goes with the bound", read_text_value, "prose")
-    cause = Key("the rule that must be named first on it", read_text_value, "prose")
+    limiter = Key("the limiter that goes with the bound", get_nonempty_text, "prose")
+    cause = Key("the rule that must be named first on it", get_nonempty_text, "prose")
     declares = Key(
         "what the workload needs, as metric=number: declared_bytes=1073741824", str.split
     )
     caught_by = Key(
         "the check that must catch it, for kernels that are wrong on purpose",
-        read_text_value,
+        get_nonempty_text,
         "prose",
     )
 

@@ -39,7 +39,7 @@ FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report wi
 ROOFLINE = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
 
 
-def suggest_report(path: Path) -> str:
+def suggest_nearby_report(path: Path) -> str:
     """Return what to do about a report that is not there: one of a near name, else what is beside it."""
     from difflib import get_close_matches
 

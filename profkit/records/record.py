@@ -27,16 +27,16 @@ from profkit.records.store import (
     Unprinted,
     WhereKnown,
     amend_document,
-    describe_schema,
+    convert_struct_to_json,
+    name_schema,
     read_struct,
-    write_struct,
 )
 
 SCHEMA = "profkit.run/1"
 
 
 @dataclass(frozen=True)
-class MachineCode:
+class CodeIdentity:
     """The code of one measurement at one case, as hashes.
 
     Equal kernels are not enough to have run the same: a launcher that hands them another number, or
@@ -51,7 +51,7 @@ class MachineCode:
     host: str | None  # hash of the launcher's; None: not known
     launches: tuple[str, ...]  # what was started, a line each; empty: not known
 
-    def same_as(self, other: MachineCode) -> bool:
+    def is_surely_same(self, other: CodeIdentity) -> bool:
         """Return whether both are known to have run the same instructions on the same numbers.
 
         Not known is not the same: then times have to tell.
@@ -102,26 +102,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         return source.sha256
 
     @property
-    def sass(self) -> str | None:
+    def sass_hash(self) -> str | None:
         """Return the hash of the machine code; None where it is not known."""
         source = self.source or parts.RecordedSource()
         return source.sass
 
     @property
-    def session(self) -> str | None:
+    def timing_session(self) -> str | None:
         """Of what was timed in turns in one process."""
         timing = self.timing or parts.Timing()
         return timing.session
 
     @property
-    def warm(self) -> tuple[float, ...]:
+    def warm_samples(self) -> tuple[float, ...]:
         """Seconds per call with a warm L2, in the order taken."""
         timing = self.timing or parts.Timing()
         warm = timing.l2.warm or parts.TimedSide()
         return warm.samples
 
     @property
-    def cold(self) -> tuple[float, ...]:
+    def cold_samples(self) -> tuple[float, ...]:
         """Seconds per call with a cold L2, in the order taken."""
         timing = self.timing or parts.Timing()
         cold = timing.l2.cold or parts.TimedSide()
@@ -147,16 +147,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         return check.sanitizer
 
     @property
-    def reference(self) -> bool:
+    def is_reference(self) -> bool:
         """Return whether it is a library call, which has no source."""
         return self.source is None
 
     @property
-    def machine_code(self) -> MachineCode:
+    def code_identity(self) -> CodeIdentity:
         """Return what was run: asks the two of two records whether it is the same."""
         source = self.source or parts.RecordedSource()
         lines = [launch.write_line() for launch in self.launches]
-        return MachineCode(
+        return CodeIdentity(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),
             flags=source.flags,
             sass=source.sass,
@@ -195,14 +195,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def max_abs(self) -> float | None:
         """Return the largest absolute error over all cases; None without a check."""
         if self.check:
-            return find_largest(c.max_abs for c in self.check.cases)
+            return find_largest_known(c.max_abs for c in self.check.cases)
         return None
 
     @property
     def max_rel(self) -> float | None:
         """Return the largest relative error over all cases; None without a check."""
         if self.check:
-            return find_largest(c.max_rel for c in self.check.cases)
+            return find_largest_known(c.max_rel for c in self.check.cases)
         return None
 
     @property
@@ -215,12 +215,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         """The most over all kernels: the build's for one thread, the launch's for a block."""
         launches, kernels = self.launches, self.resources
         return parts.Resources(
-            registers=find_largest(x.regs for x in launches)
-            or find_largest(k.regs for k in kernels),
-            shared_static=find_largest(x.static_smem for x in launches),
-            shared_dynamic=find_largest(x.dynamic_smem for x in launches),
-            spills=find_largest(k.spills for k in kernels),
-            stack=find_largest(k.stack for k in kernels),
+            registers=find_largest_known(x.regs for x in launches)
+            or find_largest_known(k.regs for k in kernels),
+            shared_static=find_largest_known(x.static_smem for x in launches),
+            shared_dynamic=find_largest_known(x.dynamic_smem for x in launches),
+            spills=find_largest_known(k.spills for k in kernels),
+            stack=find_largest_known(k.stack for k in kernels),
         )
 
     def is_stale(self, source_hash: str) -> bool:
@@ -229,7 +229,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        return write_struct(self)
+        return convert_struct_to_json(self)
 
 
 class ProfiledRun(Record, frozen=True, kw_only=True):
@@ -246,7 +246,7 @@ class ProfileDocument(
     runs: tuple[ProfiledRun, ...] = ()
 
 
-def find_largest(values: Iterable[float | None]) -> float | None:
+def find_largest_known(values: Iterable[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
@@ -264,7 +264,7 @@ def read_record(path: str | Path) -> Record:
     if isinstance(document, dict):
         schema = document.get("schema")
     if schema != SCHEMA:
-        why = f"{file}: not a run record of this version ({describe_schema(schema)}, not {SCHEMA})"
+        why = f"{file}: not a run record of this version ({name_schema(schema)}, not {SCHEMA})"
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 

@@ -46,10 +46,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> JsonObject:
         """Return plain values under the keys of the document."""
-        return write_struct(self)
+        return convert_struct_to_json(self)
 
 
-def write_struct(struct: msgspec.Struct) -> JsonObject:
+def convert_struct_to_json(struct: msgspec.Struct) -> JsonObject:
     """Return the JSON of a Struct: its schema, then each field that is printed."""
     config = struct.__struct_config__
     document: JsonObject = {}
@@ -107,7 +107,7 @@ def make_json_safe(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, msgspec.Struct):
-        return write_struct(value)
+        return convert_struct_to_json(value)
     if isinstance(value, Mapping):
         return {str(k): make_json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -296,7 +296,7 @@ def _insert_key(
 _SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)
 
 
-def describe_schema(schema: object) -> str:
+def name_schema(schema: object) -> str:
     """Return what a document says it is, where that is a document of profkit's.
 
     Anything else stays unsaid: an error would show a part of a file that is none of ours.

@@ -31,7 +31,7 @@ from profkit.records.paths import (
     NOT_THERE,
     expand_paths,
     is_csv_table,
-    suggest_report,
+    suggest_nearby_report,
     suggest_verb,
 )
 from profkit.records.record import Record, get_declared_work, get_report_sha256, read_record_beside
@@ -647,7 +647,7 @@ def _make_unread_part(path: str, why: str) -> Part:
 
 def _make_unreadable_error(path: str, why: str) -> ProfkitError:
     if why.startswith(NOT_THERE):
-        return ProfkitError(f"{path}: no such file", suggest_report(Path(path)))
+        return ProfkitError(f"{path}: no such file", suggest_nearby_report(Path(path)))
     otherwise = "give a .ncu-rep file that ncu wrote"
     if other := suggest_verb(path, "diagnose"):
         otherwise = f"it is {other[0]}: {other[1]}"

@@ -56,7 +56,9 @@ def real_noise() -> list[Array]:
     pool = []
     for several in find_all_run_files(ROOT / "artifacts").values():
         for files in several:
-            samples = np.array(read_record(files.record).warm) if files.record else np.empty(0)
+            samples = (
+                np.array(read_record(files.record).warm_samples) if files.record else np.empty(0)
+            )
             if samples.size >= 30:
                 pool.append(samples / np.median(samples))
     return pool

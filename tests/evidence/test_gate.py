@@ -101,7 +101,7 @@ def repository(number: int) -> list[Record]:
     for i in range(2 + 2 * number):
         record = made(f"v{i}", 10 ** rng.uniform(-6, -3), 100 * number + i, f"s{number}")
         clock = np.repeat(1 + 0.03 * rng.integers(0, 2, 9), 15)[:120]
-        samples = np.array(record.warm) * (clock if number % 2 else 1.0)
+        samples = np.array(record.warm_samples) * (clock if number % 2 else 1.0)
         side = TimedSide(samples=tuple(samples[: [3, 10, 30, 120][i % 4]]))
         timing = replace(record.timing, l2=TimedSides(warm=side if i % 5 else None))
         correct = CheckResult(status="not supported" if i % 7 == 6 else "right")
@@ -124,7 +124,7 @@ def test_an_identical_pull_request_raises_no_alarm(tmp_path: Path, number: int) 
 def test_nor_does_one_measured_anew_on_a_slower_machine(tmp_path: Path, number: int) -> None:
     records = repository(number)
     anew = [
-        replace(r, timing=timed(1.3 * float(np.median(r.warm or (1.0,))), i, "tomorrow"))
+        replace(r, timing=timed(1.3 * float(np.median(r.warm_samples or (1.0,))), i, "tomorrow"))
         for i, r in enumerate(records)
     ]
     report = gated(tmp_path, records, anew)
@@ -215,7 +215,9 @@ def test_samples_that_are_no_times_have_none(
     rng = np.random.default_rng(1)
 
     def scaled(record: Record, ours: bool) -> Record:
-        kept = tuple(scale * float(x) for x in rng.integers(1, 9, 12)) if ours else record.warm
+        kept = (
+            tuple(scale * float(x) for x in rng.integers(1, 9, 12)) if ours else record.warm_samples
+        )
         l2 = TimedSides(warm=TimedSide(samples=kept))
         return replace(record, timing=replace(record.timing, l2=l2))
 

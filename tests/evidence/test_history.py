@@ -619,7 +619,11 @@ def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
     )
     lost = make_run_row(broken, "sha", None, None)
     assert (lost.samples, lost.median) == ((), None), "samples that are no times"
-    assert (few.timed.warm, few.timed.gpu.uuid, few.subject) == (few.samples, "GPU-1", "v1.B")
+    assert (few.timed.warm_samples, few.timed.gpu.uuid, few.subject) == (
+        few.samples,
+        "GPU-1",
+        "v1.B",
+    )
 
 
 def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> None:

@@ -84,17 +84,21 @@ def test_what_a_record_says():
     assert record.correct is True
     assert (record.max_abs, record.max_rel) == (3e-4, 2e-3)
     assert record.sanitizer_errors == ("racecheck",)
-    assert (record.session, record.warm, record.cold) == ("w1", (1e-5, 1.1e-5), ())
+    assert (record.timing_session, record.warm_samples, record.cold_samples) == (
+        "w1",
+        (1e-5, 1.1e-5),
+        (),
+    )
     assert (record.gpu.name, record.gpu.uuid, record.gpu.driver) == ("NVIDIA H200", "GPU-1", "580")
     assert (record.sm_clock, record.clock_control) == (1.98e9, "none")
     assert (record.work.operations, record.work.compulsory_bytes) == (5.4e8, 2.1e6)
-    assert not record.reference
+    assert not record.is_reference
 
 
 def test_what_a_record_does_not_say_is_not_known():
     bare = parse_record({"variant": "sdpa", "case": "B"}, Path("x.json"))
     assert bare == Record(variant="sdpa", case="B", path=Path("x.json"))
-    assert bare.reference
+    assert bare.is_reference
     assert bare.correct is None
     assert bare.largest_resources.spills is None
 
@@ -252,7 +256,11 @@ def test_one_side_of_a_comparison_is_a_record_a_report_beside_it_or_a_folder(tmp
     evidence = Evidence(tmp_path / "elsewhere")
     for side in (record, report, str(report), tmp_path):
         (found,) = find_named_runs(side, evidence)
-        assert (found.name, found.record.session, len(found.launches)) == ("stage2.B", "w1", 1)
+        assert (found.name, found.record.timing_session, len(found.launches)) == (
+            "stage2.B",
+            "w1",
+            1,
+        )
     alone = tmp_path / "some.ncu-rep"
     shutil.move(report, alone)
     (found,) = find_named_runs(alone, evidence)

@@ -148,7 +148,7 @@ def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
     files = find_all_run_files(two.artifacts)
     assert len(files) == 6
     records = [read_record(f.record) for several in files.values() for f in several if f.record]
-    sessions = {c: {r.session for r in records if r.case == c} for c in "BC"}
+    sessions = {c: {r.timing_session for r in records if r.case == c} for c in "BC"}
     assert all(len(s) == 1 for s in sessions.values()), "a case takes turns in one process"
     assert {r.ncu.visible for r in records} <= {"0", "1"}
     assert Path(two.artifacts).is_dir()

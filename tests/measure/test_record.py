@@ -30,8 +30,8 @@ def test_a_record_comes_back_and_has_no_nan(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["schema"] == "profkit.run/1"
     back = read_record(path)
     assert (back.variant, back.case, back.made, back.path) == ("v1", "B", "today", path)
-    assert back.warm[0] == 1.5
-    assert isnan(back.warm[1])
+    assert back.warm_samples[0] == 1.5
+    assert isnan(back.warm_samples[1])
     assert back.timing.l2.warm.median is None
     assert list(path.parent.iterdir()) == [path]
 

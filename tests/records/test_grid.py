@@ -31,7 +31,7 @@ def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
     grid = read_grid(_file(tmp_path, HEAD, CELL))
     assert (grid.gpu, grid.against) == ("NVIDIA H200", {"lib"})
     (cell,) = grid.cells
-    assert (cell.row, cell.column) == (64, 2)
+    assert (cell.row_value, cell.column_value) == (64, 2)
     assert cell.find_fastest(grid.against) == ("lib", 4e-6)
     assert cell.find_fastest(grid.against, without=True) == ("ours", 2e-6)
     assert cell.ran == {"ours": "small"}

@@ -31,5 +31,5 @@ def test_the_whole_loop(knob: Bench) -> None:
         assert (knob.out / name).stat().st_size > 1000
     record = read_record(knob.out / "knob-tuned.B.json")
     assert (record.variant, record.header.after, record.correct) == ("knob-tuned", "knob", True)
-    assert len(record.warm) >= 100
+    assert len(record.warm_samples) >= 100
     assert "-DTILE=2" in (knob.out / "profile_summary.md").read_text()

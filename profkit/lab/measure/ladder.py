@@ -197,7 +197,7 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None:
             continue
-        if not record.machine_code.same_as(same.machine_code):
+        if not record.code_identity.is_surely_same(same.machine_code):
             if record.is_stale(same.source):
                 unknown += [path]
             continue

@@ -30,7 +30,7 @@ from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, R
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.timeline import Activity, HostSpan
-from profkit.records.gpus import find_pinned_rate
+from profkit.records.gpus import find_pinned_copy_rate
 from profkit.reports.figures import figures
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
@@ -128,7 +128,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     every = (w.activity for w in case.works if w.kind == "copy")
     pinned = [a for a in every if not a.pageable and a.bytes > 1 << 20]
     seen = [a.bytes / (a.duration * 1e-9) for a in pinned]
-    rate = max(seen, default=find_pinned_rate(case.cc))  # the step's own copies tell
+    rate = max(seen, default=find_pinned_copy_rate(case.cc))  # the step's own copies tell
 
     # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
     kept = find_avoidable_copies(case, chosen)
@@ -356,7 +356,7 @@ def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     """Kernels that wait for pages of unified memory, which move when they are touched."""
     brought = [page for page in case.page_moves if page.direction == "HtoD"]
     starts = [page.start for page in brought]
-    pinned = find_pinned_rate(case.cc)
+    pinned = find_pinned_copy_rate(case.cc)
     scale: dict[int, Range] = {}
     pages: list[Activity] = []
     moving = 0

@@ -33,7 +33,7 @@ from profkit.program.timeline import (
     Timeline,
     read_tensor_sizes,
 )
-from profkit.records.store import describe_schema
+from profkit.records.store import name_schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -176,7 +176,7 @@ def _read_head(folder: Path) -> KeptHead:
     if isinstance(content, dict):
         schema = content.get("schema")
     if schema != SCHEMA:
-        why = f"{folder}: is {describe_schema(schema)}, not {SCHEMA}"
+        why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
         raise ProfkitError(why, "record it again")
     try:
         head = msgspec.convert(content, KeptHead)

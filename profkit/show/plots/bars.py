@@ -399,7 +399,7 @@ def list_panels(grid: TimeGrid) -> list[Panel]:
         rival, rival_seconds = cell.find_fastest(grid.against)
         if isfinite(seconds) and isfinite(rival_seconds):
             ahead = Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
-            groups.setdefault(name_panel(cell), {})[cell.row, cell.column] = ahead
+            groups.setdefault(name_panel(cell), {})[cell.row_value, cell.column_value] = ahead
     return [Panel(title, leads) for title, leads in groups.items()]
 
 

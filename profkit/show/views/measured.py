@@ -241,8 +241,8 @@ def show_run_without_counters(name: str, record: Record) -> Iterator[Block]:
     """Yield what a record says of a run that ncu did not see: its floor, and how its grids fit."""
     yield Heading(f"{name}, without counters")
     floors = record.work.floors
-    if record.warm and floors:
-        took = median(record.warm)
+    if record.warm_samples and floors:
+        took = median(record.warm_samples)
         slowest = max(floors, key=lambda unit: floors[unit])
         named = ", ".join(f"{unit} {figures.seconds(time)}" for unit, time in floors.items())
         yield TextLine(

@@ -15,7 +15,7 @@ from math import ceil, prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.records.gpus import read_table
+from profkit.records.gpus import read_gpu_table
 
 
 def demangle_names(names: Iterable[str]) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class Card:
     l2: int  # bytes
 
 
-_GPUS = {"{}{}".format(*cc): row for cc, row in read_table().items()}
+_GPUS = {"{}{}".format(*cc): row for cc, row in read_gpu_table().items()}
 LIMITS = {arch: Limits(*row.sm, row.tensor_ops) for arch, row in _GPUS.items() if row.sm}
 # The card that is meant where none of an architecture is there; only its shape is used.
 CARDS = {

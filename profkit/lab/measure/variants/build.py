@@ -38,7 +38,7 @@ from profkit.lab.measure.cuda.resources import CARDS, KernelResources, parse_ptx
 from profkit.lab.measure.languages.language import CompileJob, Language
 from profkit.lab.measure.variants.variants import Variant, find_problem_dir
 from profkit.records.header import Budget
-from profkit.records.record import MachineCode
+from profkit.records.record import CodeIdentity
 from profkit.reports.figures import base_name
 
 # What is built beside the variants: calls that workers need, and no launcher.
@@ -71,9 +71,9 @@ class Build:
     seconds: float = 0.0  # how long the compiler took; 0 if nothing had to be done
 
     @property
-    def machine_code(self) -> MachineCode:
+    def machine_code(self) -> CodeIdentity:
         """Return what it runs, as far as that is known without starting it."""
-        return MachineCode(frozenset({self.source}), self.flags, self.sass, self.host, ())
+        return CodeIdentity(frozenset({self.source}), self.flags, self.sass, self.host, ())
 
     @property
     def failure(self) -> ProfkitError | None:
