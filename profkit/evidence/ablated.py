@@ -26,13 +26,15 @@ def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator
             )
 
 
-def check_fix(rule: str, before: Record | None, after: Record | None) -> tuple[bool | None, str]:
+def check_fix_by_ablation(
+    rule: str, before: Record | None, after: Record | None
+) -> tuple[bool | None, str]:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was, now = _read_ablation(before), _read_ablation(after)
-    row = _find_reachable(was, rule)
+    row = _find_reachable_gain(was, rule)
     if now is None or row is None or row.sure_gain < WORTH:
         return None, ""
-    later = _find_reachable(now, rule)
+    later = _find_reachable_gain(now, rule)
     said = f"removing it brought {speedup(row.gain)}"
     if later is None:
         refused = {refusal.ablation: refusal.code for refusal in now.refused}
@@ -51,7 +53,7 @@ def _read_ablation(record: Record | None) -> AblationRecord | None:
     return AblationRecord.from_record(record.ablation)
 
 
-def _find_reachable(found: AblationRecord | None, rule: str) -> MeasuredAblation | None:
+def _find_reachable_gain(found: AblationRecord | None, rule: str) -> MeasuredAblation | None:
     """Find the largest gain that a fix of a rule can reach."""
     rows = []
     for row in found.measured if found else ():

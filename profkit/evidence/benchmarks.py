@@ -24,7 +24,7 @@ from profkit.evidence.gate import (
     GateAnswer,
     GateReport,
     GateSubject,
-    judge_time,
+    judge_time_comparison,
     make_report,
 )
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
@@ -282,7 +282,7 @@ def judge_benchmark(
             side = "BASE"
         return GateSubject(name=name, answer=only, because=f"only {side} has it")
     before, after = base[name], head[name]
-    unjudged = _explain_unjudged(name, before, after, tool)
+    unjudged = _make_unjudged_subject(name, before, after, tool)
     if unjudged:
         return unjudged
     try:
@@ -291,12 +291,12 @@ def judge_benchmark(
         )
     except ProfkitError as error:
         return GateSubject(name=name, answer="no time", because=error.message)
-    judged = judge_time(name, time, min(len(before.samples), len(after.samples)), STRICT)
+    judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), STRICT)
     assumed = BetweenProcesses(sigma=STRICT.thresholds.process_spread)
     return structs.replace(judged, between_processes=assumed)
 
 
-def _explain_unjudged(
+def _make_unjudged_subject(
     name: str, before: BenchmarkRun, after: BenchmarkRun, tool: str
 ) -> GateSubject | None:
     """Return why two runs do not compare: machines, failures, no samples; None where they do."""

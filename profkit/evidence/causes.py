@@ -52,14 +52,14 @@ class ChangeCause(Document, frozen=True, kw_only=True):
     share: float | None = None
 
 
-def check_estimate(
+def compare_estimate_with_gain(
     launch: LaunchChange, before: Diagnosis, time: TimeComparison | None
 ) -> GainEstimate | None:
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
     if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
         return None
     estimates = {finding.rule: finding for finding in before.findings}
-    for change in _order_by_worth(launch, launch.leads.before, ("gone", "better")):
+    for change in _order_findings_by_gain(launch, launch.leads.before, ("gone", "better")):
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:
             continue
@@ -82,9 +82,9 @@ def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause
     if time is None or time.answer not in ("faster", "slower"):
         return None
     if time.answer == "faster":
-        candidates = _order_by_worth(launch, launch.leads.before, ("gone", "better"))
+        candidates = _order_findings_by_gain(launch, launch.leads.before, ("gone", "better"))
     else:
-        candidates = _order_by_worth(launch, launch.leads.after, ("new", "worse"))
+        candidates = _order_findings_by_gain(launch, launch.leads.after, ("new", "worse"))
     for change in candidates:
         share = estimate_explained_share(change, time)
         if can_explain_change(change, time, share):
@@ -92,7 +92,7 @@ def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause
     return None
 
 
-def _order_by_worth(
+def _order_findings_by_gain(
     launch: LaunchChange, lead: str, states: tuple[FindingState, ...]
 ) -> Iterator[FindingChange]:
     """Yield the findings in these states: the one that led first, then by what they were worth."""
@@ -102,11 +102,11 @@ def _order_by_worth(
         is_note = rule is not None and rule.note
         if change.state in states and not is_note:
             chosen.append(change)
-    chosen.sort(key=lambda change: (change.rule != lead, -_find_gain(change)))
+    chosen.sort(key=lambda change: (change.rule != lead, -_get_gain_bound(change)))
     yield from chosen
 
 
-def _find_gain(change: FindingChange) -> float:
+def _get_gain_bound(change: FindingChange) -> float:
     """Return the bound on the gain of a finding, on the side where it fires."""
     if change.state in ("gone", "better"):
         return change.before.gain or 1.0
@@ -130,7 +130,7 @@ def estimate_explained_share(change: FindingChange, time: TimeComparison) -> flo
 def can_explain_change(change: FindingChange, time: TimeComparison, share: float | None) -> bool:
     """Return whether a finding can account for most of a change in time."""
     change_in_time = abs(log(time.speedup.median))
-    if log(_find_gain(change)) < MOST_OF_IT * change_in_time:
+    if log(_get_gain_bound(change)) < MOST_OF_IT * change_in_time:
         return False  # not even without any of it
     if share is not None:
         return share >= MOST_OF_IT

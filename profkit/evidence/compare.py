@@ -18,7 +18,12 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import counters, stats
-from profkit.evidence.causes import ChangeCause, GainEstimate, check_estimate, find_cause
+from profkit.evidence.causes import (
+    ChangeCause,
+    GainEstimate,
+    compare_estimate_with_gain,
+    find_cause,
+)
 from profkit.evidence.conditions import (
     WAIVABLE,
     Incomparable,
@@ -129,7 +134,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
     if len(launches) == 1 and not unmatched:
-        estimate = check_estimate(launches[0], before.judge_row(pairs[0][0]), time)
+        estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
         cause = find_cause(launches[0], time)
     return RunComparison(
         before=before.name,
@@ -368,7 +373,7 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     """Return registers, bytes of memory and the like that differ between two runs."""
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
-        was, now = find_resource(before, name), find_resource(after, name)
+        was, now = read_resource(before, name), read_resource(after, name)
         if was != now:
             worse = is_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
@@ -384,7 +389,7 @@ def is_worse(name: str, before: float | None, after: float | None) -> bool:
     return after > before
 
 
-def find_resource(run: Run, name: str) -> float | None:
+def read_resource(run: Run, name: str) -> float | None:
     """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:

@@ -63,20 +63,20 @@ def list_refusals(before: Run, after: Run) -> list[Incomparable]:
     for run in (before, after):
         reasons += _list_run_refusals(run)
     if before.record and after.record:
-        reasons += _find_unchanged_binary(before.record, after.record)
+        reasons += _refuse_same_binary(before.record, after.record)
     if before.case != after.case:
         reasons.append(
             Incomparable(code="case", sentence=f"two cases: {before.case} and {after.case}")
         )
     for code, what, get in _CONDITIONS:
-        sides = find_difference(get, before, after)
+        sides = find_differing_values(get, before, after)
         if sides and not are_clocks_alike(*sides):
             was, now = map(format_condition, sides)
             reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
 
-def _find_unchanged_binary(before: Record, after: Record) -> list[Incomparable]:
+def _refuse_same_binary(before: Record, after: Record) -> list[Incomparable]:
     if not before.code_identity.is_surely_same(after.code_identity):
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
@@ -87,7 +87,9 @@ def _find_unchanged_binary(before: Record, after: Record) -> list[Incomparable]:
     return [Incomparable(code="same-binary", sentence=sentence)]
 
 
-def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
+def find_differing_values(
+    get: Callable[[Any], Any], before: Any, after: Any
+) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
     was, now = get(before), get(after)
     if was is None or now is None or was == now:
@@ -108,7 +110,7 @@ def format_condition(value: Any) -> str:
     return str(value)
 
 
-def get_device(run: Run) -> Any:
+def get_gpu_name(run: Run) -> Any:
     """Return the GPU's name, of the record or else of the report."""
     if run.record and run.record.gpu and run.record.gpu.name:
         return run.record.gpu.name
@@ -122,7 +124,7 @@ def get_clock_control(run: Run) -> str | None:
     return None
 
 
-def get_clock(run: Run) -> float | None:
+def get_sm_clock(run: Run) -> float | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
     clock = run.get_column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
@@ -133,8 +135,8 @@ def get_clock(run: Run) -> float | None:
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
-    ("device", "GPUs", get_device),
-    ("clocks", "SM clocks", get_clock),
+    ("device", "GPUs", get_gpu_name),
+    ("clocks", "SM clocks", get_sm_clock),
     ("clocks", "clock controls", get_clock_control),
     ("ncu", "Nsight Compute versions", lambda run: run.get_column("ncu_version")),
 )
@@ -152,7 +154,7 @@ def get_timing_method(record: Record) -> str | None:
 def list_method_differences(before: Record, after: Record) -> list[str]:
     """Return why two records' times are of two kinds: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := find_difference(get_timing_method, before, after):
+    if methods := find_differing_values(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = []
     for r in (before, after):
@@ -168,7 +170,7 @@ def list_machine_differences(before: Record, after: Record) -> list[str]:
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
     gpu = (after.gpu or RecordedGpu()).name or "GPU"
-    each = ((find_difference(get, before, after), text) for get, text in _MACHINE)
+    each = ((find_differing_values(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
@@ -262,7 +264,7 @@ def list_notes(before: Run, after: Run) -> list[str]:
     if before.record and after.record:
         notes += _list_gpu_notes(before.record, after.record)
     notes += list_ablation_notes(before.record, after.record)
-    notes += _list_clock_notes(get_clock(before), get_clock(after))
+    notes += _list_clock_notes(get_sm_clock(before), get_sm_clock(after))
     return notes
 
 
@@ -285,7 +287,7 @@ def format_paths(paths: Sequence[str]) -> str:
 
 def _list_gpu_notes(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
-    if uuids := find_difference(get_gpu_uuid, before, after):
+    if uuids := find_differing_values(get_gpu_uuid, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]
     seen = [get_visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:

@@ -16,7 +16,7 @@ from msgspec import structs
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ablated import check_fix
+from profkit.evidence.ablated import check_fix_by_ablation
 from profkit.evidence.moves import compute_factor, parse_moves
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
@@ -50,7 +50,7 @@ class Moved(Document, frozen=True, kw_only=True):
     factor: float = nan  # the value after over the one before; infinite when it was 0
 
     @property
-    def weight(self) -> float:
+    def distance_moved(self) -> float:
         """Return how far it moved, to sort by: a doubling weighs as much as 25 percentage points.
 
         From 16x on everything is far: what appears from nothing does not hide what decided. So few
@@ -128,7 +128,7 @@ class Amount(Document, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Return both sides: "35 % -> 66 % of the warps' time"."""
-        said = f"{self.sides} {self.what}"
+        said = f"{self.both_numbers} {self.what}"
         if isnan(self.cycles_before) or not is_amount_changed(self.unit, self.before, self.after):
             return said
         # A share can rise because the rest of the launch became shorter.
@@ -141,7 +141,7 @@ class Amount(Document, frozen=True, kw_only=True):
         return f"{said}, in fewer cycles"
 
     @property
-    def sides(self) -> str:
+    def both_numbers(self) -> str:
         """Return both numbers: "35 % -> 66 %"."""
         return f"{quantity(self.before, self.unit)} -> {quantity(self.after, self.unit)}"
 
@@ -166,7 +166,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
     state: FindingState = "unknown"  # the same as `what`, in the words of the screen
 
     @property
-    def repeats(self) -> str:
+    def repeated_rule(self) -> str:
         """Return the rule that says the same on each side where this one fires; "" for none."""
         said = {side.repeats for side in (self.before, self.after) if side.status == "fires"}
         if len(said) == 1:
@@ -250,7 +250,7 @@ def list_moved_metrics(before: Mapping[str, Any], after: Mapping[str, Any]) -> t
         was, now = read_metric(before, metric.name), read_metric(after, metric.name)
         if not isnan(was) and not isnan(now) and are_values_different(metric.unit, was, now):
             found.append(make_moved_metric(metric.name, metric.unit, was, now))
-    return tuple(sorted(found, key=lambda m: -m.weight))
+    return tuple(sorted(found, key=lambda m: -m.distance_moved))
 
 
 def compare_findings(
@@ -542,7 +542,7 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     if before.usable.empty or after.usable.empty:
         why = "no report on both sides"
-        return tuple(_check_ablated(rule, kind, why, before, after) for rule, kind in declared)
+        return tuple(_check_by_ablation(rule, kind, why, before, after) for rule, kind in declared)
     if not declared:
         return ()
     return _check_by_counters(declared, before, after)
@@ -570,13 +570,13 @@ def _read_statuses(run: Run) -> dict[str, str]:
     return {finding.rule: finding.status for finding in run.diagnosis().findings}
 
 
-def _check_ablated(
+def _check_by_ablation(
     rule: str, kind: PredictionKind, why: str, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
     kept, because = None, ""
     if kind == "fixes":
-        kept, because = check_fix(rule, before.record, after.record)
+        kept, because = check_fix_by_ablation(rule, before.record, after.record)
     return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or why)
 
 

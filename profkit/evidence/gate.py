@@ -70,7 +70,7 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
     closing: Unprinted[Mapping[int, Sequence[GateSubject]]] = msgspec.field(default_factory=dict)
 
     @property
-    def assumed(self) -> BetweenProcesses | None:
+    def assumed_spread(self) -> BetweenProcesses | None:
         """What processes were taken to differ by where that was never measured; None elsewhere."""
         found = [s.between_processes for s in self.subjects]
         for b in found:
@@ -190,7 +190,7 @@ def judge_pair(
     """Return the answer on a subject by its run on each side; one of them may be missing."""
     if before and after:
         untimed = judge_untimed_subject(name, before, after)
-        return untimed or judge_times(before, after, control, policy)
+        return untimed or judge_timed_subject(before, after, control, policy)
     if before:
         return GateSubject(name=name, answer="gone", because="only BASE has it")
     return GateSubject(name=name, answer="new", because="only HEAD has it")
@@ -278,9 +278,9 @@ def find_faulty_subject(
     """
     if after is None:
         return None
-    if before and find_code_hash(head, after) not in (
+    if before and find_current_code_hash(head, after) not in (
         after.source_hash,
-        find_code_hash(base, before),
+        find_current_code_hash(base, before),
     ):
         again = suggest_run_command(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
@@ -305,7 +305,7 @@ def find_faulty_subject(
     return GateSubject(name=name, answer="wrong", because=because)
 
 
-def find_code_hash(side: Evidence, record: Record) -> str | None:
+def find_current_code_hash(side: Evidence, record: Record) -> str | None:
     """Hash of the variant's code as it is today; as it was measured, where no file is there."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     if file and record.source:
@@ -356,15 +356,15 @@ def compare_by_times(before: Run, after: Run, policy: Policy) -> compare.RunComp
     return structs.replace(waived, launches=())
 
 
-def judge_times(
+def judge_timed_subject(
     before: Run, after: Run, control: TimeComparison | None, policy: Policy
 ) -> GateSubject:
     """Return a subject whose code changed and that has a time on both sides."""
     change = compare_by_times(before, after, policy)
     time, name = change.time, after.name
     if not change.compared or time is None:
-        return explain_uncompared(name, change)
-    judged = judge_time(name, time, min(len(before.samples), len(after.samples)), policy)
+        return make_uncompared_subject(name, change)
+    judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
     judged = structs.replace(judged, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
@@ -373,7 +373,9 @@ def judge_times(
     return structs.replace(judged, because=f"{time.sentence}{say_moved_metrics(change)}")
 
 
-def judge_time(name: str, time: TimeComparison, fewest: int, policy: Policy) -> GateSubject:
+def judge_time_comparison(
+    name: str, time: TimeComparison, fewest: int, policy: Policy
+) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
     smallest = stats.find_smallest_detectable_change(time)
     more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
@@ -395,7 +397,7 @@ def judge_time(name: str, time: TimeComparison, fewest: int, policy: Policy) -> 
     )
 
 
-def explain_uncompared(name: str, change: RunComparison) -> GateSubject:
+def make_uncompared_subject(name: str, change: RunComparison) -> GateSubject:
     """Say why two runs have no comparison of times: the method or the machine differs."""
     codes = {refusal.code for refusal in change.refusals}
     because = "; ".join(refusal.sentence for refusal in change.refusals) or change.time_note

@@ -228,7 +228,7 @@ class History:
     def list_runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Return every run once, oldest first; those that do not say when come first."""
         table, problems = self.read_table("runs")
-        rows = (_make_row(HistoryRun, plain) for plain in table.to_pylist())
+        rows = (_make_table_row(HistoryRun, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
     def select_new_runs(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
@@ -245,7 +245,7 @@ class History:
     def list_aa_runs(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Return every A/A run once, in the order of their sessions' times."""
         table, problems = self.read_table("twins")
-        rows = (_make_row(HistoryTwin, plain) for plain in table.to_pylist())
+        rows = (_make_table_row(HistoryTwin, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
 
     def append_rows(self, rows: Iterable[HistoryRow]) -> None:
@@ -364,13 +364,15 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
         with _limit_memory(4 * most):
             return _run_query(connection, sql, most), problems
     except duckdb.InterruptException as error:
-        raise _make_endless_error(f"stopped after {SECONDS_MOST:.0f} s") from error
+        raise _make_unfinished_query_error(f"stopped after {SECONDS_MOST:.0f} s") from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
         if measure_memory_left() is not None:
             hint = "allow more: --max-memory, or ulimit -v; or ask for less"
             raise ProfkitError("the query needs more memory than allowed", hint) from error
-        raise _make_endless_error(f"needs more than {_describe_size(most)} of memory") from error
+        raise _make_unfinished_query_error(
+            f"needs more than {_describe_size(most)} of memory"
+        ) from error
     except duckdb.Error as error:
         known = "; ".join(
             f"{name}: {', '.join(tables.list_columns(name).names)}" for name in tables.TABLES
@@ -429,7 +431,7 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd
     while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
         size += int(parts[-1].memory_usage(deep=True).sum())
         if size > most:
-            raise _make_endless_error(f"its answer is larger than {_describe_size(most)}")
+            raise _make_unfinished_query_error(f"its answer is larger than {_describe_size(most)}")
         parts.append(connection.fetch_df_chunk())
     if len(parts) > 1:
         return pd.concat(parts, ignore_index=True)
@@ -454,7 +456,7 @@ def _limit_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _make_endless_error(why: str) -> ProfkitError:
+def _make_unfinished_query_error(why: str) -> ProfkitError:
     return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
@@ -467,7 +469,7 @@ def _write_distinct_view(name: str) -> str:
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 
 
-def _make_row(kind: type[Row], plain: dict[str, Any]) -> Row:
+def _make_table_row(kind: type[Row], plain: dict[str, Any]) -> Row:
     """Return a row of a table, with its lists as tuples; a list that a file does not have is empty."""
     lists = {}
     for f in fields(kind):

@@ -106,7 +106,7 @@ def build_ladder_of_runs(
                 "let one of these headers name a variant outside the cycle, or none",
             )
         )
-    steps = tuple(build_step(recorded, references, place, policy) for place in order)
+    steps = tuple(build_rung(recorded, references, place, policy) for place in order)
     return Ladder(case=case, steps=steps, problems=tuple(problems))
 
 
@@ -156,7 +156,7 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     return order + [(v, 0) for v in lost], lost
 
 
-def build_step(
+def build_rung(
     runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], policy: Policy
 ) -> Rung:
     """Return a variant's step: its time, and the comparison with the one that it changes."""
@@ -325,7 +325,7 @@ def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
         return None
 
 
-def find_median(run: Run) -> Interval | None:
+def estimate_warm_median(run: Run) -> Interval | None:
     """Return the median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
         return estimate_median(run.samples)
@@ -335,7 +335,7 @@ def find_median(run: Run) -> Interval | None:
 
 def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
     """Return a variant's column; only its time without a launch that ncu finished."""
-    name, time = run.variant, find_median(run)
+    name, time = run.variant, estimate_warm_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
     values = {}

@@ -99,7 +99,7 @@ class KnownSpreads:
 
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""
-        spread = self._known.get(uuid)
+        spread = self._spreads_by_gpu.get(uuid)
         if spread:
             return scale_spread(spread, self._alpha)
         return None
@@ -110,7 +110,7 @@ class KnownSpreads:
         return self
 
     @cached_property
-    def _known(self) -> dict[str, Spread]:
+    def _spreads_by_gpu(self) -> dict[str, Spread]:
         if "://" not in self._place and not is_folder(Path(self._place)):
             return {}
         kept = History(self._place)
@@ -305,7 +305,7 @@ def _judge_first_step(run: HistoryRun, alike: Sequence[HistoryRun]) -> HistorySt
     """Return a first run, with the other name of its code among runs whose code may be the same."""
     note = ""
     for old in alike:
-        if old.machine_code.is_surely_same(run.machine_code):
+        if old.code_identity.is_surely_same(run.code_identity):
             if old.subject != run.subject:
                 note = f"the machine code of {old.subject}"
             break
@@ -323,7 +323,7 @@ def judge_step(
         return _judge_first_step(run, had.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
-    same_code = run.machine_code.is_surely_same((before or earlier[-1]).machine_code)
+    same_code = run.code_identity.is_surely_same((before or earlier[-1]).code_identity)
     if before is None:
         return make_history_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):

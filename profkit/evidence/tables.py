@@ -82,7 +82,7 @@ class HistoryRun:
     launches: tuple[str, ...] = ()
 
     @property
-    def machine_code(self) -> CodeIdentity:
+    def code_identity(self) -> CodeIdentity:
         """Return the hashes of what ran."""
         sources = frozenset(filter(None, (self.source, self.made_from)))
         return CodeIdentity(sources, self.flags, self.sass, self.host, self.launches)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.evidence.ablated import check_fix, list_ablation_notes
+from profkit.evidence.ablated import check_fix_by_ablation, list_ablation_notes
 from profkit.evidence.compare import compare_sides
 from profkit.records.record import Record, parse_record
 
@@ -51,16 +51,16 @@ def test_a_fix_is_kept_where_nothing_is_left_to_win(
 ) -> None:
     before = read_changed("stage2")
     after = read_changed("stage2swizzle", low=low, gain=gain, control=1.0)
-    assert check_fix(CONFLICTS, before, after)[0] is kept
+    assert check_fix_by_ablation(CONFLICTS, before, after)[0] is kept
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
     before, after = read_changed("stage2"), read_changed("stage2swizzle")
     document = read_document("stage2swizzle")
     bare = parse_record({**document, "ablation": None})
-    assert check_fix(CONFLICTS, before, bare) == (None, "")
-    assert check_fix(CONFLICTS, bare, after) == (None, "")
-    assert check_fix("uncoalesced-access", before, after) == (None, "")
+    assert check_fix_by_ablation(CONFLICTS, before, bare) == (None, "")
+    assert check_fix_by_ablation(CONFLICTS, bare, after) == (None, "")
+    assert check_fix_by_ablation("uncoalesced-access", before, after) == (None, "")
     assert not list(list_ablation_notes(before, bare))
 
 
@@ -70,6 +70,6 @@ def test_a_cause_of_which_nothing_is_left_is_gone() -> None:
     found["measured"] = [row for row in found["measured"] if row["ablation"] != "conflict-free"]
     gone = {"code": "nothing-to-take-away", "observed": "", "threshold": "", "remedy": ""}
     found["refused"] = [{"ablation": "conflict-free", **gone}]
-    kept, because = check_fix(CONFLICTS, read_changed("stage2"), parse_record(document))
+    kept, because = check_fix_by_ablation(CONFLICTS, read_changed("stage2"), parse_record(document))
     assert kept is True
     assert because == "removing it brought 1.57x, and there is nothing left of it"

@@ -129,7 +129,7 @@ def test_metrics_move_in_their_unit():
     assert found["l2_hit"].points == pytest.approx(12)
     assert found["instructions"].points is None
     assert found["instructions"].factor == 0.5
-    assert found["shared_wavefronts"].weight > found["instructions"].weight
+    assert found["shared_wavefronts"].distance_moved > found["instructions"].distance_moved
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_metrics_move_in_their_unit():
     ],
 )
 def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
-    assert make_moved_metric("m", unit, before, after).weight == weight
+    assert make_moved_metric("m", unit, before, after).distance_moved == weight
 
 
 @pytest.mark.parametrize(

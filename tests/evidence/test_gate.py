@@ -183,7 +183,7 @@ def test_wrong_is_asked_first(tmp_path: Path, how: str, measured: str) -> None:
     for tool in head.sanitizer_errors:
         assert f"{tool}: {check.sanitizer[tool]}" in subject.because
     assert ("wrong results" in subject.because) == (not how.endswith("check"))
-    same = head.machine_code.same_as(base[0].machine_code)
+    same = head.code_identity.is_surely_same(base[0].code_identity)
     assert ("the same code was measured wrong" in subject.because) == same
     assert (subject.cause == "code") == (not same and head.source is not None)
 
@@ -304,11 +304,11 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     (subject,) = report.subjects
     assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
     assert 0.2 < subject.smallest_change < 0.25, "3 % from process to process, until it is measured"
-    assert report.assumed == BetweenProcesses(sigma=0.03, measured=False)
+    assert report.assumed_spread == BetweenProcesses(sigma=0.03, measured=False)
     sides = [Evidence(tmp_path / x) for x in ("base", "head")]
     known = judge_gate(*sides, spread_of={"GPU-1": 0.002}.get)
     (measured,) = known.subjects
-    assert known.assumed is None
+    assert known.assumed_spread is None
     assert (measured.answer, measured.cause) == ("slower", "code")
     assert measured.smallest_change < 0.02
     assert subject.samples_needed is None, "more samples do not help: processes do"

@@ -270,7 +270,7 @@ def say_prediction(prediction: HeaderPrediction) -> str:
 
 def is_beside_the_point(finding: FindingChange) -> bool:
     """Return whether a finding is about the measurement, or says again what another one says."""
-    return BY_ID[finding.rule].note or bool(finding.repeats)
+    return BY_ID[finding.rule].note or bool(finding.repeated_rule)
 
 
 def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
@@ -362,9 +362,9 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
     for finding in findings:
         if BY_ID[finding.rule].note:
             notes.append(finding)
-        if finding.repeats:
+        if finding.repeated_rule:
             said_twice.append(finding)
-        if BY_ID[finding.rule].note or finding.repeats:
+        if BY_ID[finding.rule].note or finding.repeated_rule:
             continue
         if finding.what == "stays":
             stay.append(finding.rule)
@@ -378,7 +378,7 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         yield TextLine(", ".join(stay), "as before")
     for finding in said_twice:
         if finding.what != "stays":
-            yield TextLine(f"{finding.rule} (the same as {finding.repeats})", "seen as")
+            yield TextLine(f"{finding.rule} (the same as {finding.repeated_rule})", "seen as")
     for finding in notes:
         if finding.before.status == finding.after.status:
             continue
@@ -418,7 +418,9 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
         if finding.what != "stays":
             looked_at += [*finding.before.looked_at, *finding.after.looked_at]
     places = {name: place for place, name in enumerate(looked_at)}
-    order = sorted(launch.moved, key=lambda m: (places.get(m.metric, len(places)), -m.weight))
+    order = sorted(
+        launch.moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved)
+    )
     return order[:shown]
 
 

@@ -141,7 +141,7 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
             f"changes of {smallest} to {largest} would have been detected with 95 % power, at one "
             "false alarm in 1,000"
         )
-    if assumed := report.assumed:
+    if assumed := report.assumed_spread:
         yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")
     same = [subject for subject in report.subjects if subject.answer == "same"]
     if unchanged := [subject for subject in same if subject.time is None]:
