@@ -36,7 +36,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     if made is None:
         made = build.compile_variants(known, ["89"], build.find_build_dir(KERNELS))
     sms = resources.CARDS["89"].sms
-    nvcc = tools.get_tool("nvcc", build.find_build_dir(KERNELS))
+    nvcc = tools.require_tool_with_version("nvcc", build.find_build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.require_library(one)

@@ -71,7 +71,7 @@ def list_common_options(ncu: Path, options: CollectOptions) -> list[str]:
     ]
 
 
-def start_ncu(
+def profile_one_call(
     call: Call,
     expected: Sequence[str],
     report: Path,

@@ -50,7 +50,7 @@ class Cupti:
     library: Path
 
 
-def build_injection(folder: Path | None = None) -> Path:
+def build_injection_library(folder: Path | None = None) -> Path:
     """Return the library, compiled if this machine has none of this source and CUPTI.
 
     It is kept in the folder, or in the user's cache.
@@ -64,13 +64,13 @@ def build_injection(folder: Path | None = None) -> Path:
     for source in (SOURCE, *headers):
         key.update(source.read_bytes())
     key.update(f"{cupti} {compiler}".encode())
-    target = (folder or find_cache()) / f"injection-{key.hexdigest()[:16]}.so"
+    target = (folder or find_cache_folder()) / f"injection-{key.hexdigest()[:16]}.so"
     if not is_file(target):
         _compile_library(compiler, cupti, target)
     return target
 
 
-def find_cache() -> Path:
+def find_cache_folder() -> Path:
     """Return the folder of what is kept from one recording to the next."""
     return Path(os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache") / "profkit"
 
@@ -95,9 +95,11 @@ def find_cupti() -> Cupti:
     major version have one name, and the loader takes the one that is there already.
     """
     places = list(_list_cuda_folders())
-    header = _find_first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
-    cuda = _find_first("cuda.h", places, ("include/cuda.h",))
-    library = _find_first("libcupti.so", places, _LIBRARIES)
+    header = _find_first_file(
+        "cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h")
+    )
+    cuda = _find_first_file("cuda.h", places, ("include/cuda.h",))
+    library = _find_first_file("libcupti.so", places, _LIBRARIES)
     return Cupti(header.parent, cuda.parent, resolve_path(library))
 
 
@@ -116,7 +118,7 @@ def _list_cuda_folders() -> Iterator[Path]:
         yield Path(folder) / "cuda_runtime"
 
 
-def _find_first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
+def _find_first_file(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
     """Return the first of some files that is there; a ProfkitError where none is."""
     for path in starmap(Path, product(places, names)):
         if is_file(path):
@@ -188,7 +190,7 @@ def record_timeline(
 
 def _build_environment(folder: Path, window: Window) -> dict[str, str]:
     """Return the environment of a program that is recorded."""
-    injection = build_injection()
+    injection = build_injection_library()
     paths = [str(INJECTED)]
     if own := os.environ.get("PYTHONPATH"):
         paths.append(own)
@@ -202,7 +204,7 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
         # What torch.compile makes tells its lines only if it was asked when it was made: a cache of
         # other runs does not, and theirs is not filled with ours.
         env["INDUCTOR_PROVENANCE"] = "1"
-        env["TORCHINDUCTOR_CACHE_DIR"] = str(find_cache() / "inductor")
+        env["TORCHINDUCTOR_CACHE_DIR"] = str(find_cache_folder() / "inductor")
     if window.lines and window.operators:
         env["PROFKIT_OPERATORS"] = "1"
     if window.after:

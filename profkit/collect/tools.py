@@ -67,7 +67,7 @@ def require_tool(name: str) -> Path:
     return path
 
 
-def get_tool(name: str, cache: Path) -> Tool:
+def require_tool_with_version(name: str, cache: Path) -> Tool:
     """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
     path = require_tool(name)
     if name not in _VERSION:

@@ -180,7 +180,7 @@ def test_first_findings_of_programs_of_libraries_name_the_mistake(tmp_path: Path
 @pytest.mark.alone
 def test_lines_cost_little(tmp_path: Path) -> None:
     """By turns in one process, lower quartile of pairs: -0.20 to +0.53 us a launch on H100s."""
-    injection = str(timeline.build_injection(tmp_path / "lib"))
+    injection = str(timeline.build_injection_library(tmp_path / "lib"))
     folder = tmp_path / "out"
     folder.mkdir()
     own = {

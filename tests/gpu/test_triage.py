@@ -103,7 +103,7 @@ def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
     """
     from profkit.collect import timeline
 
-    injection = str(timeline.build_injection(tmp_path / "lib"))
+    injection = str(timeline.build_injection_library(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(10):
         folder = tmp_path / str(turn)

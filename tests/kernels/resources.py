@@ -38,7 +38,9 @@ HELD = [*product(LADDER, ("80", "89", "90")), *product(OTHERS, ("90",))]
 def made_of(variant: Variant, arch: str) -> str:
     """A hash of all that decides what nvcc and the launcher give."""
     folder = Places(KERNELS).build_dir()
-    versions = [tools.get_tool(name, folder).version for name in variant.language.programs]
+    versions = [
+        tools.require_tool_with_version(name, folder).version for name in variant.language.programs
+    ]
     problem = ast.parse((KERNELS / variant.problem / "problem.py").read_text("utf-8"))
     asked = ast.dump(problem), dry.STUB.read_text()  # the tree: how it is laid out does not count
     flags = (*variant.language.own_flags(arch), *variant.flags)
@@ -62,7 +64,7 @@ def kept() -> dict[str, dict[str, Any]]:
 
 
 def nvcc_version() -> str:
-    return tools.get_tool("nvcc", Places(KERNELS).build_dir()).version
+    return tools.require_tool_with_version("nvcc", Places(KERNELS).build_dir()).version
 
 
 def name_of(variant: Variant, arch: str) -> str:

@@ -94,7 +94,7 @@ def test_no_stub_stands_in_a_cell(made):
 def test_what_is_said_of_an_l4_is_what_the_build_gives(made):
     kept = json.loads(made.BUILT.read_text("utf-8"))
     folder = Places(made.KERNELS).build_dir()
-    if kept["nvcc"] != (here := tools.get_tool("nvcc", folder).version):
+    if kept["nvcc"] != (here := tools.require_tool_with_version("nvcc", folder).version):
         pytest.skip(f"built with nvcc {kept['nvcc']}, here is {here}")
     # Of the same code the same nvcc makes the same: a few show that.
     old = {v.id for v in LADDER if kept["rungs"].get(v.id, {}).get("source") != v.source_hash}

@@ -144,14 +144,17 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
         given["out"].copy_(given["x"] + given["y"])
 
     reach = arrays.copy_reachable([("x", x), ("y", y), ("out", x)], limit=1 << 20)
-    assert [array.names for array in reach] == [("x", "out"), ("y",)]
+    assert [array.parameter_names for array in reach] == [("x", "out"), ("y",)]
     add({"x": x, "y": y, "out": x})
-    arrays.find_written(reach)
+    arrays.note_written_arrays(reach)
     outcome = arrays.repeat_launch(reach, add)
     assert outcome.bit_equal
-    assert [(a.written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
+    assert [(a.is_written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
     assert (
-        arrays.launch_on_drawn(outcome, add, lambda about, i: np.full(8, i, np.float32)) is not None
+        arrays.repeat_launch_on_drawn_inputs(
+            outcome, add, lambda about, i: np.full(8, i, np.float32)
+        )
+        is not None
     )
     assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
     named = hook.name_arrays(arrays.list_inputs(reach), reach[:1])
@@ -159,7 +162,7 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     apart = arrays.copy_reachable([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
     add({"x": x[:6], "y": y[:6], "out": x[2:]})
     with pytest.raises(arrays.CannotCapture, match="shares memory"):
-        arrays.find_written(apart)
+        arrays.note_written_arrays(apart)
 
 
 SCRIPT = """

@@ -162,7 +162,7 @@ class Session:
         import torch
 
         torch.cuda.synchronize()
-        launched.find_written(reached)
+        launched.note_written_arrays(reached)
         outcome = launched.repeat_launch(reached, start.launch)
         try:
             outcome.seconds = launched.time_launch(reached, start.launch)
@@ -170,7 +170,7 @@ class Session:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
         if not self.values:
-            drawn = launched.launch_on_drawn(outcome, start.launch, _draw_values)
+            drawn = launched.repeat_launch_on_drawn_inputs(outcome, start.launch, _draw_values)
             if drawn is None:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
@@ -192,7 +192,7 @@ def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, d
     imports, definitions = launched.write_standalone(start.kernel, unaligned)
     place.mkdir()
     inputs = launched.list_inputs(outcome.arrays)
-    outputs = [a for a in outcome.arrays if a.written]
+    outputs = [a for a in outcome.arrays if a.is_written]
     for i, array in enumerate(inputs):
         if drawn is None or i not in drawn:
             launched.store_tensor(array.before, place / f"in{i}.bin")
@@ -241,7 +241,7 @@ def name_arrays(
     named: dict[str, str] = {}
     for kind, several in (("in", inputs), ("out", outputs)):
         for i, array in enumerate(several):
-            named |= dict.fromkeys(array.names, f"{kind}{i}")
+            named |= dict.fromkeys(array.parameter_names, f"{kind}{i}")
     return named
 
 

@@ -35,12 +35,12 @@ class Reach:
     others: list[str] = field(default_factory=list)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Every parameter that was given this memory: x and out of a kernel that is called in place."""
         return (self.name, *self.others)
 
     @property
-    def written(self) -> bool:
+    def is_written(self) -> bool:
         return self.after is not self.before
 
     def describe_memory(self, flat: Any) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def _check_size(size: int, limit: int) -> None:
         )
 
 
-def find_written(arrays: Sequence[Reach]) -> None:
+def note_written_arrays(arrays: Sequence[Reach]) -> None:
     """Note which arrays a launch has changed; CannotCapture: one shares memory with another."""
     for one in arrays:
         one.after = one.before if _is_same(one.flat, one.before) else one.flat.clone()
-    for one in (a for a in arrays if a.written):
+    for one in (a for a in arrays if a.is_written):
         for other in arrays:
             if other is not one and _is_overlapping(one.flat, other.flat):
                 raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
@@ -133,14 +133,16 @@ def repeat_launch(
 ) -> CaptureOutcome:
     """Launch twice on copies: note what it needs of what it overwrites, and how results differ."""
     outcome = CaptureOutcome(list(arrays))
-    if not any(a.written for a in arrays):
+    if not any(a.is_written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
-    copies = {a.name: _make_poisoned(a.before) if a.written else a.before.clone() for a in arrays}
-    _launch_on(arrays, copies, launch)
-    for array in (a for a in arrays if a.written):
+    copies = {
+        a.name: _make_poisoned_copy(a.before) if a.is_written else a.before.clone() for a in arrays
+    }
+    _launch_on_copies(arrays, copies, launch)
+    for array in (a for a in arrays if a.is_written):
         array.works_in_place = not _is_same(copies[array.name], array.after)
     copies = {a.name: a.before.clone() for a in arrays}
-    _launch_on(arrays, copies, launch)
+    _launch_on_copies(arrays, copies, launch)
     for array in arrays:
         if not _is_same(copies[array.name], array.after):
             outcome.bit_equal = False
@@ -151,7 +153,7 @@ def repeat_launch(
     return outcome
 
 
-def launch_on_drawn(
+def repeat_launch_on_drawn_inputs(
     outcome: CaptureOutcome,
     launch: Callable[[dict[str, Any]], None],
     drawn: Callable[[dict[str, Any], int], Any],
@@ -167,10 +169,10 @@ def launch_on_drawn(
         tensors[array.name] = kept.get(i, array.before)
     for array in outcome.arrays:
         if array.name not in tensors:
-            tensors[array.name] = _make_poisoned(array.before)
+            tensors[array.name] = _make_poisoned_copy(array.before)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
-    _launch_on(outcome.arrays, copies, launch)
-    written = [a for a in outcome.arrays if a.written]
+    _launch_on_copies(outcome.arrays, copies, launch)
+    written = [a for a in outcome.arrays if a.is_written]
     results = [copies[a.name] for a in written]
     if any(r.is_floating_point() and not bool(r.isfinite().all()) for r in results):
         return None
@@ -196,8 +198,8 @@ def _draw_inputs(
 
 def list_inputs(arrays: Sequence[Reach]) -> list[Reach]:
     """Return what is given to the kernel: what it reads, then what it works on in place."""
-    read = [a for a in arrays if not a.written]
-    return [*read, *(a for a in arrays if a.written and a.works_in_place)]
+    read = [a for a in arrays if not a.is_written]
+    return [*read, *(a for a in arrays if a.is_written and a.works_in_place)]
 
 
 def time_launch(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
@@ -232,7 +234,7 @@ def store_tensor(tensor: Any, path: Path) -> None:
     path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())
 
 
-def _launch_on(
+def _launch_on_copies(
     arrays: Sequence[Reach], copies: dict[str, Any], launch: Callable[[dict[str, Any]], None]
 ) -> None:
     import torch
@@ -244,11 +246,11 @@ def _launch_on(
 def _name_by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for array in arrays:
-        named |= dict.fromkeys(array.names, copies[array.name])
+        named |= dict.fromkeys(array.parameter_names, copies[array.name])
     return named
 
 
-def _make_poisoned(tensor: Any) -> Any:
+def _make_poisoned_copy(tensor: Any) -> Any:
     import torch
 
     made = torch.empty_like(tensor)
@@ -288,7 +290,7 @@ def write_standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     """Return a file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}
-    _take_kernel(kernel, imports, bodies)
+    _add_kernel_source(kernel, imports, bodies)
     name = kernel.fn.__name__
     marks = {
         "do_not_specialize": list(getattr(kernel, "do_not_specialize", ())),
@@ -303,7 +305,7 @@ def write_standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     return "\n".join(imports), "\n\n\n".join([*bodies.values(), main])
 
 
-def _take_kernel(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
+def _add_kernel_source(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
     function = kernel.fn
     name = function.__name__
     if name in bodies:
@@ -313,12 +315,12 @@ def _take_kernel(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) 
     space = function.__globals__
     for used in sorted(_list_used_names(source) - {"tl", "triton"}):
         if used in space:
-            _take_name(used, space[used], imports, bodies)
+            _add_used_name(used, space[used], imports, bodies)
     del bodies[name]  # what is used comes first
     bodies[name] = f"@triton.jit\n{source}"
 
 
-def _take_name(name: str, value: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
+def _add_used_name(name: str, value: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
     module = getattr(getattr(value, "fn", value), "__module__", "") or ""
     is_of_library = module.partition(".")[0] in _LIBRARIES
     if isinstance(value, ModuleType):
@@ -329,7 +331,7 @@ def _take_name(name: str, value: Any, imports: dict[str, None], bodies: dict[str
         if is_of_library:
             imports[f"from {module} import {name}"] = None
         else:
-            _take_kernel(value, imports, bodies)
+            _add_kernel_source(value, imports, bodies)
     elif type(value).__name__ == "constexpr":
         bodies.setdefault(name, f"{name} = tl.constexpr({_write_literal(value.value, name)})")
     elif isinstance(value, int | float | str | bool | None):

@@ -91,7 +91,7 @@ class Profiling:
 def _find_ncu(target: Target) -> Tool | ProfkitError:
     """Return ncu, or why there is none: checks and times do not need it."""
     try:
-        return tools.get_tool("ncu", target.folder)
+        return tools.require_tool_with_version("ncu", target.folder)
     except ProfkitError as error:
         return error
 
@@ -193,7 +193,7 @@ class _Profiler:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
             plan = make_profile_plan(self.run, *at)
-            collected = profiler.start_ncu(plan, kernels, report, ncu.path, options)
+            collected = profiler.profile_one_call(plan, kernels, report, ncu.path, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
             return None

@@ -335,7 +335,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     if verdict and verdict.report and is_file(verdict.report):
         report = folder / f"{name}.{task.case}.ncu-rep"
         copy_file(verdict.report, report)
-        ncu = tools.get_tool("ncu", task.folder).version
+        ncu = tools.require_tool_with_version("ncu", task.folder).version
         kept = RecordedReport(file=report.name, sha256=hash_file(report))
         record = structs.replace(
             record, report=kept, versions=structs.replace(record.versions, ncu=ncu)

@@ -113,7 +113,7 @@ class Profiler:
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)
         options = profiler.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
-        collected = profiler.start_ncu(plan, kernels, report, ncu, options)
+        collected = profiler.profile_one_call(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
         return collected
 

@@ -28,9 +28,9 @@ needs_cupti = pytest.mark.skipif(not _there(), reason="no CUPTI here")
 @pytest.mark.nvcc
 @needs_cupti
 def test_it_is_built_once_and_exports_its_entry(tmp_path: Path) -> None:
-    first = timeline.build_injection(tmp_path)
+    first = timeline.build_injection_library(tmp_path)
     stamp = first.stat().st_mtime_ns
-    assert timeline.build_injection(tmp_path) == first
+    assert timeline.build_injection_library(tmp_path) == first
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
     symbols = subprocess.run(
@@ -42,7 +42,7 @@ def test_it_is_built_once_and_exports_its_entry(tmp_path: Path) -> None:
 @pytest.mark.nvcc
 @needs_cupti
 def test_loaded_without_being_asked_it_does_nothing(tmp_path: Path) -> None:
-    built = timeline.build_injection(tmp_path / "lib")
+    built = timeline.build_injection_library(tmp_path / "lib")
     out = tmp_path / "out"
     out.mkdir()
     code = f"import ctypes; print(ctypes.CDLL({str(built)!r}).InitializeInjection())"
@@ -59,7 +59,7 @@ def test_loaded_without_being_asked_it_does_nothing(tmp_path: Path) -> None:
 def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: Path) -> None:
     if ctypes.util.find_library("cuda"):
         pytest.skip("there is a driver here")
-    built = timeline.build_injection(tmp_path / "lib")
+    built = timeline.build_injection_library(tmp_path / "lib")
     out = tmp_path / "out"
     out.mkdir()
     code = f"import ctypes; ctypes.CDLL({str(built)!r}).InitializeInjection(); print('on')"
@@ -94,7 +94,7 @@ SLEEPS = "import time; time.sleep(60)"
 def test_a_program_that_does_not_end_is_ended_and_said(
     window: timeline.Window, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    monkeypatch.setattr(timeline, "build_injection_library", lambda: tmp_path / "none.so")
     done = timeline.record_timeline([sys.executable, "-c", SLEEPS], tmp_path, window)
     assert words in done.note
     assert not done.by_itself
@@ -103,7 +103,7 @@ def test_a_program_that_does_not_end_is_ended_and_said(
 def test_a_signal_ends_the_recording_and_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    monkeypatch.setattr(timeline, "build_injection_library", lambda: tmp_path / "none.so")
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def test_a_signal_ends_the_recording_and_keeps_it(
 def test_a_crash_names_its_signal_and_how_to_record_less(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    monkeypatch.setattr(timeline, "build_injection_library", lambda: tmp_path / "none.so")
     with pytest.raises(ProfkitError, match="was ended by SIGSEGV before any kernel") as caught:
         timeline.record_timeline([sys.executable, "-c", code], tmp_path)
     assert "torch.profiler or nsys" in caught.value.hint
@@ -134,7 +134,7 @@ def test_a_crash_names_its_signal_and_how_to_record_less(
 def test_a_program_s_environment_names_library_and_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "lib.so")
+    monkeypatch.setattr(timeline, "build_injection_library", lambda: tmp_path / "lib.so")
     code = "import os; print(os.environ['CUDA_INJECTION64_PATH'], os.environ['PROFKIT_TIMELINE'])"
     echo = (tmp_path / "echo").open("wb")
     timeline.record_timeline([sys.executable, "-c", code], tmp_path, None, echo)

@@ -111,7 +111,9 @@ def compile_variants(
 
     Look at `error` of each. None for `jobs` leaves their number to ninja.
     """
-    tools.get_tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
+    tools.require_tool_with_version(
+        "nvcc", folder
+    )  # support.cu is built with every variant: without it, say so now
     plans = []
     for variant, arch in product(variants, archs):
         target = variant.choose_target(arch)
@@ -174,7 +176,7 @@ def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
 
 
 def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
-    return {name: tools.get_tool(name, folder) for name in language.programs}
+    return {name: tools.require_tool_with_version(name, folder) for name in language.programs}
 
 
 def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:

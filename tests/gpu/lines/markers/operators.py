@@ -62,7 +62,7 @@ def record_model(folder: Path, model: str, mode: str) -> None:
         return
     place.mkdir(parents=True)
     env = {
-        "CUDA_INJECTION64_PATH": str(timeline.build_injection()),
+        "CUDA_INJECTION64_PATH": str(timeline.build_injection_library()),
         "PROFKIT_TIMELINE": str(place),
         "PROFKIT_OPERATORS": "1",
         "PYTHONPATH": os.pathsep.join([str(timeline.INJECTED), os.environ.get("PYTHONPATH", "")]),

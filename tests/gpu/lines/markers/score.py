@@ -91,7 +91,7 @@ def record_mode(folder: Path, place: Path, model: str, mode: str) -> None:
     from profkit.collect import timeline
 
     env = {
-        "CUDA_INJECTION64_PATH": str(timeline.build_injection()),
+        "CUDA_INJECTION64_PATH": str(timeline.build_injection_library()),
         "PROFKIT_TIMELINE": str(place),
         "PYTHONPATH": os.pathsep.join([str(timeline.INJECTED), os.environ.get("PYTHONPATH", "")]),
     }
