@@ -128,7 +128,7 @@ def read_once() -> None:
     ROOM.files_left = ROOM.bytes_left = (
         sys.maxsize
     )  # what is read here is kept or small, and a fork would not see what is kept
-    ROOM.stop_reading_here = lambda: None  # a verb of many reports ends, and this process goes on
+    ROOM.close_room = lambda: None  # a verb of many reports ends, and this process goes on
     parts, lines, rows = {}, {}, {}
 
     @wraps(reader.read_part)
@@ -148,22 +148,24 @@ def read_once() -> None:
         )
         return replace(part, file=replace(part.file, path=path), identity=identity, rules=rules)
 
-    @wraps(hotlines.read_lines)
-    def read_lines(item):
+    @wraps(hotlines.answer_requests_of_report)
+    def answer_requests(item):
         if not is_committed(item[0]):
-            if needs_text.__wrapped__(item[1]):  # see _read_in_process in hotlines.py
-                return read_in_child("profkit.reports.hotlines:read_lines", item)
-            return read_lines.__wrapped__(item)
+            if needs_text.__wrapped__(item[1]):  # see _answer_in_process in hotlines.py
+                return read_in_child("profkit.reports.hotlines:answer_requests_of_report", item)
+            return answer_requests.__wrapped__(item)
         key = json.dumps(item)
         if key not in lines:
             lines[key] = read_in_session(
-                "profkit.reports.hotlines:read_lines", item, os.path.realpath(item[0])
+                "profkit.reports.hotlines:answer_requests_of_report",
+                item,
+                os.path.realpath(item[0]),
             )
         return lines[key]
 
-    @wraps(hotlines._needs_text)
+    @wraps(hotlines._needs_disassembly)
     def needs_text(_requests):
-        return False  # read_lines above sees to it, and keeps the answer
+        return False  # answer_requests above sees to it, and keeps the answer
 
     @wraps(reader.read_raw_rows)
     def raw_rows(item):
@@ -175,8 +177,12 @@ def read_once() -> None:
             )
         return [dict(row) for row in rows[item[0]]]
 
-    reader.read_part, hotlines.read_lines, reader.read_raw_rows = read_part, read_lines, raw_rows
-    hotlines._needs_text = needs_text
+    reader.read_part, hotlines.answer_requests_of_report, reader.read_raw_rows = (
+        read_part,
+        answer_requests,
+        raw_rows,
+    )
+    hotlines._needs_disassembly = needs_text
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def reading() -> Iterator[Figure]:
     launches = sum(f.launches for p in paths for f in read_report([p]).files)
     what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
     yield Figure(what, ours / theirs, 1.5)
-    ROOM.stop_reading_here()
+    ROOM.close_room()
     read_report(paths[:1])
     (forks,) = best(3, lambda: [read_report([p]) for p in paths])
     ROOM.files_left, ROOM.bytes_left = HERE_FILES, HERE_BYTES

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
-from profkit.reports.banks import Access, find_accesses  # noqa: E402
+from profkit.reports.banks import Access, find_shared_accesses  # noqa: E402
 from profkit.reports.container import check_report  # noqa: E402
 from profkit.reports.cubin import read_code  # noqa: E402
 from profkit.reports.reader import open_launches  # noqa: E402
@@ -32,12 +32,12 @@ def main(words: list[str]) -> int:
     for path in paths:
         counted = decoded = wrong = 0.0
         for kernel in open_kernels(path):
-            shared = find_accesses(kernel)
+            shared = find_shared_accesses(kernel)
             counted += shared.counted
             for access in shared.decoded:
                 if runs_whole(kernel, access):
                     decoded += access.counted
-                    wrong += 0.0 if access.agrees else access.counted
+                    wrong += 0.0 if access.is_prediction_right else access.counted
         if counted:
             print(f"{Path(path).name:60} {counted:14.0f} {decoded / counted:7.1%} {wrong:10.0f}")
         all_counted += counted
@@ -62,7 +62,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
 
 def runs_whole(kernel: LaunchedCode, access: Access) -> bool:
     """Return whether an access ran with all lanes of its warps whenever it ran."""
-    lanes = kernel.read_instances({"thread_inst_executed_true": 1.0}) or {}
+    lanes = kernel.sum_by_address({"thread_inst_executed_true": 1.0}) or {}
     return lanes.get(access.pc, 0.0) == LANES * access.requests
 
 

@@ -45,7 +45,7 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds, share
 from profkit.reports.frame import make_row_views
-from profkit.reports.reader import ReportFile, Reports, read_any_report
+from profkit.reports.reader import ReportFile, Reports, read_some_reports
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
@@ -130,7 +130,7 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_other(paths[0], "diagnose")
-        read = read_any_report(paths)
+        read = read_some_reports(paths)
         bad = self._list_unread(read.files)
         launches = judge_reports(read)
         kept = find_launches(read, launches, kernel, where)
@@ -270,7 +270,7 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_other(paths[0], "roofline")
-        read = read_any_report(paths)
+        read = read_some_reports(paths)
         launches = judge_reports(read)
         kept = find_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]

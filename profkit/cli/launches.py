@@ -24,7 +24,7 @@ from profkit.files import is_there, shorten_path
 from profkit.records.paths import NOT_THERE, expand_paths, suggest_nearby_report, suggest_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
-from profkit.reports.isolated import find_hint, is_about_file
+from profkit.reports.isolated import choose_hint, is_fault_of_file
 from profkit.reports.reader import ReportFile, Reports
 from profkit.show.text.escape import shorten_name
 
@@ -192,8 +192,8 @@ def _suggest_repair(file: ReportFile) -> str:
             return command
         return f"it is {what}: {command}"
     try:
-        if not is_about_file(file.message):
-            return find_hint(file.message, "")
+        if not is_fault_of_file(file.message):
+            return choose_hint(file.message, "")
         if is_there(path):
             if file.status == "damaged" and not file.launches:
                 return "copy it again or profile again; nothing in it could be read"

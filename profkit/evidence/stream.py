@@ -18,7 +18,7 @@ from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, ma
 from profkit.records.store import Document, hash_file
 from profkit.reports.cluster import iterate_reports
 from profkit.reports.frame import Part
-from profkit.reports.reader import prepare_child, read_large, read_part, recover_part
+from profkit.reports.reader import prepare_child, read_large_reports, read_part, recover_part
 
 __all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
 BATCH = 500  # reports of one file of the history
@@ -106,7 +106,9 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 def diagnose_file(path: str) -> Found:
     """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
-    return make_history_rows(part if isinstance(part, Part) else read_large([path], part.weight)[0])
+    return make_history_rows(
+        part if isinstance(part, Part) else read_large_reports([path], part.memory_weight)[0]
+    )
 
 
 def recover_file_rows(path: str, why: str) -> Found:

@@ -105,7 +105,7 @@ _BEHIND = {
 _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are there
 
 
-def find_producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
+def find_awaited_producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
     """Return the instructions that the one at an address waits for, in the order of their addresses.
 
     Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
@@ -117,9 +117,9 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
     if at is None:
         return []
     if state == "drain":
-        sources = _find_stores(program, at)
+        sources = _find_stores_before_exit(program, at)
     elif state in _BEHIND:
-        sources = _find_before(program, at, _BEHIND[state])
+        sources = _find_nearest_before(program, at, _BEHIND[state])
     elif state == "wait":
         # A load or a special function has no fixed latency: its result is waited for by another name.
         code = program.instructions
@@ -127,7 +127,7 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
     elif state in _OF_NO_RESULT:
         sources = set()
     else:
-        sources = _expand_copy_groups(program, _find_awaited(program, at))
+        sources = _expand_copy_groups(program, _find_awaited_instructions(program, at))
     if state in _UNITS:
         sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
     return [program.instructions[n] for n in sorted(sources)]
@@ -183,33 +183,33 @@ def _walk_back(program: Program, at: int, stop: Callable[[int], bool]) -> Iterat
         front = behind
 
 
-def _find_awaited(program: Program, at: int) -> set[int]:
+def _find_awaited_instructions(program: Program, at: int) -> set[int]:
     """Return who an instruction waits for; behind a DEPBAR, whom that does."""
-    sources = _find_holders(program, at)
+    sources = _find_setters_of_awaited_scoreboards(program, at)
     if not sources:
         for n in program.before[at]:
             if program.instructions[n].opcode == "DEPBAR":
-                sources |= _find_holders(program, n)
+                sources |= _find_setters_of_awaited_scoreboards(program, n)
     return sources
 
 
-def _find_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
+def _find_nearest_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
     """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
     A wait for the results of wgmma is a wait for the products before it.
     """
     code = program.instructions
 
-    def find_nearest(start: int, names: Set[str]) -> set[int]:
+    def find_nearest_named(start: int, names: Set[str]) -> set[int]:
         walk = _walk_back(program, start, lambda n: code[n].opcode in names)
         return {n for n in walk if code[n].opcode in names}
 
     if code[at].opcode == _WARPGROUP:
-        return find_nearest(at, TENSOR) or {at}
-    holders = find_nearest(at, opcodes)
+        return find_nearest_named(at, TENSOR) or {at}
+    holders = find_nearest_named(at, opcodes)
     groups = {n for n in holders if code[n].opcode == _WARPGROUP}
     if groups:
-        products = set().union(*(find_nearest(n, TENSOR) for n in groups))
+        products = set().union(*(find_nearest_named(n, TENSOR) for n in groups))
     else:
         products = set()
     if products:
@@ -217,7 +217,7 @@ def _find_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]
     return holders
 
 
-def _find_holders(program: Program, at: int) -> set[int]:
+def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
     """Return who holds the scoreboards that this instruction waits for."""
     instruction = program.instructions[at]
     mask, open_ = instruction.control.wait, 0
@@ -225,11 +225,11 @@ def _find_holders(program: Program, at: int) -> set[int]:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
     holders: set[int] = set()
     for scoreboard in (n for n in range(6) if mask >> n & 1):
-        holders |= _find_held(program, at, scoreboard, open_)
+        holders |= _find_setters_of_scoreboard(program, at, scoreboard, open_)
     return holders
 
 
-def _find_held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
+def _find_setters_of_scoreboard(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
     """Return who holds one scoreboard, without the newest `open_` of them.
 
     Whoever waited for it before has found it free: nothing older can still hold it.
@@ -237,11 +237,11 @@ def _find_held(program: Program, at: int, scoreboard: int, open_: int) -> set[in
     code = program.instructions
 
     walk = _walk_back(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
-    holders = [n for n in walk if code[n].control.sets(scoreboard)]
+    holders = [n for n in walk if code[n].control.sets_scoreboard(scoreboard)]
     return set(holders[open_:] or holders)
 
 
-def _find_stores(program: Program, at: int) -> set[int]:
+def _find_stores_before_exit(program: Program, at: int) -> set[int]:
     """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
     if at and code[at - 1].opcode == "EXIT":
@@ -339,10 +339,10 @@ class LaunchedCode:
         self._functions = functions  # gives the machine code in the report
         self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
         self._metric = cache(partial(_read_instances, action))
-        self.place: Callable[[int], Place] = cache(self._place_or_caller)
+        self.place: Callable[[int], Place] = cache(self._find_users_place)
         self.producers: Callable[[int, str], list[int]] = cache(self._list_producers)
         self._function_code = cache(self._decode_function)
-        self._word = cache(self._disassemble_at)
+        self._word = cache(self._disassemble_opcode)
         self._statements = cache(lambda file: find_python_statements(self.sources[file]))
 
     def close(self) -> None:
@@ -353,7 +353,7 @@ class LaunchedCode:
         """
         vars(self).clear()
 
-    def read_instances(self, terms: Mapping[str, float]) -> dict[int, float] | None:
+    def sum_by_address(self, terms: Mapping[str, float]) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}
         for name, factor in terms.items():
@@ -364,7 +364,7 @@ class LaunchedCode:
                 total[pc] = total.get(pc, 0.0) + factor * value
         return total
 
-    def _place_or_caller(self, pc: int) -> Place:
+    def _find_users_place(self, pc: int) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
         place = self._find_place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
@@ -373,18 +373,18 @@ class LaunchedCode:
         for file, line in table.find_inlined_lines(pc - start) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
-        near = self._find_neighbour(pc)
-        return (near and self._call_near(place, near)) or near or place
+        near = self._find_place_nearby(pc)
+        return (near and self._find_call_by_name(place, near)) or near or place
 
     def _find_lines(self, pc: int) -> tuple[int, LineTable | None]:
         """Return where the function of an address begins, and its line table, if there is one."""
-        start = self._find_start(pc)
+        start = self._find_function_start(pc)
         if start is None:
             return 0, None
-        function = self._spans[start]
-        return start, function.cubin.lines.get(function.name)
+        function = self._functions_by_start[start]
+        return start, function.cubin.line_tables.get(function.name)
 
-    def find_call(self, pc: int) -> Place | None:
+    def find_call_of_inlined_line(self, pc: int) -> Place | None:
         """Return the call of an inlined line, where its line alone does not tell which use it is."""
         start, table = self._find_lines(pc)
         if table is None or not self._has_bounded_lines():
@@ -401,14 +401,14 @@ class LaunchedCode:
         """Return the call that has most of a line, by the values of the line's instructions."""
         by_call: dict[Place | None, float] = {}
         for pc, value in values.items():
-            call = self.find_call(pc)
+            call = self.find_call_of_inlined_line(pc)
             by_call[call] = by_call.get(call, 0.0) + value
         most = max(by_call, key=lambda call: by_call[call], default=None)
         if most is None or most[0] is None:
             return None
         return CallSite(most[0], most[1], by_call[most] / sum(by_call.values()))
 
-    def _call_near(self, inside: Place, near: Place) -> Place | None:
+    def _find_call_by_name(self, inside: Place, near: Place) -> Place | None:
         """Return the statement that calls what a line of a Python library is in, the nearest to a line.
 
         Triton's cubins have no word of who called what is inlined. Where the report has both sources,
@@ -430,7 +430,7 @@ class LaunchedCode:
             return (file, min(calls, key=lambda at: abs(at - line)))
         return None
 
-    def _find_neighbour(self, pc: int) -> Place | None:
+    def _find_place_nearby(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
@@ -496,30 +496,32 @@ class LaunchedCode:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
         program = self.find_program(pc)
         if program:
-            return [x.pc for x in find_producers(program, pc, state)]
+            return [x.pc for x in find_awaited_producers(program, pc, state)]
         return []
 
     def find_program(self, pc: int) -> Program | None:
         """Return the function that an address is in; None where its machine code is not known."""
-        start = self._find_start(pc)
+        start = self._find_function_start(pc)
         if start is None:
             return None
         return self._function_code(start)
 
     def _decode_function(self, start: int) -> Program | None:
-        code = decode_function(self._spans[start].code, start, self.capability, self._word)
+        code = decode_function(
+            self._functions_by_start[start].code, start, self.capability, self._word
+        )
         if code is None:
             return None
         return Program(code)
 
-    def machine_code(self, pc: int) -> bytes:
+    def read_function_code(self, pc: int) -> bytes:
         """Return the machine code of the function that an address is in; nothing where not known."""
-        start = self._find_start(pc)
+        start = self._find_function_start(pc)
         if start is not None:
-            return self._spans[start].code
+            return self._functions_by_start[start].code
         return b""
 
-    def text(self, pc: int) -> str:
+    def disassemble_instruction(self, pc: int) -> str:
         """Return an instruction as the library gives it, which is slow; "" where it gives none.
 
         Raises:
@@ -534,34 +536,34 @@ class LaunchedCode:
             raise MemoryError
         return ""
 
-    def _disassemble_at(self, pc: int) -> str:
+    def _disassemble_opcode(self, pc: int) -> str:
         """Return the opcode in the library's text; "" where there is none."""
-        word = _OPCODE.match(self.text(pc))
+        word = _OPCODE.match(self.disassemble_instruction(pc))
         if word:
             return word[1]
         return ""
 
     @cached_property
-    def block(self) -> tuple[int, int, int]:
+    def block_size(self) -> tuple[int, int, int]:
         """Threads of a block in each dimension; 0 where that was not recorded."""
-        return self._read_block("x"), self._read_block("y"), self._read_block("z")
+        return self._read_block_size("x"), self._read_block_size("y"), self._read_block_size("z")
 
-    def _read_block(self, axis: str) -> int:
+    def _read_block_size(self, axis: str) -> int:
         metric = self._action.metric_by_name(f"launch__block_dim_{axis}")
         size = 0
         if metric:
             size = metric.as_uint64()
         return size
 
-    def _find_start(self, pc: int) -> int | None:
-        spans = self._spans.items()
+    def _find_function_start(self, pc: int) -> int | None:
+        spans = self._functions_by_start.items()
         for start, f in spans:
             if start <= pc < start + len(f.code):
                 return start
         return None
 
     @cached_property
-    def _spans(self) -> dict[int, Function]:
+    def _functions_by_start(self) -> dict[int, Function]:
         """Address -> the kernel, and each other function of the report."""
         known = self._functions()
         spans = {f.start: f for f in known if f.start is not None}
@@ -570,7 +572,7 @@ class LaunchedCode:
             starts = {metric.as_uint64(i) for i in range(metric.num_instances())}
             if len(starts) > 1:
                 unplaced = product((f for f in known if f.start is None), starts)
-                spans |= {s: replace(f, start=s) for f, s in unplaced if self._does_begin(f, s)}
+                spans |= {s: replace(f, start=s) for f, s in unplaced if self._is_function_at(f, s)}
             kernel = find_launched_function(
                 known, self._action.name(self._action.NameBase_MANGLED), starts
             )
@@ -578,7 +580,7 @@ class LaunchedCode:
                 spans[kernel.start] = kernel  # another process may have had another there
         return spans
 
-    def _does_begin(self, function: Function, start: int) -> bool:
+    def _is_function_at(self, function: Function, start: int) -> bool:
         """Return whether a function is here, by the text: before 2023.2 a report has no address."""
         code = (
             decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
@@ -613,7 +615,11 @@ def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
     from profkit.reports.lanes import Definitions
 
     pcs = [instruction.pc for instruction in program.instructions]
-    return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
+    return Definitions(
+        kernel.read_function_code(pcs[0]),
+        lambda n: kernel.disassemble_instruction(pcs[n]),
+        program.before,
+    )
 
 
 _cleaned = cache(clean_text)

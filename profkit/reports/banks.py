@@ -67,20 +67,20 @@ class Access:
     requests: float
 
     @cached_property
-    def predicted(self) -> float:
+    def predicted_wavefronts(self) -> float:
         """Wavefronts of a request, in the mean of the warps."""
-        return self.mean_wavefronts(self.warps)
+        return self.average_wavefronts(self.warps)
 
     @property
-    def agrees(self) -> bool:
+    def is_prediction_right(self) -> bool:
         """Whether as many wavefronts were counted as its addresses say; not where it never ran."""
         if not self.requests:
             return False
-        apart = abs(self.predicted * self.requests - self.counted)
+        apart = abs(self.predicted_wavefronts * self.requests - self.counted)
         return apart <= AGREES * self.counted
 
     @property
-    def needed(self) -> float:
+    def needed_wavefronts(self) -> float:
         """Wavefronts that a request needs."""
         return self.ideal / self.requests
 
@@ -89,16 +89,16 @@ class Access:
         return max(0.0, self.counted - self.ideal)
 
     @property
-    def conflicts(self) -> bool:
-        return self.predicted > self.needed * (1 + AGREES)
+    def has_conflicts(self) -> bool:
+        return self.predicted_wavefronts > self.needed_wavefronts * (1 + AGREES)
 
-    def mean_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
+    def average_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
         """Return wavefronts per request, by the addresses of each warp."""
         counts = [count_wavefronts(lanes, self.size, is_load=self.is_load) for lanes in warps]
         return sum(counts) / len(counts)
 
     @property
-    def span(self) -> tuple[int, int]:
+    def byte_range(self) -> tuple[int, int]:
         """The bytes from its lowest to its highest address."""
         return min(map(min, self.warps)), max(map(max, self.warps)) + self.size
 
@@ -126,14 +126,14 @@ def _group_lanes(addresses: Sequence[int], size: int, *, is_load: bool) -> list[
     groups: list[Sequence[int]] = []
     for first in range(0, len(addresses), step):
         both = addresses[first : first + step]
-        if step == lanes or (is_load and _is_paired(both)):
+        if step == lanes or (is_load and _share_neighbours_addresses(both)):
             groups.append(both)
         else:
             groups += [both[:lanes], both[lanes:]]
     return groups
 
 
-def _is_paired(addresses: Sequence[int]) -> bool:
+def _share_neighbours_addresses(addresses: Sequence[int]) -> bool:
     for near in (1, 2):
         if all(address == addresses[n ^ near] for n, address in enumerate(addresses)):
             return True
@@ -154,19 +154,19 @@ class SharedAccesses:
     widest: int
 
     @property
-    def known(self) -> list[Access]:
+    def well_predicted(self) -> list[Access]:
         """Those that have as many wavefronts as their addresses say."""
-        return [access for access in self.decoded if access.agrees]
+        return [access for access in self.decoded if access.is_prediction_right]
 
 
-def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
+def find_shared_accesses(kernel: LaunchedCode) -> SharedAccesses:
     """Return what is known of a launch's accesses; nothing where its machine code is not."""
-    counted, ideal = _read_counters(kernel)
-    executed = kernel.read_instances({"inst_executed": 1.0}) or {}
+    counted, ideal = _read_wavefronts(kernel)
+    executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
     decoded: list[Access] = []
     widest = BANK
     for program, places in group_by_program(kernel, counted):
-        worked_out = _recall_addresses(kernel, program)
+        worked_out = _share_address_lookup(kernel, program)
         for pc in places:
             at = program.index[pc]
             addresses = worked_out(at)
@@ -182,7 +182,7 @@ def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
                     requests=executed.get(pc, 0.0),
                 )
                 decoded.append(access)
-            if not addresses.warps or not decoded[-1].agrees:
+            if not addresses.warps or not decoded[-1].is_prediction_right:
                 widest = max(widest, addresses.size)
     excess = sum(max(0.0, value - ideal.get(pc, value)) for pc, value in counted.items())
     return SharedAccesses(
@@ -193,7 +193,7 @@ def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
     )
 
 
-def _lays_out_tiles(program: Program) -> bool:
+def _uses_tile_instructions(program: Program) -> bool:
     """Return whether a function copies or multiplies whole tiles, whose layouts are the hardware's."""
     return any(_TILES.match(instruction.opcode) for instruction in program.instructions)
 
@@ -210,46 +210,46 @@ class _Addresses:
 _WorkedOut = Callable[[int], _Addresses]  # of the instruction at a position of a program
 
 
-def _recall_addresses(kernel: LaunchedCode, program: Program) -> _WorkedOut:
+def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _WorkedOut:
     """Return what works out the addresses of a function, or has done so for another launch of it.
 
     Launches of one kernel in blocks of one size have the same, and a large one takes a quarter of a
     second.
     """
     start = program.instructions[0].pc
-    known = "addresses", kernel.machine_code(start), start, kernel.block
+    known = "addresses", kernel.read_function_code(start), start, kernel.block_size
     if known not in kernel.shared:
         definitions = read_definitions(kernel, program)
-        warps = _list_warps(kernel, definitions)
+        warps = _list_warp_registers(kernel, definitions)
 
-        def work_out(at: int) -> _Addresses:
+        def look_up_addresses(at: int) -> _Addresses:
             statement = definitions.statement(at)
-            size = _access_bytes(statement)
-            addresses = _find_addresses(warps, at, statement)
+            size = _get_bytes_per_lane(statement)
+            addresses = _find_addresses_by_warp(warps, at, statement)
             if not addresses:
                 return _Addresses(size, 0, ())
             rows = _count_rows(statement)
             lanes = tuple(value.values[:rows] for value in addresses)
             return _Addresses(size, min(value.bits for value in addresses), lanes)
 
-        kernel.shared[known] = cache(work_out)
+        kernel.shared[known] = cache(look_up_addresses)
     worked_out: _WorkedOut = kernel.shared[known]
     return worked_out
 
 
-def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
+def _read_wavefronts(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
     """Return address -> wavefronts of its accesses, and those that it needs at least."""
     for name in _WAVEFRONTS:
-        counted = kernel.read_instances({name: 1.0})
-        ideal = kernel.read_instances({f"{name}_ideal": 1.0})
+        counted = kernel.sum_by_address({name: 1.0})
+        ideal = kernel.sum_by_address({f"{name}_ideal": 1.0})
         if counted and ideal:
             return counted, ideal
     return {}, {}
 
 
-def _list_warps(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegisters]:
+def _list_warp_registers(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegisters]:
     """Return the registers of each warp of a block; none where its size is not known."""
-    columns, rows, planes = kernel.block
+    columns, rows, planes = kernel.block_size
     first = _BLOCK_SINCE if kernel.capability >= _BLACKWELL else _BLOCK_BEFORE
     constants = {first: columns, first + 4: rows, first + 8: planes}
     threads = columns * rows * planes
@@ -266,7 +266,7 @@ def _list_warps(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegi
     return warps
 
 
-def _access_bytes(statement: Statement) -> int:
+def _get_bytes_per_lane(statement: Statement) -> int:
     """Return how many bytes a lane reads or writes at its address."""
     if statement.opcode in _MATRICES:
         return 16
@@ -281,7 +281,9 @@ def _count_rows(statement: Statement) -> int:
     return MATRIX * max((matrices.get(word, 1) for word in statement.modifiers), default=1)
 
 
-def _find_addresses(warps: Sequence[WarpRegisters], at: int, statement: Statement) -> list[Lanes]:
+def _find_addresses_by_warp(
+    warps: Sequence[WarpRegisters], at: int, statement: Statement
+) -> list[Lanes]:
     """Return where a statement accesses shared memory in each warp; none where that is not known."""
     if statement.opcode not in _DECODED:
         return []
@@ -313,22 +315,22 @@ def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes |
 # Layouts.
 
 
-def find_layouts(kernel: LaunchedCode) -> Layouts:
+def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
     """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
-    counted, _ = _read_counters(kernel)
+    counted, _ = _read_wavefronts(kernel)
     groups = group_by_program(kernel, counted)
     # Nothing is looked for there, and the text of machine code is slow.
-    if not groups or any(_lays_out_tiles(program) for program, _ in groups):
+    if not groups or any(_uses_tile_instructions(program) for program, _ in groups):
         return Layouts(0.0, ())
-    shared = find_accesses(kernel)
+    shared = find_shared_accesses(kernel)
     if not shared.excess:
         return Layouts(0.0, ())
-    decoded = sum(access.excess_wavefronts for access in shared.known) / shared.excess
+    decoded = sum(access.excess_wavefronts for access in shared.well_predicted) / shared.excess
     found: list[Layout] = []
-    left = sorted(shared.known, key=lambda access: -access.excess_wavefronts)
-    while left and left[0].conflicts and len(found) < MOST:
-        array = _list_overlapping(left[0], shared.known)
-        change = _find_layout(array, max(shared.widest, *(x.size for x in array)))
+    left = sorted(shared.well_predicted, key=lambda access: -access.excess_wavefronts)
+    while left and left[0].has_conflicts and len(found) < MOST:
+        array = _list_overlapping(left[0], shared.well_predicted)
+        change = _find_least_change(array, max(shared.widest, *(x.size for x in array)))
         if change is not None:
             _add_layout(found, _describe_layout(kernel, change, array, shared.excess))
         left = [access for access in left if access not in array]
@@ -352,8 +354,8 @@ def _describe_layout(
         size=first.size,
         file=file,
         line=line if file else None,
-        before=first.predicted,
-        after=first.mean_wavefronts(moved),
+        before=first.predicted_wavefronts,
+        after=first.average_wavefronts(moved),
         warps=len(moved),
         accesses=len(array),
         share=sum(access.excess_wavefronts for access in array) / excess,
@@ -376,13 +378,13 @@ def _list_overlapping(first: Access, others: Iterable[Access]) -> list[Access]:
     """Return an access and those on the same array: what overlaps it, or overlaps what does."""
     array = [first]
     rest = [access for access in others if access is not first]
-    low, high = first.span
+    low, high = first.byte_range
     grows = True
     while grows:
-        near = [x for x in rest if x.span[0] < high and low < x.span[1]]
+        near = [x for x in rest if x.byte_range[0] < high and low < x.byte_range[1]]
         rest = [x for x in rest if x not in near]
         array += near
-        spans = [access.span for access in array]
+        spans = [access.byte_range for access in array]
         low, high = min(start for start, _ in spans), max(end for _, end in spans)
         grows = bool(near)
     return array
@@ -392,33 +394,33 @@ Warps = Sequence[Sequence[int]]
 Found = tuple[Literal["padding", "swizzle"], int, int, Warps]
 
 
-def _find_layout(array: Sequence[Access], align: int) -> Found | None:
+def _find_least_change(array: Sequence[Access], align: int) -> Found | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
-    row = _find_row(array[0])
+    row = _find_row_pitch(array[0])
     if row < NARROWEST or row % align:
         return None
     for padding in range(align, LINE + 1, align):
         moved = [_pad_rows(access, row, padding) for access in array]
-        if _is_free(array, moved):
+        if _is_free_of_conflicts(array, moved):
             return "padding", row, padding, moved[0]
     moved = _swizzle_chunks(array, row, align)
-    if moved and _is_free(array, moved):
+    if moved and _is_free_of_conflicts(array, moved):
         return "swizzle", row, align, moved[0]
     return None
 
 
-def _is_free(array: Sequence[Access], moved: Sequence[Warps]) -> bool:
+def _is_free_of_conflicts(array: Sequence[Access], moved: Sequence[Warps]) -> bool:
     """Return whether no access needs more wavefronts than it must, or than before without conflicts."""
     for access, warps in zip(array, moved, strict=True):
-        most = access.needed
-        if not access.conflicts:
-            most = max(most, access.predicted)
-        if access.mean_wavefronts(warps) > most * (1 + AGREES):
+        most = access.needed_wavefronts
+        if not access.has_conflicts:
+            most = max(most, access.predicted_wavefronts)
+        if access.average_wavefronts(warps) > most * (1 + AGREES):
             return False
     return True
 
 
-def _find_row(access: Access) -> int:
+def _find_row_pitch(access: Access) -> int:
     """Return how many bytes apart the rows are that lanes access at once; 0 where they are in one."""
     apart = 0
     for lanes in access.warps:
@@ -454,7 +456,7 @@ def _swizzle_chunks(array: Sequence[Access], row: int, chunk: int) -> list[list[
     known = min(access.bits for access in array)
     if row & (row - 1) or chunks < 2 or repeats > 1 << known:
         return []
-    base = min(access.span[0] for access in array)
+    base = min(access.byte_range[0] for access in array)
     moved = []
     for access in array:
         warps = []

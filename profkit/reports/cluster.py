@@ -43,7 +43,7 @@ def connect_to_cluster(address: str) -> Any:
         ) from error
 
 
-def find_executor(client: Any) -> Any:
+def require_executor(client: Any) -> Any:
     """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
@@ -78,7 +78,7 @@ def _iterate_on_executor(
 ) -> Iterator[tuple[str, Any]]:
     """Do the same on a client's workers, some files at a time."""
     todo = iter(paths)
-    executor, workers = find_executor(client), _count_workers(client)
+    executor, workers = require_executor(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}

@@ -91,7 +91,7 @@ class Frames:
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
     @property
-    def weight(self) -> int:
+    def memory_weight(self) -> int:
         """The same with what its launches take besides where they are read."""
         return self.size + self.launches * LAUNCH
 
@@ -115,7 +115,7 @@ def check_report(path: str | Path) -> Frames:
     try:
         key = _identify_file(path)
         if key not in _walked:
-            _store_verdict(key, _walk_to_end(path, _Walk(path)))
+            _remember_verdict(key, _walk_to_end(path, _Walk(path)))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -134,7 +134,7 @@ def _identify_file(path: str | Path) -> _Key:
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _store_verdict(key: _Key, walk: _Walk) -> Frames:
+def _remember_verdict(key: _Key, walk: _Walk) -> Frames:
     """Return what a walk that has come to its end says of a file."""
     frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
@@ -180,7 +180,7 @@ def split_report(
             yield copies.write_copy(next(names))
     if copies.size:
         yield copies.write_copy(next(names))
-    return _store_verdict(key, walk)
+    return _remember_verdict(key, walk)
 
 
 def _walk_to_end(path: str | Path, walk: _Walk) -> _Walk:
@@ -206,9 +206,9 @@ def _walk_frames(path: str | Path, walk: _Walk) -> Iterator[None]:
                 update(walk.start)
                 if walk.start == MAGIC:
                     for frame in read_frames(plain, limit, update):
-                        walk.take_frame(frame)
+                        walk.process_frame(frame)
                         yield
-                    walk.check_end()
+                    walk.require_complete_blocks()
             is_whole = walk.start == MAGIC
         except Malformed as error:  # from here on frames cannot be told apart
             is_whole = False
@@ -281,7 +281,7 @@ class _Walk:
         self._left: list[tuple[int, int]] = []
         self._size = 0
 
-    def take_frame(self, frame: bytes) -> None:
+    def process_frame(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
         self._budget.raise_limit(4 + len(frame))
         odd = Oddities()
@@ -289,7 +289,7 @@ class _Walk:
             self._first = False
             verify_message(frame, 0, len(frame), find_message_shape("FileHeader"), odd)
             if self._out is not None:
-                self._out.append_start(frame)
+                self._out.append_file_header(frame)
         elif not self._left:
             self._begin_block(read_header(frame, odd), odd)
         else:
@@ -297,8 +297,8 @@ class _Walk:
             if count > 1:
                 self._left.append((field, count - 1))
             self._size -= 4 + len(frame)
-            self._check_size()
-            whole = self._is_whole(field, frame, odd)
+            self._check_block_size()
+            whole = self._is_whole_frame(field, frame, odd)
             if odd.first and self._out is not None:
                 whole = whole and self._is_from_newer()
             self._keep_frame(field, frame, whole)
@@ -318,7 +318,7 @@ class _Walk:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
         self._left, self._size = announced[::-1], block.size
-        self._check_size()
+        self._check_block_size()
         if block.names is None:
             self._is_named = False
             self.problems.append("the names of metrics are damaged")
@@ -340,14 +340,14 @@ class _Walk:
             )
         self._session.update(numbers)
 
-    def _check_size(self) -> None:
+    def _check_block_size(self) -> None:
         """Check that the frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _is_whole(self, field: int, frame: bytes, odd: Oddities) -> bool:
+    def _is_whole_frame(self, field: int, frame: bytes, odd: Oddities) -> bool:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
@@ -393,7 +393,7 @@ class _Walk:
         if left is not None:
             self._out.keep_frame(field, self._process, left)
 
-    def check_end(self) -> None:
+    def require_complete_blocks(self) -> None:
         if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 

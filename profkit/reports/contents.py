@@ -158,16 +158,16 @@ def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
         verify_field_order(number, before, shape, odd)
         before = number
         seen.add(number)
-        strange = _read_part(data, (number, wire_type, start, stop), shape, odd) or strange
+        strange = _check_part(data, (number, wire_type, start, stop), shape, odd) or strange
         if number == kind.samples:
-            risky = risky or not _is_in_order(data, start, stop)
+            risky = risky or not _are_warp_samples_in_order(data, start, stop)
         elif number == kind.nvtx:
             _verify_domains(data, start, stop)
-    _verify_whole(seen, ids, shape)
+    _verify_complete(seen, ids, shape)
     return Result(risky, tuple(metrics), strange)
 
 
-def _verify_whole(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> None:
+def _verify_complete(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> None:
     """Malformed where a result lacks a part, or a metric."""
     if not shape.required <= seen:
         raise Malformed("a result that lacks a part")
@@ -175,7 +175,7 @@ def _verify_whole(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> 
         raise Malformed("a metric is in the place of another")
 
 
-def _read_part(
+def _check_part(
     data: bytes, part: tuple[int, int, int, int], shape: MessageShape, odd: Oddities
 ) -> str:
     """Check one field of a result; return what is strange in it, though the library reads it."""
@@ -317,18 +317,18 @@ def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
 _LAST, _MORE = rb"[\x00-\x7f]", rb"[\x80-\xff]"
 
 
-def _match_varint(size: int) -> bytes:
+def _write_varint_pattern(size: int) -> bytes:
     """Return a pattern of a varint of so many bytes, the shortest for its number."""
     if size == 1:
         return _LAST
     return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
 
 
-def _match_value(size: int) -> bytes:
+def _write_value_pattern(size: int) -> bytes:
     """Return a pattern of a metric's value of so many bytes, its size in front; not of a text."""
-    kinds = [rb"\x28" + _match_varint(size - 1)]
+    kinds = [rb"\x28" + _write_varint_pattern(size - 1)]
     if size <= 5:
-        kinds.append(rb"\x20" + _match_varint(size - 1))
+        kinds.append(rb"\x20" + _write_varint_pattern(size - 1))
     if size == 5:
         kinds.append(rb"\x15.{4}")
     if size == 9:
@@ -336,20 +336,20 @@ def _match_value(size: int) -> bytes:
     return re.escape(bytes([size])) + b"(?:" + b"|".join(kinds) + b")"
 
 
-_ID = rb"(?:%b|%b)" % (_match_varint(2), _match_varint(1))
-_VALUES = b"(?:%b)" % b"|".join(map(_match_value, (9, 2, 3, 4, 5, 6, 7, 8)))
+_ID = rb"(?:%b|%b)" % (_write_varint_pattern(2), _write_varint_pattern(1))
+_VALUES = b"(?:%b)" % b"|".join(map(_write_value_pattern, (9, 2, 3, 4, 5, 6, 7, 8)))
 _CATEGORY = rb"\x20" + _LAST
 
 
 @cache
-def _compile_plain_pattern(tag: int) -> re.Pattern[bytes]:
+def _compile_plain_metric_pattern(tag: int) -> re.Pattern[bytes]:
     """Return a pattern of a metric under a tag without instances and texts, as nearly all are."""
     forms = []
     for size in (9, 2, 3, 4, 5, 0):
-        value = rb"\x12" + _match_value(size) if size else b""
+        value = rb"\x12" + _write_value_pattern(size) if size else b""
         for digits in (2, 1):
             length = 1 + digits + (2 + size if size else 0)
-            body = rb"\x08" + _match_varint(digits) + value
+            body = rb"\x08" + _write_varint_pattern(digits) + value
             forms.append(re.escape(bytes([length + 2])) + body + _CATEGORY)
             forms.append(re.escape(bytes([length])) + body)
     begin = re.escape(bytes([tag]))
@@ -357,7 +357,7 @@ def _compile_plain_pattern(tag: int) -> re.Pattern[bytes]:
 
 
 @cache
-def _compile_listed_patterns() -> tuple[re.Pattern[bytes], ...]:
+def _compile_instance_patterns() -> tuple[re.Pattern[bytes], ...]:
     """Return patterns of a metric with instances: its begin, a run of them, a value in one, its end."""
     instances = []
     # Bytes of an instance's key and value: most are an address and a small number, or a time and a
@@ -378,7 +378,9 @@ def _compile_listed_patterns() -> tuple[re.Pattern[bytes], ...]:
         (2, 9),
     ):
         size = re.escape(bytes([4 + key + value]))
-        instances.append(size + rb"\n" + _match_value(key) + rb"\x12" + _match_value(value))
+        instances.append(
+            size + rb"\n" + _write_value_pattern(key) + rb"\x12" + _write_value_pattern(value)
+        )
     run = rb"(?:\x1a(?:" + b"|".join(instances) + rb"))*+"
     return (
         re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
@@ -393,7 +395,7 @@ _INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
 
 def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
     """Raise Malformed unless a metric is whole, its instances too."""
-    begin, run, _, ending = _compile_listed_patterns()
+    begin, run, _, ending = _compile_instance_patterns()
     if match := begin.match(data, start, stop):
         at = match.end()
         while at < stop and data[at] == _INSTANCE:
@@ -407,7 +409,7 @@ def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
 
 def _verify_instance(data: bytes, at: int, stop: int, odd: Oddities) -> int:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
-    value = _compile_listed_patterns()[2]
+    value = _compile_instance_patterns()[2]
     head = data[at : at + 6]  # tag, size, tag of the key, size, tag of a text, size
     if len(head) == 6 and head[2] == head[4] == 1 << 3 | BYTES and head[5] + 2 == head[3]:
         text = data[at + 6 : at + 6 + head[5]]
@@ -431,7 +433,7 @@ def _read_metrics(
 
     Since 2024, ncu writes some of them twice. With two values one is wrong: Malformed.
     """
-    plain = _compile_plain_pattern(tag)
+    plain = _compile_plain_metric_pattern(tag)
     ids, metrics = found
     end = len(data)
     while at < end and data[at] == tag:
@@ -459,7 +461,7 @@ def has_unnamed_metric(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> b
     return bool(ids) and read_varint(largest[::-1], 0)[0] >= names
 
 
-def _is_in_order(data: bytes, start: int, end: int) -> bool:
+def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     """Return whether timed warp samples are as they should be: the library trusts them, and crashes.
 
     Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
@@ -594,26 +596,26 @@ class Copies:
         self._launches: list[bytes] = []
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
-    def append_start(self, frame: bytes) -> None:
+    def append_file_header(self, frame: bytes) -> None:
         """Keep the frame that begins a file."""
-        self._head += MAGIC + _add_size(frame)
+        self._head += MAGIC + _prefix_with_size(frame)
 
     def append_block_header(self, frame: bytes) -> None:
         """Take a block's header without its counts: names, session, process."""
-        self._head += _add_size(frame) if frame else b""
+        self._head += _prefix_with_size(frame) if frame else b""
 
     def keep_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
-        block = _add_size(make_single_frame_header(field, frame, process))
+        block = _prefix_with_size(make_single_frame_header(field, frame, process))
         if field == SOURCES and self._code:
-            same = self._sources.setdefault((process, _read_number(frame)), {})
-            same.setdefault(hashlib.sha256(frame).digest(), block + _add_size(frame))
+            same = self._sources.setdefault((process, _read_source_id(frame)), {})
+            same.setdefault(hashlib.sha256(frame).digest(), block + _prefix_with_size(frame))
         elif field in _LAUNCHES:
             index, self._seen = self._seen, self._seen + 1
             if self._wanted is None or index in self._wanted:
                 self._used.add((process, _find_source_id(frame)))
                 self._indices.append(index)
-                self._launches.append(block + _add_size(frame))
+                self._launches.append(block + _prefix_with_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
 
     def write_copy(self, path: Path) -> tuple[Path, tuple[int, ...]]:
@@ -632,7 +634,7 @@ class Copies:
         return path, indices
 
 
-def _read_number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
+def _read_source_id(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     try:
         for field, _, number, _ in iterate_fields(source, at, end or len(source)):
@@ -653,9 +655,9 @@ def _find_source_id(launch: bytes) -> int | None:
     except Malformed:
         return None
     if len(parts) == 1:
-        return _read_number(launch, *parts[0][2:])
+        return _read_source_id(launch, *parts[0][2:])
     return None
 
 
-def _add_size(frame: bytes) -> bytes:
+def _prefix_with_size(frame: bytes) -> bytes:
     return struct.pack("<I", len(frame)) + frame

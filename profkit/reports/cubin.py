@@ -111,7 +111,7 @@ class Cubin:
         return b""
 
     @cached_property
-    def lines(self) -> dict[str, LineTable]:
+    def line_tables(self) -> dict[str, LineTable]:
         """Function -> its line table; empty when it was built without -lineinfo."""
         try:
             functions = dict(self._list_relocated())
@@ -120,13 +120,13 @@ class Cubin:
         return read_line_tables(self._read_content(".debug_line"), functions, self._budget)
 
     @property
-    def lines_size(self) -> int:
+    def line_table_bytes(self) -> int:
         """Bytes of its line table."""
         return len(self._read_content(".debug_line"))
 
     def has_bounded_lines(self) -> bool:
         """Return whether its line table, after those before it, is within the budget."""
-        _ = self.lines
+        _ = self.line_tables
         return self._budget.left >= 0
 
     def _list_relocated(self) -> Iterator[tuple[int, str]]:
@@ -289,8 +289,8 @@ class _Unit:
                 self._line += self._base + (opcode - self._first) % self._range
                 self._add_row()
             elif opcode:
-                self._run_standard(opcode)
-            elif self._run_extended(functions) and self._function:
+                self._run_standard_opcode(opcode)
+            elif self._run_extended_opcode(functions) and self._function:
                 tables[self._function] = LineTable(tuple(self._rows))
                 self._reset_row()
         return tables
@@ -307,7 +307,7 @@ class _Unit:
         self._budget.spend_bytes(_ROW)
         self._rows.append(LineRow(self._address, file, self._line, self._caller))
 
-    def _run_standard(self, opcode: int) -> None:
+    def _run_standard_opcode(self, opcode: int) -> None:
         if opcode == _COPY:
             self._add_row()
         elif opcode == _ADVANCE_PC:
@@ -325,7 +325,7 @@ class _Unit:
             for _ in range(self._lengths[opcode - 1]):
                 self._read_number()
 
-    def _run_extended(self, functions: dict[int, str]) -> bool:
+    def _run_extended_opcode(self, functions: dict[int, str]) -> bool:
         """Run an extended opcode; whether it ends a sequence."""
         size = self._read_number()
         start = self._at
@@ -369,7 +369,7 @@ class ReportCode:
         if not self.is_bounded:
             return False
         cubins = {id(function.cubin): function.cubin for function in self.functions}.values()
-        if sum(cubin.lines_size for cubin in cubins) <= _FEW_LINES:
+        if sum(cubin.line_table_bytes for cubin in cubins) <= _FEW_LINES:
             return True
         return all(cubin.has_bounded_lines() for cubin in cubins)
 
@@ -421,7 +421,7 @@ def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
         if wire == BYTES and number == _IMAGE:
             image = frame[start:stop]
         elif wire == BYTES and number == _PLACES:
-            places = dict(_list_places(frame, start, stop))
+            places = dict(_list_named_addresses(frame, start, stop))
     if not image.startswith(ELF):
         return
     cubin = Cubin(image, budget)
@@ -430,7 +430,7 @@ def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
         yield Function(name, places.get(name), cubin.sections[number].content, cubin)
 
 
-def _list_places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
+def _list_named_addresses(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
     for _, wire, begin, end in iterate_fields(frame, start, stop):
         if wire != BYTES:
             continue

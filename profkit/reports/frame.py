@@ -95,12 +95,12 @@ def identify_launch(
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     if not isinstance(device, str):
         device = None
-    version = _read_whole(major, _MOST_VERSION), _read_whole(minor, _MOST_VERSION)
+    version = _read_whole_number(major, _MOST_VERSION), _read_whole_number(minor, _MOST_VERSION)
     if None in version:
         cc = None
     else:
         cc = f"{version[0]}.{version[1]}"
-    grid, block = _read_triple(dims[:3]), _read_triple(dims[3:])
+    grid, block = _read_dimensions(dims[:3]), _read_dimensions(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
     if failed:
@@ -159,18 +159,18 @@ _MOST_VERSION = 999  # of a part of a compute capability
 _MOST_BLOCKS = (1 << 31) - 1  # along a dimension of a grid: CUDA's limit
 
 
-def _read_triple(dims: Sequence[Any]) -> Dims | None:
+def _read_dimensions(dims: Sequence[Any]) -> Dims | None:
     """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2.
 
     None where one is none that CUDA launches: a text, 0, infinity.
     """
-    x, y, z = (_read_whole(size, _MOST_BLOCKS) for size in dims)
+    x, y, z = (_read_whole_number(size, _MOST_BLOCKS) for size in dims)
     if x is None or y is None or z is None or 0 in (x, y, z):
         return None
     return x, y, z
 
 
-def _read_whole(value: Any, most: int) -> int | None:
+def _read_whole_number(value: Any, most: int) -> int | None:
     """Return a number as int; None for anything but a whole number from 0 to the most."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most or value != int(value):

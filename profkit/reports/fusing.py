@@ -17,12 +17,12 @@ from profkit.reports.lanes import Definitions, list_registers
 _ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
 
 
-def find_fusable(kernel: LaunchedCode) -> float | None:
+def compute_fusable_share(kernel: LaunchedCode) -> float | None:
     """Return the share of the FP32 instructions that are adds of a product rounded by itself.
 
     None where the machine code of none is known.
     """
-    executed = kernel.read_instances({"inst_executed": 1.0}) or {}
+    executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
     all_fp32 = fusable = 0.0
     for program, places in group_by_program(kernel, executed):
         opcodes = {instruction.opcode for instruction in program.instructions}
@@ -34,14 +34,14 @@ def find_fusable(kernel: LaunchedCode) -> float | None:
             if opcode in FAMILIES["fp32"]:
                 all_fp32 += executed[pc]
             # Their text is slow to ask for, and without a product none is needed.
-            if has_both and opcode in _ADDS and _takes_product(program, definitions, at):
+            if has_both and opcode in _ADDS and _adds_single_product(program, definitions, at):
                 fusable += executed[pc]
     if all_fp32:
         return fusable / all_fp32
     return None
 
 
-def _takes_product(program: Program, definitions: Definitions, at: int) -> bool:
+def _adds_single_product(program: Program, definitions: Definitions, at: int) -> bool:
     """Return whether an operand of an add is, on every path, the result of a single multiply."""
     for operand in definitions.statement(at).operands:
         for register in list_registers(operand):

@@ -24,9 +24,9 @@ from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
+    choose_hint,
     count_processors,
-    find_hint,
-    is_about_file,
+    is_fault_of_file,
     run_isolated,
 )
 from profkit.reports.metrics.warps import SAMPLES
@@ -34,7 +34,7 @@ from profkit.reports.reader import (
     LARGE,
     count_children,
     estimate_unpacked_size,
-    has_matching_record,
+    is_named_by_record,
     open_launches,
     prepare_child,
     remove_copy,
@@ -141,29 +141,29 @@ def answer_line_requests(
             by_report[os.fspath(expand_home(request.report))].append(n)
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
-    died = _raise_died if strict else _skip_lines
-    read = _read_each_report(items, died)
+    died = _raise_dead_reader if strict else _answer_dead_reader
+    read = _answer_each_report(items, died)
     for numbers, item, found in zip(by_report.values(), items, read, strict=True):
         if len(found) != len(numbers):
             found = died(item, _OTHERS)  # noqa: PLW2901
         if strict:
-            _refuse_unread_code(str(item[0]), found)
+            _raise_if_code_was_skipped(str(item[0]), found)
         answers |= zip(numbers, found, strict=True)
     return [answers[n] for n in range(len(requests))]
 
 
-def _read_each_report(
+def _answer_each_report(
     items: Sequence[Any], died: Callable[[Any, str], Any]
 ) -> Iterator[list[HotLines]]:
     """Yield the answers of each report, read in this process where that is safe, else in forks."""
-    inside = [_read_in_process(item, died) for item in items]
+    inside = [_answer_in_process(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
-    outside = iter(_read_in_forks(others, died))
+    outside = iter(_answer_in_forks(others, died))
     for answer in inside:
         yield next(outside) if answer is None else answer
 
 
-def _refuse_unread_code(report: str, answers: Sequence[HotLines]) -> None:
+def _raise_if_code_was_skipped(report: str, answers: Sequence[HotLines]) -> None:
     """Raise a ProfkitError if the machine code of one was not looked into."""
     for answer in answers:
         if answer.refused:
@@ -176,7 +176,7 @@ def _answer_without_lines(counters: Iterable[str] = ()) -> HotLines:
     return HotLines(dict.fromkeys(counters, ()), ())
 
 
-def read_lines(item: Sequence[Any]) -> list[HotLines]:
+def answer_requests_of_report(item: Sequence[Any]) -> list[HotLines]:
     """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
     code = cache(lambda: read_code(path))
@@ -200,19 +200,23 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     return answers
 
 
-def _read_in_forks(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
+def _answer_in_forks(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
     """Return the answers that forks give; where there is no memory to begin, they have no lines."""
     if not items:
         return []
     try:
-        return run_isolated(f"{__name__}:read_lines", items, count_processors(), died)
+        return run_isolated(
+            f"{__name__}:answer_requests_of_report", items, count_processors(), died
+        )
     except ProfkitError as error:
         if error.message != OUT_OF_MEMORY:
             raise
-        return [_answer_unread(item, OUT_OF_MEMORY) for item in items]
+        return [_answer_with_reason(item, OUT_OF_MEMORY) for item in items]
 
 
-def _read_in_process(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
+def _answer_in_process(
+    item: Sequence[Any], died: Callable[[Any, str], Any]
+) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another.
 
     Not here where the library is to write machine code as text: it starts a thread for that, and a
@@ -221,17 +225,17 @@ def _read_in_process(item: Sequence[Any], died: Callable[[Any, str], Any]) -> li
     path, requests = item
     if estimate_unpacked_size(path) > LARGE:
         try:
-            return _read_in_pieces(item, died)
+            return _answer_large_report(item, died)
         except (MemoryError, ProfkitError) as error:
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
-            return _answer_unread(item, OUT_OF_MEMORY)
-    if not has_matching_record(path) or is_memory_limited() or _needs_text(requests):
+            return _answer_with_reason(item, OUT_OF_MEMORY)
+    if not is_named_by_record(path) or is_memory_limited() or _needs_disassembly(requests):
         return None
-    return read_lines(item) if ROOM.reserve_room(check_report(path).size) else None
+    return answer_requests_of_report(item) if ROOM.reserve_room(check_report(path).size) else None
 
 
-def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
+def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether an answer is worked out from the text of machine code."""
     if any(fields["sass"] for fields in requests):
         return True
@@ -239,12 +243,12 @@ def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
     return not names.isdisjoint({_CONFLICTS, _UNFUSED})
 
 
-def _read_in_pieces(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
+def _answer_large_report(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
     frames = check_report(path)
     if frames.message == OUT_OF_MEMORY:
-        return _answer_unread(item, OUT_OF_MEMORY)
+        return _answer_with_reason(item, OUT_OF_MEMORY)
     launches = [request["launch"] for request in requests]
     _refuse_unknown_launches(path, launches, frames.launches)
     places: list[int] = []  # in `requests`, in the order of the answers
@@ -259,7 +263,7 @@ def _read_in_pieces(item: Sequence[Any], died: Callable[[Any, str], Any]) -> lis
     def died_in_copy(copied: Sequence[Any], why: str) -> Any:
         return died([path, copied[1]], why)
 
-    function = f"{__name__}:read_lines"
+    function = f"{__name__}:answer_requests_of_report"
     with make_temporary_folder() as folder:
         most = count_children(frames.size)
         read = run_isolated(function, make_copies(), most, died_in_copy, remove_copy)
@@ -300,21 +304,21 @@ def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
-def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
-    if not is_about_file(why):
-        return _answer_unread(item, why)
-    hint = find_hint(why, otherwise="its machine code is damaged: record it again")
+def _raise_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
+    if not is_fault_of_file(why):
+        return _answer_with_reason(item, why)
+    hint = choose_hint(why, otherwise="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
-def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
-    if not is_about_file(why) or is_memory_limited():
-        return _answer_unread(item, why)
+    if not is_fault_of_file(why) or is_memory_limited():
+        return _answer_with_reason(item, why)
     return [_answer_without_lines() for _ in item[1]]
 
 
-def _answer_unread(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_with_reason(item: Sequence[Any], why: str) -> list[HotLines]:
     """Return answers without lines, and why: that costs a report no more than its lines."""
     return [replace(_answer_without_lines(), unread=why) for _ in item[1]]
 
@@ -339,13 +343,13 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     layouts, fusable = {}, {}
     for key, names in request.counters.items():
         if _CONFLICTS in names:
-            from profkit.reports.banks import find_layouts
+            from profkit.reports.banks import find_conflict_free_layouts
 
-            layouts[key] = find_layouts(kernel)
+            layouts[key] = find_conflict_free_layouts(kernel)
         if _UNFUSED in names:
-            from profkit.reports.fusing import find_fusable
+            from profkit.reports.fusing import compute_fusable_share
 
-            share = find_fusable(kernel)
+            share = compute_fusable_share(kernel)
             if share is not None:
                 fusable[key] = share
     return HotLines(
@@ -356,7 +360,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 def _share_gathered_sectors(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     for terms in COUNTERS[_EXCESS].alternatives:
-        values = kernel.read_instances(terms)
+        values = kernel.sum_by_address(terms)
         if values is not None:
             excess = {pc: value for pc, value in values.items() if value > 0}
             gathers = sum(value for pc, value in excess.items() if kernel.is_gather(pc))
@@ -373,9 +377,9 @@ def _list_lines_of_first_counter(
     for name in names:
         counter = COUNTERS[name]
         if counter.states:
-            sums = _sum_stalled(kernel, counter)
+            sums = _sum_stalls_by_awaited_line(kernel, counter)
         else:
-            sums = _sum_counted(kernel, counter)
+            sums = _sum_counter_by_line(kernel, counter)
         if sums:
             return _list_lines(kernel, name, sums, count)
     return []
@@ -403,16 +407,16 @@ class _Sum:
             self.most, self.pc, self.producer = value, pc, producer
 
 
-def _sum_counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
+def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
-    collected = (kernel.read_instances(terms) for terms in counter.alternatives)
+    collected = (kernel.sum_by_address(terms) for terms in counter.alternatives)
     for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
         if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
     return sums
 
 
-def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
+def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """Return samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
@@ -420,7 +424,7 @@ def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     for state in counter.states:
-        for pc, value in (kernel.read_instances({RAW_SAMPLES[state]: 1.0}) or {}).items():
+        for pc, value in (kernel.sum_by_address({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
                 sums[kernel.place(pc)].add_value(
@@ -436,7 +440,7 @@ def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[Counte
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
-        for pc, value in (kernel.read_instances({raw: 1.0}) or {}).items():
+        for pc, value in (kernel.sum_by_address({raw: 1.0}) or {}).items():
             by_pc[pc][state] += int(value)
     for pc, states in sorted(by_pc.items()):  # of equals, the first instruction represents the line
         place = kernel.place(pc)
@@ -479,7 +483,7 @@ def _list_instructions(
     hottest = sorted(sums.by_pc.items(), key=lambda pair: (-pair[1], pair[0]))
     listed = []
     for pc, value in hottest[:count]:
-        text = " ".join(kernel.text(pc).split())
+        text = " ".join(kernel.disassemble_instruction(pc).split())
         if text:
             listed.append((text, value / sums.value))
     return tuple(listed)

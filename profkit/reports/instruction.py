@@ -28,7 +28,7 @@ class Control:
     read: int | None  # the scoreboard that is released when the operands were read
     wait: int  # bit n is set when the instruction waits until scoreboard n is released
 
-    def sets(self, scoreboard: int) -> bool:
+    def sets_scoreboard(self, scoreboard: int) -> bool:
         """Return whether the instruction holds this scoreboard until it is done."""
         return scoreboard in (self.write, self.read)
 

@@ -78,8 +78,8 @@ def run_isolated(
     ProfkitError that it raises is raised here too. A prepare_child() in its module is called first,
     once for every child. `items`: paths, or anything that JSON can hold; of what is no sequence only a
     few are taken ahead of the children. `died`: (item, why) -> the result for an item whose child died;
-    why is a clause, and is_about_file tells whether it says something of the item. `done`: called with
-    each item that has a result.
+    why is a clause, and is_fault_of_file tells whether it says something of the item. `done`: called
+    with each item that has a result.
     """
     if isinstance(items, Sequence):
         most = min(jobs, len(items))
@@ -133,7 +133,7 @@ def _run_on_children(
         room = len(children) + 1 - len(busy) - len(ahead)
         for task in islice(numbered, room):
             ahead.append(task)
-            _hand_to_free(free, busy, ahead)
+            _hand_items_to_free_children(free, busy, ahead)
         if not busy:
             return
         for child in _wait_for_children(busy):
@@ -142,11 +142,15 @@ def _run_on_children(
             if result is not _NOT_YET:
                 busy.remove(child)
                 free.append(child)
-                _hand_to_free(free, busy, ahead)  # so that it works while this result is used
+                _hand_items_to_free_children(
+                    free, busy, ahead
+                )  # so that it works while this result is used
                 yield number, item, result
 
 
-def _hand_to_free(free: list[_Child], busy: list[_Child], ahead: deque[tuple[int, Any]]) -> None:
+def _hand_items_to_free_children(
+    free: list[_Child], busy: list[_Child], ahead: deque[tuple[int, Any]]
+) -> None:
     while free and ahead:
         child = free.pop()
         busy.append(child)
@@ -255,7 +259,7 @@ class _Child:
         if code == CANNOT_FORK:
             raise _make_start_error("no more processes may be started") from None
         if is_of_the_file:
-            return died(item, _say_exit(code))
+            return died(item, _describe_exit(code))
         if again:
             self._is_second_try = True
             self._send_item()
@@ -355,13 +359,13 @@ def _is_ready(file: int, seconds: float) -> bool:
 def _start_children(function: str, children: Sequence[_Child]) -> None:
     """Let forks of the server become these children."""
     try:
-        _start_some(function, children)
+        _start_in_groups(function, children)
     except OSError as error:
         limit = explain_resource_limit(error)
         raise limit or _make_start_error(error.strerror or str(error)) from error
 
 
-def _start_some(function: str, children: Sequence[_Child]) -> None:
+def _start_in_groups(function: str, children: Sequence[_Child]) -> None:
     for first in range(0, len(children), AT_ONCE):
         some = children[first : first + AT_ONCE]
         pipes = [(os.pipe(), os.pipe(), os.pipe()) for _ in some]
@@ -504,7 +508,7 @@ class LibraryRoom:
     files_left: int = HERE_FILES
     bytes_left: int = HERE_BYTES
 
-    def stop_reading_here(self) -> None:
+    def close_room(self) -> None:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
@@ -550,12 +554,12 @@ KILLED_TWICE = "not read: two processes that read it were killed ({signal}), not
 _KILLED = KILLED_TWICE.partition("{")[0]
 
 
-def is_about_file(why: str) -> bool:
+def is_fault_of_file(why: str) -> bool:
     """Return whether the clause why an item has no result says something of the file."""
     return not why.startswith((OUT_OF_MEMORY, _KILLED))
 
 
-def find_hint(why: str, otherwise: str) -> str:
+def choose_hint(why: str, otherwise: str) -> str:
     """Return what to do about an item without a result; `otherwise`: about its file."""
     if why.startswith(OUT_OF_MEMORY):
         return "allow more of it"
@@ -571,7 +575,7 @@ def _make_start_error(why: str) -> ProfkitError:
     )
 
 
-def _say_exit(returncode: int) -> str:
+def _describe_exit(returncode: int) -> str:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

@@ -137,7 +137,7 @@ def read_printed_table(path: str) -> Part:
         sha256 = hashlib.sha256(content).hexdigest()
         if content and not content.isspace():
             table = open_printed_table(lambda: _decode_lines(content), path)
-            lost = table.loss_text
+            lost = table.loss_sentence
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
             part = make_raw_part(table.iterate_launches(), unread, budget)
             nothing = "a header without launches"
@@ -203,12 +203,12 @@ class PrintedTable:
     _cells: int = 0  # of the row that is being read
 
     @property
-    def is_long(self) -> bool:
+    def has_row_per_metric(self) -> bool:
         """Return whether it has a row for each metric rather than for each launch."""
         return set(_LONG) <= set(self.head)
 
     @property
-    def loss_text(self) -> str:
+    def loss_sentence(self) -> str:
         """What is lost of it, mostly nothing: a row that is cut, or has more cells than the header."""
         if self.losses > 1:
             return f"{self.first_loss} (and {self.losses - 1} more)"
@@ -219,18 +219,18 @@ class PrintedTable:
 
         A ProfkitError where the table has no names of metrics.
         """
-        if self.is_long:
-            return self._read_long()
+        if self.has_row_per_metric:
+            return self._read_metric_rows()
         if not any(_is_metric(column) for column in self.head):
             raise ProfkitError(f"{self.name}: no column is a metric", _HOW)
-        return self._read_wide()
+        return self._read_launch_rows()
 
     def scan_table(self) -> None:
         """Look at all of it once.
 
         A ProfkitError where it is no such table.
         """
-        rows = self._list_rows()
+        rows = self._parse_rows()
         is_there = False
         for row in rows:
             if _LAUNCH in row[:1] and _KERNEL in row:
@@ -240,7 +240,7 @@ class PrintedTable:
         if not is_there:
             raise ProfkitError(f"{self.name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
         twice = _find_repeated_columns(self.head)
-        numbers = self._list_numbers()
+        numbers = self._list_number_columns()
         is_last_whole = False
         for row in rows:
             self.below += 1
@@ -248,7 +248,7 @@ class PrintedTable:
             if len(row) != len(self.head):
                 if _is_of_table(row, self.head):
                     cells = f"{len(row)} cells, and the header {len(self.head)}"
-                    self._note_loss(f"row {self.below} has {cells}")
+                    self._count_loss(f"row {self.below} has {cells}")
                 continue
             for first, place in twice:
                 if row[first] != row[place]:
@@ -256,34 +256,34 @@ class PrintedTable:
                     raise ProfkitError(f"{self.name}: has two columns {column}", _HOW)
             if row != self.head:
                 is_last_whole = True
-                self._take_row(row, numbers)
+                self._count_row(row, numbers)
         if _is_truncated(self._last_line, is_quoted=self._is_quoted):
-            self._note_loss(f"row {self.below} is cut in its last cell")
+            self._count_loss(f"row {self.below} is cut in its last cell")
             self.is_cut = is_last_whole
 
-    def _take_row(self, row: list[str], numbers: list[int]) -> None:
+    def _count_row(self, row: list[str], numbers: list[int]) -> None:
         """Count a row; see whether it says units, or has a decimal comma."""
         self.whole += 1
         is_first = self.whole == 1
-        if is_first and not self.is_long and not row[0].strip():
+        if is_first and not self.has_row_per_metric and not row[0].strip():
             self.units = row
-        elif not self.has_comma and (not self.is_long or self._is_of_metric(row)):
+        elif not self.has_comma and (not self.has_row_per_metric or self._is_row_of_metric(row)):
             self.has_comma = _has_decimal_comma([row[place] for place in numbers])
 
-    def _is_of_metric(self, row: list[str]) -> bool:
+    def _is_row_of_metric(self, row: list[str]) -> bool:
         return _is_metric(row[self.head.index(_LONG[0])])
 
-    def _list_numbers(self) -> list[int]:
+    def _list_number_columns(self) -> list[int]:
         """Return the places of a row's numbers."""
-        if self.is_long:
+        if self.has_row_per_metric:
             return [self.head.index(_LONG[2])]
         return [n for n, column in enumerate(self.head) if _is_metric(column)]
 
-    def _note_loss(self, what: str) -> None:
+    def _count_loss(self, what: str) -> None:
         self.losses += 1
         self.first_loss = self.first_loss or what
 
-    def _list_lines(self) -> Iterator[str]:
+    def _iterate_table_lines(self) -> Iterator[str]:
         """Yield the lines without those of ncu and the program round them."""
         for line in self.lines():
             if line.startswith("=="):
@@ -296,20 +296,20 @@ class PrintedTable:
                 raise ProfkitError(why, _HOW)
             yield line
 
-    def _list_rows(self) -> Iterator[list[str]]:
+    def _parse_rows(self) -> Iterator[list[str]]:
         try:
-            for row in csv.reader(self._list_lines()):
+            for row in csv.reader(self._iterate_table_lines()):
                 self._cells = 0
                 yield row
         except csv.Error as error:  # a field longer than anything that ncu prints
             why = f"{self.name}: no table that can be read: {error}"
             raise ProfkitError(why, _HOW) from error
 
-    def _list_complete_rows(self) -> Iterator[list[str]]:
+    def _iterate_value_rows(self) -> Iterator[list[str]]:
         """Yield the rows with values: below the header, whole, without the units and what is cut."""
         is_below = False
         count = 0
-        for row in self._list_rows():
+        for row in self._parse_rows():
             if not is_below:
                 is_below = row == self.head
                 continue
@@ -321,10 +321,10 @@ class PrintedTable:
             if self.units is None or count > 1:
                 yield row
 
-    def _read_wide(self) -> Iterator[dict[str, Any]]:
+    def _read_launch_rows(self) -> Iterator[dict[str, Any]]:
         units = dict(zip(self.head, self.units or (), strict=False))
-        metrics = self._list_numbers()
-        for row in self._list_complete_rows():
+        metrics = self._list_number_columns()
+        for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
             launch = _read_identity(cells)
             for n in metrics:
@@ -332,10 +332,10 @@ class PrintedTable:
                 launch |= _read_values(column, row[n], units.get(column, ""), self.has_comma)
             yield launch
 
-    def _read_long(self) -> Iterator[dict[str, Any]]:
+    def _read_metric_rows(self) -> Iterator[dict[str, Any]]:
         launches: dict[tuple[str, str], dict[str, Any]] = {}
         names: dict[str, str] = {}  # a name that many rows share is one
-        for row in self._list_complete_rows():
+        for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
             metric, unit, value = (cells[column] for column in _LONG)
             if not _is_metric(metric):

@@ -61,9 +61,9 @@ from profkit.reports.frame import (
 )
 from profkit.reports.isolated import (
     ROOM,
+    choose_hint,
     count_processors,
-    find_hint,
-    is_about_file,
+    is_fault_of_file,
     run_isolated,
 )
 from profkit.reports.metrics import evaluate_metrics
@@ -116,10 +116,10 @@ def iterate_actions(path: str) -> Iterator[Any]:
         are_none = False
         yield from launches
     if are_none:
-        check_memory(path)
+        require_memory_for_report(path)
 
 
-def check_memory(path: str) -> None:
+def require_memory_for_report(path: str) -> None:
     """Raise a MemoryError where memory is limited, and no longer holds what a report takes.
 
     Without memory, the library gives nothing of a report, as it does of a damaged one.
@@ -145,7 +145,7 @@ def open_report(path: str) -> Any:
     """
     if not path.endswith(".ncu-repz"):
         return _load_report(path)
-    with make_temporary_folder() as folder, _unpack_into(folder):
+    with make_temporary_folder() as folder, _set_library_temporary_folder(folder):
         return _load_report(path)
 
 
@@ -159,7 +159,7 @@ def _load_report(path: str) -> Any:
 
 
 @contextmanager
-def _unpack_into(folder: Path) -> Iterator[None]:
+def _set_library_temporary_folder(folder: Path) -> Iterator[None]:
     """Name a folder to the library as the one for temporary files."""
     before = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = os.fspath(folder)
@@ -209,7 +209,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     rows = _collect_rows(*item)
     kernels = [row[2] for row in rows.identity]
     if None in kernels:
-        check_memory(item[0])
+        require_memory_for_report(item[0])
         rows = replace(read_metric_rows(item), rules=rows.rules)
     return rows, kernels
 
@@ -234,7 +234,7 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
     return Rows(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
-def make_part(
+def join_rows_of_report(
     path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
 ) -> Part:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
@@ -251,8 +251,8 @@ def make_part(
     for place, number in said.items():
         values[columns.index(place)] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
-    status, message = _judge_file(frames, kernels, counts, record)
-    if status != "damaged" and (why := _say_other_names(frames, rows)):
+    status, message = _judge_file_status(frames, kernels, counts, record)
+    if status != "damaged" and (why := _describe_name_mismatch(frames, rows)):
         status, message = "damaged", why
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, columns=columns, file=file)
@@ -264,7 +264,7 @@ def _index_declared_work(record: Record | None, launches: int) -> dict[int, floa
     return {PLACES[name]: number for name, number in declared.items()}
 
 
-def _say_other_names(frames: Frames, rows: Sequence[Rows]) -> str:
+def _describe_name_mismatch(frames: Frames, rows: Sequence[Rows]) -> str:
     """Return what is damaged where the library names a launch's metrics as the file does not."""
     given = b"".join(some.names for some in rows)
     pairs = zip(array("I", frames.names), array("I", given), strict=False)
@@ -275,7 +275,7 @@ def _say_other_names(frames: Frames, rows: Sequence[Rows]) -> str:
     return ""
 
 
-def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
+def read_large_reports(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
     """Read reports of so many bytes together in children, some launches at a time.
 
     Memory does not grow with them. One set of children takes what all are split into.
@@ -327,14 +327,14 @@ class _Split:
 
     def read_without_library(self, item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
-        if is_about_file(why):
+        if is_fault_of_file(why):
             rows = run_isolated(f"{__name__}:read_metric_rows", [item], 1, self._keep_reason)[0]
         else:
             rows = self._keep_reason(item, why)
         return rows, [None for _ in rows.identity]
 
     def _keep_reason(self, item: Sequence[Any], why: str) -> Rows:
-        if not is_about_file(why):
+        if not is_fault_of_file(why):
             self.unread[item[1]] = why
         return Rows()
 
@@ -344,7 +344,7 @@ def _join_pieces(
 ) -> Part:
     """Return what the pieces of a report say together."""
     kernels = [*chain.from_iterable(some for _, some in pieces)]
-    return make_part(path, frames, [rows for rows, _ in pieces], kernels)
+    return join_rows_of_report(path, frames, [rows for rows, _ in pieces], kernels)
 
 
 def remove_copy(item: Sequence[Any]) -> None:
@@ -362,7 +362,7 @@ def count_children(size: int, jobs: int | None = None) -> int:
     return max(1, min(jobs or count_processors(), size // _OF_A_PROCESS))
 
 
-def _judge_file(
+def _judge_file_status(
     frames: Frames, kernels: Sequence[str | None], counts: bytes, record: Record | None
 ) -> tuple[Status, str]:
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
@@ -393,10 +393,10 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
     """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
-    return read_any_report(expand_paths(patterns), client).launches
+    return read_some_reports(expand_paths(patterns), client).launches
 
 
-def read_any_report(paths: Sequence[str | Path], client: Any = None) -> Reports:
+def read_some_reports(paths: Sequence[str | Path], client: Any = None) -> Reports:
     """Read reports, or raise a ProfkitError where none of them can be read."""
     reports = read_report(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
@@ -443,13 +443,15 @@ def _read_small_first(
     if not client:
         large = _find_large_reports(names)
     small = [name for name in dict.fromkeys(names) if name not in large]
-    for name, part in _read_each(small, jobs, client, lines_follow and is_any_unrecorded(small)):
+    for name, part in _read_each_file(
+        small, jobs, client, lines_follow and is_any_unrecorded(small)
+    ):
         if isinstance(part, Frames):
-            large[name] = part.weight
+            large[name] = part.memory_weight
         else:
             yield name, part
     if large:
-        yield from zip(large, read_large([*large], sum(large.values()), jobs), strict=True)
+        yield from zip(large, read_large_reports([*large], sum(large.values()), jobs), strict=True)
 
 
 def _find_large_reports(paths: Iterable[str]) -> dict[str, int]:
@@ -457,7 +459,7 @@ def _find_large_reports(paths: Iterable[str]) -> dict[str, int]:
     return {path: estimate_unpacked_size(path) for path in paths if _get_report_size(path) > LARGE}
 
 
-def has_matching_record(path: str) -> bool:
+def is_named_by_record(path: str) -> bool:
     """Return whether the run record next to a report names these very bytes."""
     recorded = get_report_sha256(read_record_beside(path))
     return recorded is not None and recorded == check_report(path).sha256
@@ -465,10 +467,10 @@ def has_matching_record(path: str) -> bool:
 
 def is_any_unrecorded(paths: Iterable[str]) -> bool:
     """Return whether no run record vouches for one of some reports."""
-    return any(not is_csv_table(path) and not has_matching_record(path) for path in paths)
+    return any(not is_csv_table(path) and not is_named_by_record(path) for path in paths)
 
 
-def _read_each(
+def _read_each_file(
     names: list[str], jobs: int | None, client: Any, is_apart: bool
 ) -> Iterator[tuple[str, Part | Frames]]:
     """Yield each file with its part as it is done; of a large one only what the check says.
@@ -521,11 +523,11 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
     def raise_unreadable(_item: Any, why: str) -> None:
         raise _make_unreadable_error(path, why)
 
-    if frames.weight > LARGE or frames.risky or not _may_read_in_process(frames):
+    if frames.memory_weight > LARGE or frames.risky or not _may_read_in_process(frames):
         with make_temporary_folder() as folder:
             parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
-            many = count_children(frames.weight)
+            many = count_children(frames.memory_weight)
             read = run_isolated(
                 f"{__name__}:read_raw_rows", copies, many, raise_unreadable, remove_copy
             )
@@ -560,7 +562,7 @@ def open_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
                     return group.action_by_idx(left)
                 left -= group.num_actions()
             if 0 <= index < frames.launches:
-                check_memory(source)
+                require_memory_for_report(source)
             raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
         yield find_action
@@ -579,19 +581,19 @@ def read_part(path: str) -> Part | Frames:
     frames = check_report(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
-    if frames.weight > LARGE:
+    if frames.memory_weight > LARGE:
         return frames
     with prepare_for_library(
         path, repaired=frames.status == "damaged" or frames.wrong_suffix
     ) as copy:
         rows, kernels = read_rows([copy, path, 0])
-    return make_part(path, frames, [rows], kernels)
+    return join_rows_of_report(path, frames, [rows], kernels)
 
 
 def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
     rows = read_metric_rows([path, path, 0])
-    return make_part(path, check_report(path), [rows], [row[2] for row in rows.identity])
+    return join_rows_of_report(path, check_report(path), [rows], [row[2] for row in rows.identity])
 
 
 def estimate_unpacked_size(path: str) -> int:
@@ -608,7 +610,7 @@ def _read_in_process(path: str) -> Part | Frames:
     else:
         frames = check_report(path)
     # Without memory, the library takes its process with it.
-    is_small = frames is not None and frames.weight <= LARGE
+    is_small = frames is not None and frames.memory_weight <= LARGE
     if (
         frames
         and is_small
@@ -625,7 +627,7 @@ def _may_read_in_process(frames: Frames) -> bool:
 
 def recover_part(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
-    if not is_about_file(why):
+    if not is_fault_of_file(why):
         return _make_unread_part(path, why)
     part: Part = run_isolated(f"{__name__}:read_metrics_only", [path], 1, _make_unread_part)[0]
     if part.file.status in ("damaged", "unreadable"):
@@ -638,7 +640,7 @@ def _make_unread_part(path: str, why: str) -> Part:
         return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
     frames = check_report(path)
     status: Status
-    if is_about_file(why):
+    if is_fault_of_file(why):
         status = "damaged"
     else:
         status = "unreadable"
@@ -651,5 +653,5 @@ def _make_unreadable_error(path: str, why: str) -> ProfkitError:
     otherwise = "give a .ncu-rep file that ncu wrote"
     if other := suggest_verb(path, "diagnose"):
         otherwise = f"it is {other[0]}: {other[1]}"
-    hint = find_hint(why, otherwise=otherwise)
+    hint = choose_hint(why, otherwise=otherwise)
     return ProfkitError(f"{path}: {why}", hint)

@@ -74,7 +74,7 @@ def serve_requests(wire: int) -> None:
         call = _find_function(function)
         child = _fork_child()
         if child is None:
-            _report_ended(passed[2:], CANNOT_FORK)
+            _report_children_ended(passed[2:], CANNOT_FORK)
         if child == 0:
             asked.close()
             _run_as_group(call, find_result_types(function), passed, environment)
@@ -97,14 +97,14 @@ def _find_function(function: str) -> Callable[[Any], Any]:
     prepare = getattr(sys.modules[function.partition(":")[0]], "prepare_child", None)
     failure = None
     if prepare:
-        failure = _prepare_once(prepare)
+        failure = _prepare_module_once(prepare)
     if failure:
         return _refuse_with(failure)
     return call
 
 
 @cache
-def _prepare_once(prepare: Callable[[], object]) -> ProfkitError | None:
+def _prepare_module_once(prepare: Callable[[], object]) -> ProfkitError | None:
     """Do what a module's forks need first, once for all modules; why it could not be done."""
     try:
         prepare()
@@ -132,7 +132,7 @@ def _fork_child() -> int | None:
         return None
 
 
-def _report_ended(ends: list[int], code: int) -> None:
+def _report_children_ended(ends: list[int], code: int) -> None:
     """Tell whoever waits for these children that they have ended, or never began."""
     for ended in ends[2::3]:
         with contextlib.suppress(OSError):  # nobody waits any more, or it was told and closed
@@ -151,7 +151,7 @@ def _run_as_group(
         os.environ.update(environment)
         _serve_group(call, kinds, passed)
     except MemoryError:
-        _report_ended(passed[2:], FULL)
+        _report_children_ended(passed[2:], FULL)
         os._exit(FULL)
 
 
@@ -183,7 +183,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         if code == _AGAIN:
             waiting.append(own)
             continue
-        _report_ended(own, code)
+        _report_children_ended(own, code)
         _close_ends(own)
     os._exit(0)
 
@@ -194,7 +194,7 @@ def _start_child(
     """Fork a child that answers items with its own ends; None where there is no memory for it."""
     pid = _fork_child()
     if pid is None:
-        _report_ended(own, CANNOT_FORK)
+        _report_children_ended(own, CANNOT_FORK)
         _close_ends(own)
     elif pid == 0:
         _close_ends((own[2], *others))

@@ -309,7 +309,7 @@ RuleTable: 1bytes 2*bytes
 
 
 @cache
-def _list_lines() -> dict[str, list[str]]:
+def _list_field_lines() -> dict[str, list[str]]:
     """Return the fields of each message, as they are written above."""
     lines = {}
     for line in _MESSAGES.replace("\n  ", " ").split("\n"):
@@ -322,7 +322,7 @@ def _list_lines() -> dict[str, list[str]]:
 @cache
 def find_message_shape(name: str) -> MessageShape:
     """Return what a message may hold, with all the messages in it."""
-    lines = _list_lines()
+    lines = _list_field_lines()
     shape = MessageShape(name, has_one=f"{name}|" in lines)
     for described in lines[f"{name}|" if shape.has_one else name]:
         kind = described.lstrip("0123456789!*")

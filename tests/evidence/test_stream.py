@@ -19,7 +19,7 @@ from profkit.evidence import stream
 from profkit.evidence.history import History
 from profkit.evidence.stream import stream_reports
 from profkit.reports import cluster
-from profkit.reports.cluster import connect_to_cluster, find_executor, iterate_reports
+from profkit.reports.cluster import connect_to_cluster, iterate_reports, require_executor
 from tests.conftest import ROOT
 
 pytest.importorskip("pyarrow")
@@ -161,7 +161,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_clients_that_are_none() -> None:
     with pytest.raises(ProfkitError, match="a str takes no tasks"):
-        find_executor("tcp://host")
+        require_executor("tcp://host")
     pytest.importorskip("distributed")
     with pytest.raises(ProfkitError, match="--on tcp"):
         connect_to_cluster("tcp://127.0.0.1:1")

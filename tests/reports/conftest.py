@@ -9,8 +9,8 @@ from profkit.reports import hotlines, reader
 KEPT = (
     (reader, "read_part"),
     (reader, "read_raw_rows"),
-    (hotlines, "read_lines"),
-    (hotlines, "_needs_text"),
+    (hotlines, "answer_requests_of_report"),
+    (hotlines, "_needs_disassembly"),
 )
 
 

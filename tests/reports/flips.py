@@ -95,8 +95,8 @@ def checked(data: bytes) -> container.Frames:
     if walk.start == container.MAGIC:
         try:
             for frame in container.read_frames(io.BytesIO(data[4:]), len(data)):
-                walk.take_frame(frame)
-            walk.check_end()
+                walk.process_frame(frame)
+            walk.require_complete_blocks()
         except Malformed as error:
             walk.note_unreadable_rest(error)
     return walk.make_verdict()

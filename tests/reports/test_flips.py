@@ -23,7 +23,13 @@ from profkit.errors import ProfkitError
 from profkit.reports.container import check_report, digest_names, split_report
 from profkit.reports.contents import MAGIC
 from profkit.reports.isolated import run_isolated
-from profkit.reports.reader import make_part, prepare_child, read_part, read_raw_frame, read_rows
+from profkit.reports.reader import (
+    join_rows_of_report,
+    prepare_child,
+    read_part,
+    read_raw_frame,
+    read_rows,
+)
 from tests.conftest import kinds, others
 from tests.reports import flips, made
 from tests.reports.child import in_a_child
@@ -189,13 +195,13 @@ def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_sam
     frames = check_report(path)
     one_more = array("I", [len(made.METRICS) + 1]).tobytes()
     rows, kernels = read_rows([str(path), str(path), 0])
-    whole = make_part(str(path), frames, [rows], kernels)
+    whole = join_rows_of_report(str(path), frames, [rows], kernels)
     assert (whole.file.status, whole.file.message) == ("ok", "")
-    other = make_part(str(path), replace(frames, metrics=one_more), [rows], kernels)
+    other = join_rows_of_report(str(path), replace(frames, metrics=one_more), [rows], kernels)
     assert other.file.status == "damaged"
     assert "Nsight Compute's library gives" in other.file.message
     renamed = array("I", [digest_names([*made.METRICS][1:])]).tobytes()
     assert frames.names == array("I", [digest_names(made.METRICS)]).tobytes() != renamed
-    other = make_part(str(path), replace(frames, names=renamed), [rows], kernels)
+    other = join_rows_of_report(str(path), replace(frames, names=renamed), [rows], kernels)
     assert other.file.status == "damaged"
     assert other.file.message.endswith("gives its metrics other names than the file")

@@ -59,12 +59,12 @@ def test_bank_conflicts_are_where_they_are_counted() -> None:
 FORKS = """
 import os, sys
 from dataclasses import asdict
-from profkit.reports.hotlines import LinesRequest, answer_line_requests, read_lines
+from profkit.reports.hotlines import LinesRequest, answer_line_requests, answer_requests_of_report
 request = LinesRequest(sys.argv[1], 0, {"asked": ("excess-wavefronts",)})
 here = answer_line_requests([request])[0].layouts["asked"]
 child = os.fork()
 if child == 0:
-    (there,) = read_lines([request.report, [asdict(request)]])
+    (there,) = answer_requests_of_report([request.report, [asdict(request)]])
     os._exit(int(there.layouts["asked"] != here))
 assert os.waitpid(child, 0)[1] == 0
 print(len(here.found))
@@ -84,9 +84,10 @@ def test_a_fork_can_ask_for_layouts_as_well() -> None:
 READS = """
 import gc, os, sys
 from dataclasses import asdict
-from profkit.reports.hotlines import LinesRequest, read_lines
+from profkit.reports.hotlines import LinesRequest, answer_requests_of_report
 gc.disable()
-read_lines([sys.argv[1], [asdict(LinesRequest(sys.argv[1], 0, {"asked": ("stalls",)}, sampled=3))]])
+request = LinesRequest(sys.argv[1], 0, {"asked": ("stalls",)}, sampled=3)
+answer_requests_of_report([sys.argv[1], [asdict(request)]])
 os._exit(0)
 """
 
@@ -250,7 +251,7 @@ def test_code_that_has_no_name_is_named_by_the_library(monkeypatch: pytest.Monke
     exact = _short(_lines(COPY, 0, "stall long_scoreboard"))
     monkeypatch.setattr(instruction, "OPCODES", {})
     asked = vars(LinesRequest(COPY, 0, {"asked": ("stall long_scoreboard",)}))
-    (line,) = hotlines.read_lines([COPY, [asked]])
+    (line,) = hotlines.answer_requests_of_report([COPY, [asked]])
     assert _short(line.counters["asked"]) == exact
     assert line.counters["asked"][0].producer_opcode == "LDG"
 

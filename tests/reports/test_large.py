@@ -53,7 +53,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
     whole = reader.read_part(several)
     assert isinstance(whole, reader.Part)
-    part = reader.read_large([several], container.check_report(several).size)[0]
+    part = reader.read_large_reports([several], container.check_report(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
     assert repr(part.rules) == repr(whole.rules)
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
@@ -66,7 +66,7 @@ def test_many_small_launches_are_in_parts_too(tmp_path: Path) -> None:
     parts = [len(indices) for _, indices in container.split_report(path, tmp_path)]
     assert sum(parts) == 2500
     assert max(parts) <= container.PART / container.LAUNCH + 1
-    assert container.check_report(path).weight > reader.LARGE > path.stat().st_size
+    assert container.check_report(path).memory_weight > reader.LARGE > path.stat().st_size
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -126,7 +126,7 @@ def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.Monkey
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
     content = Path(several).read_bytes()
     Path(several).write_bytes(content[:-20])
-    part = reader.read_large([several], container.check_report(several).size)[0]
+    part = reader.read_large_reports([several], container.check_report(several).size)[0]
     assert part.file.status == "damaged"
     assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
 

@@ -382,6 +382,6 @@ def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
     monkeypatch.setattr(
         cluster, "iterate_reports", lambda _f, names, *_: called.extend(names) or [(names[0], part)]
     )
-    monkeypatch.setattr(reader, "read_large", lambda names, *_: [part for _ in names])
+    monkeypatch.setattr(reader, "read_large_reports", lambda names, *_: [part for _ in names])
     assert reader.read_report([path]).files == (part.file,)
     assert called == [str(path)] * limited

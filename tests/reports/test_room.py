@@ -58,7 +58,7 @@ def test_bytes_count_too() -> None:
     room = LibraryRoom(bytes_left=2 * size)
     assert [room.reserve_room(size) for _ in range(3)] == [True, True, False]
     room = LibraryRoom()
-    room.stop_reading_here()
+    room.close_room()
     assert not room.reserve_room(1)
     assert room.reserve_room(0), "nothing to read"
 
@@ -82,7 +82,7 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
     hotlines.answer_line_requests(
         [hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})]
     )
-    assert called == ["read_raw_rows", "read_lines"] * (not room)
+    assert called == ["read_raw_rows", "answer_requests_of_report"] * (not room)
 
 
 # In one process, as each verb is one: what of these asks for many reports lets forks read them all.

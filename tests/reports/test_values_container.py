@@ -47,7 +47,7 @@ def test_a_message_is_described_by_its_fields_in_their_order() -> None:
     known = set()
     for name in ("FileHeader", "BlockHeader", "Source", *(kind.name for kind in wire.KINDS)):
         _collect(find_message_shape(name), known)
-    lines = wire._list_lines()
+    lines = wire._list_field_lines()
     assert known == {name.removesuffix("|") for name in lines}
     for described in lines.values():
         numbers = [int(re.match(r"\d+", field)[0]) for field in described]

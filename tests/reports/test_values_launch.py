@@ -176,7 +176,7 @@ EXITS = b"".join((0x794D).to_bytes(16, "little") for _ in range(2))
 
 def _function(name: str, start: int | None, code: bytes, *rows: LineRow) -> Function:
     table = {name: LineTable(rows)} if rows else {}
-    return Function(name, start, code, SimpleNamespace(lines=table))  # type: ignore[arg-type]
+    return Function(name, start, code, SimpleNamespace(line_tables=table))  # type: ignore[arg-type]
 
 
 def _kernel(functions: tuple[Function, ...] = (), **about: Any) -> LaunchedCode:
@@ -196,12 +196,12 @@ def test_sums_of_metrics_by_address() -> None:
         "plain": 3.0,
     }
     kernel = _kernel(metrics=held)
-    assert kernel.read_instances({"a": 1.0}) == {16: 1.0, 32: 2.0}
-    assert kernel.read_instances({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
-    assert kernel.read_instances({"a": 1.0, "absent": 1.0}) is None
-    assert kernel.read_instances({"plain": 1.0}) is None
-    assert kernel.read_instances({"none": 1.0}) == {}
-    assert kernel.read_instances({}) == {}
+    assert kernel.sum_by_address({"a": 1.0}) == {16: 1.0, 32: 2.0}
+    assert kernel.sum_by_address({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
+    assert kernel.sum_by_address({"a": 1.0, "absent": 1.0}) is None
+    assert kernel.sum_by_address({"plain": 1.0}) is None
+    assert kernel.sum_by_address({"none": 1.0}) == {}
+    assert kernel.sum_by_address({}) == {}
 
 
 def test_places() -> None:

@@ -21,9 +21,9 @@ from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
+    choose_hint,
     count_processors,
-    find_hint,
-    is_about_file,
+    is_fault_of_file,
     iterate_isolated,
     run_isolated,
 )
@@ -95,7 +95,7 @@ def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
     items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 0]]
     first, second = run_isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
     assert first.endswith("were killed (SIGKILL), not by what is in it")
-    assert not is_about_file(first)
+    assert not is_fault_of_file(first)
     assert second == "read", "the others are"
 
 
@@ -167,7 +167,7 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
     monkeypatch.setattr(isolated_module._Child, "take_answer", take_answer)
     killed, read = reader.read_report([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
     assert (killed.status, read.status) == ("unreadable", "ok")
-    assert not is_about_file(killed.message)
+    assert not is_fault_of_file(killed.message)
 
 
 def test_a_mistake_of_the_user_comes_through() -> None:
@@ -383,8 +383,8 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     without = ["memory", "SIGABRT", "1", "76"]
     found = run_isolated(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
     assert found[:4] == [OUT_OF_MEMORY] * 4
-    assert all(map(is_about_file, found[4:]))
-    assert find_hint(OUT_OF_MEMORY, otherwise="") == "allow more of it"
+    assert all(map(is_fault_of_file, found[4:]))
+    assert choose_hint(OUT_OF_MEMORY, otherwise="") == "allow more of it"
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -72,7 +72,7 @@ def _build_ladders(
     from profkit.reports.isolated import ROOM
 
     # Of many reports: the library keeps six times the bytes of each that it opens.
-    ROOM.stop_reading_here()
+    ROOM.close_room()
     evidence = sources.open_evidence(artifacts)
     if case:
         cases = [case]

@@ -55,7 +55,7 @@ def serve_agents(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
     server = make_server(root)
-    ROOM.stop_reading_here()  # it lives for days, and the library gives nothing back
+    ROOM.close_room()  # it lives for days, and the library gives nothing back
     reserve_stdout_for_protocol()
     sys.stdin = filter_requests(0, sys.stdout)
     try:

@@ -98,13 +98,13 @@ def parse_metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
             section, _, since = head.strip("[]").partition(" since ")
         elif head and not head.startswith("#"):
             name, unit, meaning = head.split(" | ")
-            sources = tuple(known.get(line) or read_from(line) for line in lines)
+            sources = tuple(known.get(line) or parse_source(line) for line in lines)
             found.append(Metric(name, unit, meaning, section, sources, since))
             UNITS[name] = unit
     return tuple(found)
 
 
-def read_from(text: str) -> Source:
+def parse_source(text: str) -> Source:
     """Return the source that a line of the catalogue describes."""
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
         return combine_collected(max if several[1] == "max" else sum, several[2].split(", "), text)

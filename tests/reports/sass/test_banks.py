@@ -6,8 +6,8 @@ import pytest
 
 from profkit.diagnosis.layouts import advise_layouts
 from profkit.reports.addresses import Layouts, Program
-from profkit.reports.banks import Access, count_wavefronts, find_layouts
-from profkit.reports.fusing import find_fusable
+from profkit.reports.banks import Access, count_wavefronts, find_conflict_free_layouts
+from profkit.reports.fusing import compute_fusable_share
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
@@ -61,7 +61,7 @@ def test_an_access_that_never_ran_says_nothing():
     never = Access(
         pc=0, size=4, is_load=True, bits=32, warps=warps, counted=0.0, ideal=0.0, requests=0.0
     )
-    assert not never.agrees
+    assert not never.is_prediction_right
 
 
 def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes | None:
@@ -184,7 +184,7 @@ def test_conflicts_at_addresses_that_were_loaded_have_no_layout():
 class Asked:
     """A launch whose two instructions have twice the wavefronts that they need, and no other facts."""
 
-    block, capability = (32, 1, 1), 90
+    block_size, capability = (32, 1, 1), 90
 
     def __init__(self, *opcodes: str) -> None:
         self.shared: dict = {}
@@ -193,7 +193,7 @@ class Asked:
         self._program = Program(instructions)
         self._counts = {x.pc: 8.0 for x in instructions}
 
-    def read_instances(self, terms: dict[str, float]) -> dict[int, float]:
+    def sum_by_address(self, terms: dict[str, float]) -> dict[int, float]:
         (name,) = terms
         half = 0.5 if name.endswith("_ideal") else 1.0
         return {pc: half * count for pc, count in self._counts.items()}
@@ -201,10 +201,10 @@ class Asked:
     def find_program(self, pc: int) -> Program:
         return self._program
 
-    def machine_code(self, pc: int) -> bytes:
+    def read_function_code(self, pc: int) -> bytes:
         return bytes(BYTES * len(self._counts))
 
-    def text(self, pc: int) -> str:
+    def disassemble_instruction(self, pc: int) -> str:
         self.texts += 1
         return "LDS R0, [R1] ;"
 
@@ -217,11 +217,11 @@ def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
     opcodes, asked, again
 ):
     first = Asked(*opcodes)
-    assert find_layouts(first).found == ()
+    assert find_conflict_free_layouts(first).found == ()
     assert (first.texts > 0) == asked
     other = Asked(*opcodes)
     other.shared = first.shared
-    find_layouts(other)
+    find_conflict_free_layouts(other)
     assert other.texts == again, "another launch of the same code in the same report"
 
 
@@ -230,5 +230,5 @@ def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
 )
 def test_adds_are_read_only_where_there_are_products(opcodes, asked):
     kernel = Asked(*opcodes)
-    assert find_fusable(kernel) == 0.0
+    assert compute_fusable_share(kernel) == 0.0
     assert (kernel.texts > 0) == asked

@@ -135,7 +135,7 @@ def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
 def test_who_called_an_atomic() -> None:
     known = images.read_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
-    table = function.cubin.lines[function.name]
+    table = function.cubin.line_tables[function.name]
     stack = table.find_inlined_lines(0x170)  # the REDG
     assert [(Path(file).name, line) for file, line in stack] == [
         ("sm_20_atomic_functions.hpp", 84),

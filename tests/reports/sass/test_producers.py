@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profkit.reports import addresses
-from profkit.reports.addresses import LaunchedCode, Program, find_producers
+from profkit.reports.addresses import LaunchedCode, Program, find_awaited_producers
 from profkit.reports.cubin import Function
 from profkit.reports.instruction import Control, Instruction
 
@@ -29,7 +29,7 @@ def _made(*rows: Row | str, **targets: int) -> Program:
 
 def _of(code: Program, at: int, state: str = "long_scoreboard") -> list[str]:
     """Opcode and position of what the instruction at a position waits for."""
-    return [f"{x.opcode} {x.pc // 16}" for x in find_producers(code, at * 16, state)]
+    return [f"{x.opcode} {x.pc // 16}" for x in find_awaited_producers(code, at * 16, state)]
 
 
 def test_fixed_latency_exits_fences_and_sleeps() -> None:
@@ -76,12 +76,12 @@ def test_scoreboards_say_it_exactly() -> None:
         ("STG", None, 2, ()),
         ("FMUL", None, None, (0, 2)),
     )
-    assert [x.pc // 16 for x in find_producers(code, 32, "long_scoreboard")] == [0]
-    assert [x.pc // 16 for x in find_producers(code, 96, "long_scoreboard")] == [3, 5]
-    assert [x.pc // 16 for x in find_producers(code, 96, "short_scoreboard")] == [4]
-    assert [x.pc // 16 for x in find_producers(code, 96)] == [3, 4, 5]
-    assert find_producers(code, 0, "long_scoreboard") == []
-    assert find_producers(code, 8, "long_scoreboard") == []  # no instruction begins there
+    assert [x.pc // 16 for x in find_awaited_producers(code, 32, "long_scoreboard")] == [0]
+    assert [x.pc // 16 for x in find_awaited_producers(code, 96, "long_scoreboard")] == [3, 5]
+    assert [x.pc // 16 for x in find_awaited_producers(code, 96, "short_scoreboard")] == [4]
+    assert [x.pc // 16 for x in find_awaited_producers(code, 96)] == [3, 4, 5]
+    assert find_awaited_producers(code, 0, "long_scoreboard") == []
+    assert find_awaited_producers(code, 8, "long_scoreboard") == []  # no instruction begins there
 
 
 class _Launch:
@@ -136,7 +136,7 @@ def test_functions_without_an_address_are_placed_by_their_text(
     ]
     code = LaunchedCode(launch, lambda: functions)
     assert [code.find_opcode(0x2000 + 16 * n) for n in range(3)] == opcodes
-    assert (code._find_start(0x2010), code._find_start(0x1000)) == (
+    assert (code._find_function_start(0x2010), code._find_function_start(0x1000)) == (
         0x2000 if opcodes[0] else None,
         0x1000,
     )

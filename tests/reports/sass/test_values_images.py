@@ -247,13 +247,13 @@ def test_sections_and_lines_of_a_cubin(relocation: str, extra: bytes) -> None:
     assert cubin.functions == {1: "kern", 5: "other"}
     assert cubin.sections[1].content == b"K" * 32
     assert cubin.sections[5].content == b"O" * 16
-    assert {name: t.rows for name, t in cubin.lines.items()} == {
+    assert {name: t.rows for name, t in cubin.line_tables.items()} == {
         "kern": (LineRow(0, "one/a.cu", 2, 0),)
     }
 
 
 def test_a_cubin_without_lines() -> None:
-    assert Cubin(_elf([(".text.k", b"K")])).lines == {}
+    assert Cubin(_elf([(".text.k", b"K")])).line_tables == {}
     broken = _elf(
         [
             (".text.k", b"K"),
@@ -262,7 +262,7 @@ def test_a_cubin_without_lines() -> None:
             (".rela.debug_line", struct.pack("<QQq", 0, 5 << 32, 0)),
         ]
     )
-    assert Cubin(broken).lines == {}
+    assert Cubin(broken).line_tables == {}
 
 
 def _place(name: str, address: int) -> bytes:

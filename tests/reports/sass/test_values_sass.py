@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports import instruction as machine
-from profkit.reports.addresses import Program, find_producers
+from profkit.reports.addresses import Program, find_awaited_producers
 from profkit.reports.instruction import BY_FORM, OPCODES, Control, Instruction, decode_control
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
@@ -113,8 +113,8 @@ def test_control_fields(high: int, expected: Control) -> None:
 
 def test_who_holds_a_scoreboard() -> None:
     fields = Control(1, 2, 5, 0)
-    assert [n for n in range(8) if fields.sets(n)] == [2, 5]
-    assert not any(Control(1, None, None, 63).sets(n) for n in range(8))
+    assert [n for n in range(8) if fields.sets_scoreboard(n)] == [2, 5]
+    assert not any(Control(1, None, None, 63).sets_scoreboard(n) for n in range(8))
 
 
 # --- flow and producers
@@ -158,7 +158,7 @@ def test_an_indirect_jump_goes_where_nothing_else_leads() -> None:
 
 
 def _found(code: Program, at: int, state: str) -> list[int]:
-    return [x.pc // 16 for x in find_producers(code, 16 * at, state)]
+    return [x.pc // 16 for x in find_awaited_producers(code, 16 * at, state)]
 
 
 def test_a_fixed_latency_is_none_of_a_load_s_and_a_full_pipe_awaits_no_result() -> None:
