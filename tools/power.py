@@ -57,7 +57,7 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
         for _ in range(n):
             call(stream)
         device.record_event(stop, stream)
-        device.synchronize(stream)
+        device.wait_for_stream(stream)
         times.append((time.monotonic(), device.measure_elapsed(start, stop) / n))
     sampler.ended.set()
     sampler.join()
@@ -86,7 +86,7 @@ def alone(call: Any, stream: int) -> float:
         device.record_event(start, stream)
         call(stream)
         device.record_event(stop, stream)
-        device.synchronize(stream)
+        device.wait_for_stream(stream)
         took.append(device.measure_elapsed(start, stop))
     return median(took)
 

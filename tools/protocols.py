@@ -135,7 +135,7 @@ def session(machine: Machine) -> dict[str, Any]:
     import torch
 
     versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
-    versions |= subjects.list_versions(torch.version.cuda, torch.backends.cudnn.version())
+    versions |= subjects.list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
     power = device.read_gpu_state(machine.gpu.pci).power_limit
     return {**machine.used(), "versions": versions, "power_limit": power}
 

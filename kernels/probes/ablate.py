@@ -250,7 +250,7 @@ def _work_child(task_file: Path) -> int:
 
         if given["dry"]:
             return _work_dry(items, tell)
-        gpu = device.identify_gpu(device.open_gpu())
+        gpu = device.add_gpu_identity(device.open_gpu())
         tools, buffers = library.Support(Path(given["support"]), gpu), Buffers()
         for item in items:
             tell(probe=item.probe)
@@ -307,7 +307,7 @@ def _ablate_probe(
     beside = {"twin": _make_call(item.twin, buffers)} if item.twin else {}
     for call in beside.values():
         call(device.create_stream())
-        device.synchronize()
+        device.wait_for_stream()
     text = Path(item.ptx).read_text()
     record, _ = measurement.measure_call(
         main, buffers.reset, text, conditions, lambda what: tell(begin=what), beside

@@ -61,7 +61,7 @@ class Buffers:
     """The six buffers of every probe, on the device, and what its one function is given."""
 
     def __init__(self) -> None:
-        self.addresses = [device.allocate(problem.BYTES) for _ in range(6)]
+        self.addresses = [device.allocate_memory(problem.BYTES) for _ in range(6)]
         for which in (0, 1, 3):
             self._fill(self.addresses[which], problem.tile(which))
         step = problem.TILE // 4
@@ -86,7 +86,7 @@ class Buffers:
     def result(self) -> np.ndarray:
         """The first TILE bytes of out[0]."""
         words = np.empty(problem.TILE // 4, dtype=np.uint32)
-        device.download(words.ctypes.data, self.addresses[4], words.nbytes)
+        device.copy_to_host(words.ctypes.data, self.addresses[4], words.nbytes)
         return words
 
     def _put(self, address: int, content: np.ndarray) -> None:
@@ -119,7 +119,7 @@ class Driver:
     def call(self, loaded: ctypes.CDLL) -> None:
         """One launch, waited for."""
         library.start_launcher(loaded, self.buffers.arguments(self.stream))
-        device.synchronize()
+        device.wait_for_stream()
 
     def time(self, items: list[Item], keys: dict[str, str]) -> dict[str, Any]:
         """Check a probe and its twin, then time them in turn: medians in seconds, all samples."""

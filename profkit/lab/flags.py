@@ -14,7 +14,7 @@ from profkit.lab.measure.worker import list_visible_devices
 from profkit.show.views import measured as views
 
 
-def choose_gpus(target: Target, gpus: str | None) -> Target:
+def set_visible_gpus(target: Target, gpus: str | None) -> Target:
     return replace(target, visible=tuple(list_visible_devices(gpus)))
 
 
@@ -37,7 +37,7 @@ def print_gpus(measured: Measurements) -> None:
         print_note(line)
 
 
-def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+def require_names_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     """Return the variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
         if not every:

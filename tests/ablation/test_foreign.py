@@ -212,7 +212,7 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
         return found, None
 
     monkeypatch.setattr(run, "build_target", lambda _: ([*map(make_build, names)], Path()))
-    monkeypatch.setattr(run.device, "identify_gpu", lambda _: None)
+    monkeypatch.setattr(run.device, "add_gpu_identity", lambda _: None)
     monkeypatch.setattr(run.device, "describe_gpu", lambda: None)
     monkeypatch.setattr(run, "_ablate_case", ablate_case)
     monkeypatch.setattr(

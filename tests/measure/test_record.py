@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
 from profkit.lab.measure.bench import Times, summarize_times
-from profkit.lab.measure.subjects import list_versions
+from profkit.lab.measure.subjects import list_library_versions
 from profkit.lab.measure.targets import Measurements, Places, Target, TargetRun, make_record
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import load_problem
@@ -134,9 +134,9 @@ def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> No
 
 
 def test_what_a_library_call_brought_is_in_its_record() -> None:
-    assert list_versions("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
-    assert list_versions("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
-    assert list_versions(None, None) == {}
+    assert list_library_versions("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
+    assert list_library_versions("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
+    assert list_library_versions(None, None) == {}
     problem = load_problem(Path("kernels/attention"))
     idle = GpuState()
     brought = {"cuda": "13.0", "cudnn": "9.10.2"}

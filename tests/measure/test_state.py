@@ -34,9 +34,9 @@ def test_an_architecture_is_named_only_if_all_gpus_share_it(
     monkeypatch: pytest.MonkeyPatch, capabilities: list[tuple[int, int]], arch: str | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(*capabilities))
-    assert device.find_arch() == arch
+    assert device.find_common_arch() == arch
 
 
 def test_without_nvml_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert device.find_arch() is None
+    assert device.find_common_arch() is None

@@ -48,7 +48,7 @@ class Lab:
         self.stream = device.create_stream()
         began = time.perf_counter()
         Play(self.call).enqueue_call(self.stream)
-        device.synchronize(self.stream)
+        device.wait_for_stream(self.stream)
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
     def assemble_text(self, text: str, flags: Sequence[str] | None = None) -> bytes:
@@ -74,11 +74,11 @@ class Lab:
     def run_call(self, play: Play) -> None:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
-        device.synchronize()
+        device.wait_for_stream()
         launches.run_with_timeout(
             play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
         )
-        device.synchronize()
+        device.wait_for_stream()
 
     def time_calls(
         self,
@@ -135,7 +135,7 @@ class Lab:
         self, module: Module, regions: Sequence[Region], code: bytes, part: int, axis: int | None
     ) -> int:
         """How many sectors of the regions a marking copy touches, by one of so many blocks."""
-        places = [device.allocate(region.sectors) for region in regions]
+        places = [device.allocate_memory(region.sectors) for region in regions]
         for place, region in zip(places, regions, strict=True):
             device.fill_memory(place, 0, region.sectors)
         loaded = self.load_module(module, code, launches.pack_words(places), footprint.MAPS)
@@ -143,7 +143,7 @@ class Lab:
         touched = 0
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)
-            device.free(place)
+            device.free_memory(place)
         launches.unload_code(loaded)
         return touched
 
@@ -153,14 +153,14 @@ class Lab:
         if len(starts) != 1 or starts[0].blocks > timeline.MOST_BLOCKS:
             return None
         size = 8 * timeline.FIELDS * starts[0].blocks
-        place = device.allocate(size)
+        place = device.allocate_memory(size)
         loaded = self.load_module(module, code, launches.pack_words([place]), timeline.PLACE)
         for _ in range(2):  # the first run loads the module
             device.fill_memory(place, 0, size)
             self.run_call(Play(self.call, loaded.functions))
         words = launches.read_memory(place, size // 8)
         launches.unload_code(loaded)
-        device.free(place)
+        device.free_memory(place)
         return timeline.read_timeline(words, self.on.gpu.sms)
 
 

@@ -76,7 +76,7 @@ class Start:
     def count_blocks(self, function: int = 0, smem: int | None = None) -> int:
         """How many of its blocks fit on an SM, with other code or other shared memory too."""
         used = self.smem if smem is None else smem
-        return library.count_blocks(function or self.function, self.threads, used)
+        return library.count_blocks_per_sm(function or self.function, self.threads, used)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ def read_call(call: Callable[[int], None]) -> Call:
     stream = device.create_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         call(stream)
-    device.synchronize()
+    device.wait_for_stream()
     graph = library.capture_graph(stream, lambda: call(stream))
-    steps = [_read_node(node, kind) for node, kind in library.list_nodes(graph)]
+    steps = [_read_node(node, kind) for node, kind in library.list_graph_nodes(graph)]
     return Call(graph, tuple(steps))
 
 
@@ -132,10 +132,10 @@ def _read_node(node: int, kind: int) -> Start | Fill:
 
 def _read_start(node: int) -> Start:
     params = library.read_kernel_node(node)
-    grid, block = params.sizes
+    grid, block = params.grid_and_block
     cluster = _read_attribute(node, _CLUSTER)
     return Start(
-        name=library.read_name(params.func),
+        name=library.read_kernel_name(params.func),
         function=params.func,
         kernel=params.kernel or 0,
         grid=grid,
@@ -218,7 +218,7 @@ def copy_globals(start: Start, loaded: Loaded, names: Sequence[str]) -> None:
         there = _find_original(start, name)
         if here and there and here[1] == there[1]:
             device.copy_memory(here[0], there[0], here[1])
-    device.synchronize()
+    device.wait_for_stream()
 
 
 def _find_original(start: Start, name: str) -> tuple[int, int] | None:
@@ -241,7 +241,7 @@ def copy_function_attributes(start: Start, loaded: Loaded) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[start.name]
     _set_attribute(function, _MOST_SHARED, start.smem)
-    _set_attribute(function, _CARVEOUT, library.read_attribute(start.function, _CARVEOUT))
+    _set_attribute(function, _CARVEOUT, library.read_kernel_attribute(start.function, _CARVEOUT))
     if prod(start.cluster) > 1:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
@@ -366,12 +366,12 @@ def pack_words(words: Sequence[int]) -> bytes:
 def download_bytes(address: int, size: int) -> bytes:
     """Bytes from the GPU."""
     content = (ctypes.c_ubyte * size)()
-    device.download(ctypes.addressof(content), address, size)
+    device.copy_to_host(ctypes.addressof(content), address, size)
     return bytes(content)
 
 
 def read_memory(address: int, count: int) -> list[int]:
     """Words of 8 bytes from the GPU."""
     words = (c_ulonglong * count)()
-    device.download(ctypes.addressof(words), address, 8 * count)
+    device.copy_to_host(ctypes.addressof(words), address, 8 * count)
     return list(words)

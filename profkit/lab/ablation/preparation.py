@@ -53,7 +53,7 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
 def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.Survey) -> Code:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
     on, starts = lab.on, lab.call.kernel_starts
-    room = device.allocate(ROOM)
+    room = device.allocate_memory(ROOM)
     device.fill_memory(room, 0, ROOM)
     return Code(
         module=module,
@@ -63,7 +63,7 @@ def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.S
         grids={start.name: start.blocks for start in starts},
         l2=on.gpu.l2,
         room=room,
-        local_bytes=max(library.read_attribute(s.function, launches.LOCAL) for s in starts),
+        local_bytes=max(library.read_kernel_attribute(s.function, launches.LOCAL) for s in starts),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=on.fast,
         anchored=_find_within_one_allocation(found, seen),

@@ -47,8 +47,8 @@ def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]
     arch = lab.on.gpu.arch
     if arch not in LIMITS:
         return None, ""
-    shared = start.smem + library.read_attribute(start.function, launches.STATIC_SHARED)
-    registers = library.read_attribute(start.function, launches.REGISTERS)
+    shared = start.smem + library.read_kernel_attribute(start.function, launches.STATIC_SHARED)
+    registers = library.read_kernel_attribute(start.function, launches.REGISTERS)
     fitting = count_fitting_blocks(arch, registers, start.threads, shared)
     return fitting.fraction, fitting.limiter
 

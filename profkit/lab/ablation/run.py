@@ -52,7 +52,7 @@ def ablate_target(
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
-    run.measured.gpu = device.identify_gpu(device.describe_gpu())
+    run.measured.gpu = device.add_gpu_identity(device.describe_gpu())
     for built in builds:
         if built.failure:
             complain(built.failure)

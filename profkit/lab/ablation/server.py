@@ -58,7 +58,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
-    gpu = device.identify_gpu(device.open_gpu())
+    gpu = device.add_gpu_identity(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
     arena = data.allocate_arena(here)
     make_call = _prepare_launches(arena, loaded)
@@ -69,7 +69,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     reset = keep_first_contents(arena, here)
     for other in beside.values():
         other(device.create_stream())
-        device.synchronize()
+        device.wait_for_stream()
     text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
     record, times = measure_call(call, reset, text, conditions, say, beside)
     return Answer(record, bench.summarize_times(times))
@@ -110,14 +110,14 @@ def _read_conditions(task: Task, gpu: device.Gpu, tools: library.Support) -> Con
 def keep_first_contents(arena: data.Arena, here: data.Data) -> Callable[[], None]:
     """Return what puts back what the arrays held at first: from a copy on the GPU, if one fits there."""
     try:
-        kept = device.allocate(arena.size)
+        kept = device.allocate_memory(arena.size)
     except device.CudaError:
-        return functools.partial(arena.fill_at, here, arena.base)
+        return functools.partial(arena.initialize_at, here, arena.base)
     device.copy_memory(kept, arena.base, arena.size)
 
     def put_back() -> None:
         device.copy_memory(arena.base, kept, arena.size)
-        device.synchronize()
+        device.wait_for_stream()
 
     return put_back
 

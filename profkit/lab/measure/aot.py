@@ -92,7 +92,7 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
     launch = _import_launch(job)
-    recorder, types_of = Recorder(plan, job.arch), _make_types(loaded, job.grid)
+    recorder, types_of = Recorder(plan, job.arch), _make_input_types(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
@@ -136,7 +136,7 @@ def convert_to_type_of(default: Any, text: str) -> Any:
     return value
 
 
-def _make_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
+def _make_input_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
     """Return case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one

@@ -112,11 +112,11 @@ def measure_host_seconds(call: Callable[[], object], n: int) -> float:
 def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
     """Return (event, host) seconds per call of the n plain calls that `run` makes and times."""
     start, stop = device.create_event(), device.create_event()
-    device.synchronize(stream)
+    device.wait_for_stream(stream)
     device.record_event(start, stream)
     host = run()
     device.record_event(stop, stream)
-    device.synchronize(stream)
+    device.wait_for_stream(stream)
     return device.measure_elapsed(start, stop) / n, host
 
 
@@ -164,7 +164,7 @@ def bench_subjects(
                 before=before,
                 after=after,
                 launches=g.subject.launches,
-                rounds_short="" if _is_narrow(samples) else why,
+                rounds_short="" if _are_medians_known(samples) else why,
                 brought=g.subject.brought,
             )
         )
@@ -207,7 +207,7 @@ def _make_clock(stream: int, tools: Support) -> Clock:
         device.record_event(start, stream)
         replay()
         device.record_event(stop, stream)
-        device.synchronize(stream)
+        device.wait_for_stream(stream)
         return device.measure_elapsed(start, stop)
 
     return time_replay
@@ -240,7 +240,7 @@ def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
     while time.monotonic() < until:
         for g in graphs:
             g.warm()
-        device.synchronize(stream)
+        device.wait_for_stream(stream)
 
 
 def _time_graphs(graph: _Graphs, clock: Clock, flushes: float) -> tuple[float, float]:
@@ -275,14 +275,14 @@ def _time_rounds(
         if time.monotonic() > until:
             return rounds, f"time ran out after {done} rounds"
         if done >= needed:
-            if all(_is_narrow(r) for r in rounds):
+            if all(_are_medians_known(r) for r in rounds):
                 return rounds, ""
             if done >= most:
                 return rounds, f"still wide after {done} rounds"
             needed = min(2 * needed, most)
 
 
-def _is_narrow(samples: Sequence[tuple[float, float]]) -> bool:
+def _are_medians_known(samples: Sequence[tuple[float, float]]) -> bool:
     """Return whether the median of warm and of cold samples is known to WIDTH.
 
     A quick look while measuring, from order statistics; what is reported is the bootstrap

@@ -45,14 +45,14 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
     shutil.copy(INJECTED / "captured_problem.py", folder / "problem.py")
     document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}
     write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
-    path = folder / f"{VARIANT}_{_make_word(about['kernel'])}.py"
+    path = folder / f"{VARIANT}_{_make_folder_word(about['kernel'])}.py"
     write_text(path, _render_variant(about, program, launches))
     return path
 
 
 def make_folder_name(kernel: str, taken: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
-    stem = _make_word(kernel)
+    stem = _make_folder_word(kernel)
     name, number = stem, 1
     while name in taken:
         number += 1
@@ -182,7 +182,7 @@ def _choose_tolerance(about: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def _make_word(text: str) -> str:
+def _make_folder_word(text: str) -> str:
     return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
 
 
@@ -242,7 +242,7 @@ def capture_program(
         )
         seen = _read_seen_launches(folder)
         if not seen:
-            raise ProfkitError(_describe_end(command, done), _HINT)
+            raise ProfkitError(_explain_no_launch(command, done), _HINT)
         return [_write_kernel(folder, output, row, " ".join(command)) for row in seen]
 
 
@@ -252,7 +252,7 @@ _HINT = (
 )
 
 
-def _describe_end(command: Sequence[str], done: process.Done) -> str:
+def _explain_no_launch(command: Sequence[str], done: process.Done) -> str:
     if done.status is None:
         return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
     words = (done.output.strip().splitlines() or [""])[-1][:200]

@@ -166,16 +166,16 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 def combine_case_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     """Return the verdict on a variant: the worst of its cases."""
     atol, rtol = problem.module.ATOL, problem.module.RTOL
-    return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
+    return Check(variant, _choose_worst_status(c.status for c in cases), atol, rtol, tuple(cases))
 
 
 def merge_checks(before: Check, after: Check) -> Check:
     """Join two checks of one variant; the worse status holds."""
     cases = (*before.cases, *after.cases)
-    return replace(before, status=_choose_worst((before.status, after.status)), cases=cases)
+    return replace(before, status=_choose_worst_status((before.status, after.status)), cases=cases)
 
 
-def _choose_worst(statuses: Iterable[Status]) -> Status:
+def _choose_worst_status(statuses: Iterable[Status]) -> Status:
     seen = set(statuses)
     order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
     for s in order:
@@ -189,15 +189,15 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
     here = allocate_arena(data)
     try:
         call(here)
-        device.synchronize()
+        device.wait_for_stream()
     except device.CudaError as error:
-        return make_failure(data, error)
+        return make_failed_case(data, error)
     host = here.fetch_bytes()
-    device.free(here.base)
+    device.free_memory(here.base)
     return judge_case(problem, here, host)
 
 
-def make_failure(data: Data, error: device.CudaError) -> CaseCheck:
+def make_failed_case(data: Data, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -268,7 +268,7 @@ def check_launch_on_stream(
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = allocate_arena(data)
     args = here.make_args(problem, stream)
-    device.synchronize()
+    device.wait_for_stream()
     try:
         tools.spin_gpu(int(_SPIN * 1e9), stream)
         began = time.perf_counter()
@@ -277,9 +277,9 @@ def check_launch_on_stream(
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
         early = here.fetch_bytes()
         spinning = time.perf_counter() - began < _SPIN
-        device.synchronize()
+        device.wait_for_stream()
     except device.CudaError as error:
-        return make_failure(data, error)
+        return make_failed_case(data, error)
     judged = judge_case(problem, here, here.fetch_bytes())
     faults = list(judged.faults)
     if waited > _SPIN / 2:
@@ -288,7 +288,7 @@ def check_launch_on_stream(
         )
     elif spinning and _is_written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
-    device.free(here.base)
+    device.free_memory(here.base)
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 

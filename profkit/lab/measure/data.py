@@ -42,12 +42,13 @@ class Data:
 
     def load_inputs(self) -> list[Array]:
         """Return the inputs, mapped from disk, read-only."""
-        return [_map_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
+        return [_map_array_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
 
     def load_reference(self) -> list[Array]:
         """Return the fp64 reference, kept as fp32."""
         return [
-            _map_file(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)
+            _map_array_file(self.folder / f"ref{i}", s[0], "float32")
+            for i, s in enumerate(self.outputs)
         ]
 
     def output_bytes(self) -> list[int]:
@@ -55,7 +56,7 @@ class Data:
         return [prod(shape) * choose_storage_type(dtype).itemsize for shape, dtype in self.outputs]
 
 
-def _map_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
+def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     import numpy as np
 
     if 0 in shape:
@@ -163,7 +164,7 @@ class Arena:
     inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
     outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
 
-    def fill_at(self, data: Data | None, address: int) -> None:
+    def initialize_at(self, data: Data | None, address: int) -> None:
         """Put at an address what stands here before a launch; without data, no inputs."""
         import numpy as np
 
@@ -196,7 +197,7 @@ class Arena:
         import numpy as np
 
         host = np.empty(self.size, np.uint8)
-        device.download(host.ctypes.data, self.base, self.size)
+        device.copy_to_host(host.ctypes.data, self.base, self.size)
         return host
 
     def read_output(self, host: Bytes, index: int) -> Array:
@@ -255,8 +256,8 @@ def plan_arena(data: Data, base: int = 0) -> Arena:
 
 def allocate_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
-    arena = plan_arena(data, device.allocate(plan_arena(data).size))
-    arena.fill_at(data, arena.base)
+    arena = plan_arena(data, device.allocate_memory(plan_arena(data).size))
+    arena.initialize_at(data, arena.base)
     return arena
 
 

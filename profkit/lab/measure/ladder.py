@@ -197,7 +197,7 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None:
             continue
-        if not record.code_identity.is_surely_same(same.machine_code):
+        if not record.code_identity.is_surely_same(same.code_identity):
             if record.is_stale(same.source):
                 unknown += [path]
             continue
@@ -241,7 +241,7 @@ def compile_named(
 
 def _find_present_arch() -> str:
     try:
-        return device.find_arch() or device.describe_gpu().arch
+        return device.find_common_arch() or device.describe_gpu().arch
     except ProfkitError as error:
         raise ProfkitError(
             "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"

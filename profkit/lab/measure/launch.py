@@ -32,12 +32,12 @@ def _launch_main(arguments: list[str]) -> int:
         if plan.profile:
             tools = library.Support(Path(plan.support))
         call()
-        device.synchronize()
+        device.wait_for_stream()
         if tools:  # that call was outside of the profiled window: this one is inside
             device.call_driver("cuProfilerStart")
             tools.push_range(plan.label)
             call()
-            device.synchronize()
+            device.wait_for_stream()
             tools.pop()
             device.call_driver("cuProfilerStop")
     except ProfkitError as error:
@@ -52,7 +52,7 @@ def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
     inputs = []
     for name in plan.inputs:
         inputs.append(_upload_file(Path(name)))
-    outputs = [device.allocate(size) for size in plan.outputs]
+    outputs = [device.allocate_memory(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy_memory(outputs[out], inputs[start], plan.outputs[out])
     args = library.Args.from_addresses(inputs, outputs, plan.values, device.create_stream())
@@ -61,7 +61,7 @@ def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
 
 def _upload_file(path: Path) -> int:
     size = path.stat().st_size
-    pointer = device.allocate(size)
+    pointer = device.allocate_memory(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
         source = (ctypes.c_char * size).from_buffer(mapped)
         device.copy_to_device(pointer, ctypes.addressof(source), size)

@@ -112,10 +112,10 @@ def profile_target(
 
     def profile_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
         name, case = at
-        result = profiler.make_result(name, case)
+        result = profiler.make_result_without_report(name, case)
         if result.problem is None:
             progress(f"ncu {name} {case}")
-            result = profiler.profile_call(result, visible)
+            result = profiler.profile_and_record(result, visible)
         with reporting:
             results[at] = result
             finished(result)
@@ -151,7 +151,7 @@ class _Profiler:
     ncu: Tool | ProfkitError  # an error: why there are no reports
     commit: Commit | None
 
-    def make_result(self, name: str, case: str) -> Profiled:
+    def make_result_without_report(self, name: str, case: str) -> Profiled:
         record = structs.replace(make_record(self.run, name, case), git=self.commit)
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
@@ -159,7 +159,7 @@ class _Profiler:
             name, case, record, None, explain_no_verdict(self.run, name, case), wrong=wrong
         )
 
-    def profile_call(self, result: Profiled, visible: str | None) -> Profiled:
+    def profile_and_record(self, result: Profiled, visible: str | None) -> Profiled:
         """Run ncu round one call and write the record; without ncu or counters, the record alone.
 
         Where an older report stands, its record stays with it.
@@ -243,7 +243,10 @@ def profile_on_hosts(
             "CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1",
         )
     options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
-    tasks = {client.submit(_profile_case, tuple(words), case, **options): case for case in cases}
+    tasks = {
+        client.submit(_profile_case_on_worker, tuple(words), case, **options): case
+        for case in cases
+    }
     results: dict[str, HostResult] = {}
     for task in as_completed(list(tasks)):
         case, lost = tasks[task], task.exception()
@@ -256,7 +259,7 @@ def profile_on_hosts(
     return [results[case] for case in cases]
 
 
-def _profile_case(words: Sequence[str], case: str) -> HostResult:
+def _profile_case_on_worker(words: Sequence[str], case: str) -> HostResult:
     """Profile one case, in a process of its own on the worker's GPU."""
     from profkit.interpreter import make_command
 
@@ -268,7 +271,7 @@ def _profile_case(words: Sequence[str], case: str) -> HostResult:
 _AGAIN = "~again"  # no variant's id holds a ~
 
 
-def run_twins(
+def run_aa_processes(
     target: Target, processes: int, rounds: int, progress: Progress
 ) -> Iterator[list[HistoryTwin]]:
     """Yield the A/A comparisons of each process, one after another, as soon as it has ended.

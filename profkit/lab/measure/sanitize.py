@@ -43,7 +43,7 @@ def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 
         done = process.run_command([sanitizer, *options, *program], timeout)
     if done.status is None:
         return f"stopped after {timeout:.0f} s"
-    return read_sanitizer(tool, done.status, done.output)
+    return parse_sanitizer_output(tool, done.status, done.output)
 
 
 def _find_last_program_line(output: str) -> str:
@@ -55,7 +55,7 @@ def _find_last_program_line(output: str) -> str:
     return last
 
 
-def read_sanitizer(tool: str, status: int, output: str) -> str:
+def parse_sanitizer_output(tool: str, status: int, output: str) -> str:
     """Return CLEAN, or how many errors a tool's output says, the first of them and where.
 
     ProfkitError: the tool did not do its work: no summary, or the program failed by itself.

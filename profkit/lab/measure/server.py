@@ -76,7 +76,7 @@ class _Server:
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], bench.Subject] = {}
-        self.gpu = device.identify_gpu(gpu)
+        self.gpu = device.add_gpu_identity(gpu)
         say(worker.Opened(self.gpu))
 
     def prepare_inputs(self, request: worker.Setup) -> None:
@@ -120,11 +120,11 @@ class _Server:
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
                 judged = check.CaseCheck(request.case, 0, "wrong", faults=lines)
-                self._say_check(subject.name, judged)
+                self._send_check_event(subject.name, judged)
             else:
                 self.say(Reply(times={subject.name: replace(times, session=self.session)}))
 
-    def _say_check(self, name: str, judged: check.CaseCheck) -> None:
+    def _send_check_event(self, name: str, judged: check.CaseCheck) -> None:
         self.say(Reply(checks={name: check.combine_case_checks(name, self.problem, [judged])}))
 
     @contextlib.contextmanager
@@ -156,7 +156,7 @@ class _Server:
             at = self._load_data(case, 0, entry.grid)
             if entry.library is None:
                 subject, judged = subjects.check_library_call(entry.name, self.problem, at)
-                self._say_check(entry.name, judged)
+                self._send_check_event(entry.name, judged)
             else:
                 loaded = self._load_library(entry)
                 subject = subjects.make_native_subject(

@@ -41,7 +41,7 @@ def _check_launches_in_graph(
     here = allocate_arena(work[0])
     args, blank = here.make_args(problem, stream), _make_start_image(here, None)
     images = [_make_start_image(here, data) for data in work]
-    results = [device.allocate(here.size) for _ in work]
+    results = [device.allocate_memory(here.size) for _ in work]
 
     def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
@@ -58,25 +58,25 @@ def _check_launches_in_graph(
             problem, [replace(here, data=data, base=at) for data, at in places]
         )
     except device.CudaError as error:
-        return check.make_failure(work[0], error)
+        return check.make_failed_case(work[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
-            device.free(address)
+            device.free_memory(address)
 
 
 def _replay_in_row(body: Callable[[], None], stream: int) -> bool:
     """Run a body as a graph, several times in a row; return whether a graph can hold it."""
-    captured = _capture_body(body, stream)
+    captured = _capture_graph_or_none(body, stream)
     if captured is None:
         return False
     ready = library.instantiate_graph(captured)
     for _ in range(_REPLAYS):
         library.replay_graph(ready, stream)
-    device.synchronize()
+    device.wait_for_stream()
     return True
 
 
-def _capture_body(body: Callable[[], None], stream: int) -> int | None:
+def _capture_graph_or_none(body: Callable[[], None], stream: int) -> int | None:
     try:
         return library.capture_graph(stream, body)
     except device.CudaError as error:
@@ -87,8 +87,8 @@ def _capture_body(body: Callable[[], None], stream: int) -> int | None:
 
 def _make_start_image(here: Arena, data: Data | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
-    address = device.allocate(here.size)
-    here.fill_at(data, address)
+    address = device.allocate_memory(here.size)
+    here.initialize_at(data, address)
     return address
 
 
@@ -148,9 +148,9 @@ def make_native_subject(
     def judge_result() -> tuple[str, ...]:
         """Return what is wrong with the result; nothing if it is right."""
         if data.begins:  # worked on in place, many times over: once more, from the beginning
-            here.fill_at(data, here.base)
+            here.initialize_at(data, here.base)
             subject.call(device.create_stream())
-            device.synchronize()
+            device.wait_for_stream()
         return check.judge_case(problem, here, here.fetch_bytes()).faults
 
     return replace(subject, judge=judge_result)
@@ -221,13 +221,13 @@ def make_torch_subject(name: str, once: Callable[[], Any]) -> tuple[Subject, Any
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    brought = list_versions(torch.version.cuda, torch.backends.cudnn.version())
+    brought = list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
     return _read_launches(
         Subject(name, start_call, capture_graph, time_calls, brought=brought)
     ), out
 
 
-def list_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
+def list_library_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
     """Return the versions of CUDA and cuDNN that torch brings; without what it lacks."""
     found = {}
     if cuda:
@@ -256,6 +256,6 @@ def _read_launches(subject: Subject) -> Subject:
     stream = device.create_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         subject.call(stream)
-    device.synchronize()
+    device.wait_for_stream()
     captured = library.capture_graph(stream, lambda: subject.call(stream))
     return replace(subject, launches=tuple(library.list_graph_launches(captured)))

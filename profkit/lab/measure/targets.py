@@ -218,7 +218,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> Plan:
     )
 
 
-def _describe_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
+def _describe_least_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
     """Return what a case computes and moves at least, and how long a GPU takes for that at best."""
     module, of = problem.module, problem.get_case(case)
     return {
@@ -275,7 +275,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
         "check": asdict(check) if check else None,
         "gpu": asdict(gpu) if gpu else {},
         "versions": _describe_versions(times, built),
-        "work": _describe_work(problem, case, gpu),
+        "work": _describe_least_work(problem, case, gpu),
     }
     if built:
         document |= _describe_build(problem, built)

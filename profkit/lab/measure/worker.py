@@ -186,7 +186,7 @@ class Worker:
         command = make_command("profkit.lab.measure.server")
         self._process = process.start_process(command, env=self.env, **pipes)
         reading = self._process, self._lines
-        threading.Thread(target=_read_lines, args=reading, daemon=True).start()
+        threading.Thread(target=_queue_lines, args=reading, daemon=True).start()
         self.restarts += 1
         try:
             self._ask_process(self.setup, max(FIRST_TIMEOUT, self.timeout))
@@ -278,7 +278,7 @@ class Worker:
         raise WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
 
 
-def _read_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _queue_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
     with contextlib.suppress(ValueError, OSError):
         for line in worker.stdout or ():
             lines.put(line)

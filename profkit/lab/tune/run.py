@@ -58,7 +58,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
     runner.progress("finalists")
     _confirm_finalists(runner)
     measured = _measure_champion(
-        runner, runner.get_incumbent(), study.get_trial(runner.read_basis().number)
+        runner, runner.get_incumbent(), study.get_trial(runner.read_defaults_basis().number)
     )
     study.write_note("final", measured.to_json())
     return decide_search(study, measured)
@@ -229,7 +229,7 @@ class SearchResult:
             no_anchor=study.read_note("no_anchor"),
             no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
-            times=_summarize_all(measured.times),
+            times=_summarize_times_by_name(measured.times),
             keep=final.keep,
             because=final.because,
             importances=study.estimate_importances(),
@@ -262,7 +262,7 @@ def count_refusals(trials: Iterable[Trial]) -> dict[str, int]:
     return dict(kinds)
 
 
-def _summarize_all(times: Mapping[str, Times]) -> JsonObject:
+def _summarize_times_by_name(times: Mapping[str, Times]) -> JsonObject:
     """Return name -> the summary of its times."""
     return {name: _summarize_times(own) for name, own in times.items()}
 
@@ -357,7 +357,7 @@ def _make_champion_run(result: SearchResult) -> targets.TargetRun:
         times={at_case: measured.times[champion]},
         launches={at_case: measured.launches[champion]},
     )
-    return task.make_run(config, measurements)
+    return task.make_config_run(config, measurements)
 
 
 # Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in
@@ -377,7 +377,7 @@ _COLUMNS = {
 }
 
 
-def _make_row(trial: Trial) -> JsonObject:
+def _make_trial_row(trial: Trial) -> JsonObject:
     plain = trial.result.to_json()
     row = {}
     for name in ("number", "source", "outcome", "value"):
@@ -405,7 +405,7 @@ def make_trials_frame(study: Study) -> DataFrame:
     rows = []
     for t in study.list_trials():
         if t.outcome != "repeated":
-            rows.append(_make_row(t))
+            rows.append(_make_trial_row(t))
     table = pd.DataFrame(rows, columns=names)
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
     texts |= {"gpu", "bound", "limiter", "code", "ended"}

@@ -131,7 +131,7 @@ class Search:
         for trial in self.study.list_trials():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
-                self.study.claim_code(code, trial.number)
+                self.study.claim_machine_code(code, trial.number)
             if trial.config != default or not trial.is_counted:
                 continue
             if trial.outcome != "measured":

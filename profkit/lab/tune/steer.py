@@ -74,7 +74,7 @@ def _choose_steps(
     """Choose one step and one further: the nearest configurations with the quantity moved that way."""
     here = space.evaluate_quantities(incumbent)[direction.name]
 
-    def count_moved(config: Config) -> int:
+    def count_moved_ranks(config: Config) -> int:
         return direction.way * (space.evaluate_quantities(config)[direction.name] - here)
 
     def count_changes(config: Config) -> tuple[int, int, int]:
@@ -82,12 +82,16 @@ def _choose_steps(
         steps = []
         for a, b in zip(config.ranks, incumbent.ranks, strict=True):
             steps.append(abs(a - b))
-        return sum(map(bool, steps)), count_moved(config), sum(steps)
+        return sum(map(bool, steps)), count_moved_ranks(config), sum(steps)
 
-    candidates = sorted((c for c in free if count_moved(c) >= max(least, 1)), key=count_changes)
+    candidates = sorted(
+        (c for c in free if count_moved_ranks(c) >= max(least, 1)), key=count_changes
+    )
     picked: list[Config] = []
     for config in candidates:
-        if len(picked) < _EACH and count_moved(config) not in [count_moved(p) for p in picked]:
+        if len(picked) < _EACH and count_moved_ranks(config) not in [
+            count_moved_ranks(p) for p in picked
+        ]:
             picked.append(config)
     return picked
 

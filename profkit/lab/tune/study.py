@@ -102,7 +102,7 @@ class Study:
         with self._lock:
             return self._study.user_attrs.get(key)
 
-    def claim_code(self, code: str, number: int) -> int:
+    def claim_machine_code(self, code: str, number: int) -> int:
         """Return the trial of this process that measures this machine code: this one, if none did."""
         with self._lock:
             return self._codes.setdefault(code, number)
@@ -120,7 +120,7 @@ class Study:
         with self._lock:
             while True:
                 known = self._study.get_trials(deepcopy=False)
-                self._free = self._filter_untried(known)
+                self._free = self._list_unclaimed_configs(known)
                 if not self._free and all(t.state != TrialState.WAITING for t in known):
                     return None
                 live = self._study.ask(self._dists)
@@ -135,7 +135,9 @@ class Study:
                         source = "tpe"
                 live.set_user_attr("by", [source, name_owner()])
                 # Two searches in one storage may want the same: the first to write has it.
-                if config in self.possible and config not in self._list_tried(live.number):
+                if config in self.possible and config not in self._list_claimed_configs(
+                    live.number
+                ):
                     return Trial(live.number, config, source, "running")
                 self.finish_trial(live.number, "repeated")
 
@@ -194,18 +196,18 @@ class Study:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
             again = {self._read_config(t.params): t for t in lost if self._has_all_parameters(t)}
             for config, t in again.items():
-                self.propose_config(config, _read_author(t)[0])
+                self.propose_config(config, _read_source_and_owner(t)[0])
             return len(again)
 
     def list_untried(self) -> list[Config]:
         """Return the configurations that were not tried and do not wait for it."""
         with self._lock:
-            return self._filter_untried(self._study.get_trials(deepcopy=False))
+            return self._list_unclaimed_configs(self._study.get_trials(deepcopy=False))
 
-    def _filter_untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
+    def _list_unclaimed_configs(self, known: Sequence[FrozenTrial]) -> list[Config]:
         taken = set()
         for t in known:
-            if (c := self._find_claimed(t)) is not None:
+            if (c := self._find_claimed_config(t)) is not None:
                 taken.add(c)
         return [c for c in self.possible if c not in taken]
 
@@ -238,7 +240,7 @@ class Study:
     def _read_trial(self, t: FrozenTrial) -> Trial:
         """Return one of Optuna's trials as ours."""
         result = TrialResult.from_json(t.user_attrs.get("said", {}))
-        source, _ = _read_author(t)
+        source, _ = _read_source_and_owner(t)
         value = result.value
         if t.state == TrialState.COMPLETE:
             value = t.value
@@ -251,7 +253,7 @@ class Study:
             number=t.number,
             config=self._read_config(t.params),
             source=source,
-            outcome=_name_outcome(t),
+            outcome=_read_outcome(t),
             value=value,
             result=result,
             seconds=seconds,
@@ -267,23 +269,23 @@ class Study:
                 if t.number < before:
                     known.append(t)
             running = (t for t in known if t.state == TrialState.RUNNING)
-            if all(_read_author(t)[1] for t in running) or time.monotonic() > until:
+            if all(_read_source_and_owner(t)[1] for t in running) or time.monotonic() > until:
                 return known
             time.sleep(0.1)
 
     def _is_abandoned(self, t: FrozenTrial) -> bool:
         if t.state != TrialState.RUNNING:
-            return t.state == TrialState.FAIL and _name_outcome(t) == "interrupted"
+            return t.state == TrialState.FAIL and _read_outcome(t) == "interrupted"
         if t.number in self._live:
             return False
-        host, _, pid = _read_author(t)[1].rpartition(":")
+        host, _, pid = _read_source_and_owner(t)[1].rpartition(":")
         if host in ("", socket.gethostname()):
             return not pid.isdecimal() or not is_alive(int(pid))
         return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
 
-    def _find_claimed(self, t: FrozenTrial) -> Config | None:
+    def _find_claimed_config(self, t: FrozenTrial) -> Config | None:
         """Return the configuration that a trial has a result of, or will have."""
-        if t.state == TrialState.FAIL and _name_outcome(t) in _ABANDONED:
+        if t.state == TrialState.FAIL and _read_outcome(t) in _ABANDONED:
             return None
         waits = None
         if t.state == TrialState.WAITING:
@@ -293,10 +295,10 @@ class Study:
             return self._read_config(ranks)
         return None
 
-    def _list_tried(self, before: int) -> set[Config | None]:
+    def _list_claimed_configs(self, before: int) -> set[Config | None]:
         """Return what earlier trials have claimed, also those of other processes."""
         earlier = self._list_earlier_trials(before)
-        return {self._find_claimed(t) for t in earlier if t.state != TrialState.WAITING}
+        return {self._find_claimed_config(t) for t in earlier if t.state != TrialState.WAITING}
 
     def _find_nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
         """Return the untried configuration nearest to the sampler's; any, without a sample."""
@@ -318,13 +320,13 @@ class Study:
         return self._make_ranks(min(free, key=measure_distance))
 
 
-def _name_outcome(t: FrozenTrial) -> str:
+def _read_outcome(t: FrozenTrial) -> str:
     known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
     kept = t.user_attrs.get("said", {}).get("outcome")
     return str(kept or known.get(t.state, "interrupted"))
 
 
-def _read_author(t: FrozenTrial) -> tuple[str, str]:
+def _read_source_and_owner(t: FrozenTrial) -> tuple[str, str]:
     source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
     return source, owner
 

@@ -106,7 +106,7 @@ class Task:
         """Return the name of a configuration's record: v3-tuned."""
         return f"{self.variant.id}-tuned"
 
-    def make_run(self, config: Config, measured: Measurements) -> TargetRun:
+    def make_config_run(self, config: Config, measured: Measurements) -> TargetRun:
         """Return a configuration as other verbs have a variant, under the name of `tuned`."""
         built = self.wait_for_build(config).built
         calls = []
@@ -198,7 +198,7 @@ def make_first_result(ready: ReadyBuild) -> TrialResult:
     )
 
 
-def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
+def find_build_refusal(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
     """Return why a build may not run; None if it may.
 
     `used`: demangled names of the kernels that the case launches; None where that is not known, and
@@ -223,7 +223,7 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
 _KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack frame"}
 
 
-def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidConfig | None:
+def find_launch_refusal(build: Build, launches: Sequence[GraphLaunch]) -> InvalidConfig | None:
     """Return why the launches of a configuration are refused; None if they are not."""
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
@@ -233,7 +233,7 @@ def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidCon
     return None
 
 
-def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
+def find_check_refusal(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
     """Return why a configuration that was checked is refused; None if it is not.
 
     `supported`: cases that the defaults support; None for the defaults themselves.

@@ -102,7 +102,9 @@ class Profiler:
     ) -> profiler.Collected:
         name = self.task.tuned_name
         seen = {(name, self.task.case): tuple(launches)}
-        run = self.task.make_run(config, targets.Measurements(gpu=self.worker.gpu, launches=seen))
+        run = self.task.make_config_run(
+            config, targets.Measurements(gpu=self.worker.gpu, launches=seen)
+        )
         # Reports of trials go beside the builds, not into the repository.
         place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
         report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
@@ -122,7 +124,7 @@ class Profiler:
         from profkit.reports.reader import read_report
 
         rows = chain.from_iterable(part.iterate_launches() for part in read_report([report]).parts)
-        longest = max(rows, key=_read_time)
+        longest = max(rows, key=_read_launch_time)
         diagnosis = judge_launch(longest)
         firing = []
         for finding in diagnosis.findings:
@@ -145,7 +147,7 @@ class Profiler:
         )
 
 
-def _read_time(row: Mapping[str, Any]) -> float:
+def _read_launch_time(row: Mapping[str, Any]) -> float:
     """Return the time of a launch; 0 where it was not collected."""
     if isnan(row["time"]):
         return 0.0
@@ -188,21 +190,21 @@ class Runner:
     def _run_stages(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _raise_refusal(gates.refuse_build(built, attempt.build.used))
+        _raise_refusal(gates.find_build_refusal(built, attempt.build.used))
         attempt.note_result(code=gates.identify_machine_code(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         if is_default:
             basis = None
         else:
-            basis = self.read_basis()
+            basis = self.read_defaults_basis()
         entry = self.task.make_trial_entry(trial.config)
         reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
-        _raise_refusal(gates.refuse_check(check, basis.supported if basis else None))
+        _raise_refusal(gates.find_check_refusal(check, basis.supported if basis else None))
         attempt.note_result(launches=launches, **gates.measure_footprint(built, launches))
-        _raise_refusal(gates.refuse_launches(built, launches))
+        _raise_refusal(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
         return self._measure_value(attempt, basis)
@@ -211,7 +213,7 @@ class Runner:
         """End a trial whose machine code another trial has measured or is measuring."""
         if code is None:
             return
-        first = self.study.claim_code(code, trial.number)
+        first = self.study.claim_machine_code(code, trial.number)
         if first != trial.number:
             value = next((t.value for t in self.study.list_trials() if t.number == first), None)
             reason = f"its machine code is that of trial {first}"
@@ -219,7 +221,7 @@ class Runner:
 
     # --- rounds ----------------------------------------------------------------------------------
 
-    def read_basis(self) -> Basis:
+    def read_defaults_basis(self) -> Basis:
         """Return what is known of the defaults: supported cases, the reference and its time."""
         return Basis.from_json(self.study.read_note("basis"))
 
@@ -267,7 +269,7 @@ class Runner:
         trial, unit = attempt.trial, basis.reference_time
         reference = self.choose_reference(basis)
         name = self.task.name_config(trial.config)
-        self._time_shortly(attempt, reference, unit)
+        self._take_first_look(attempt, reference, unit)
         while True:
             incumbent = self.get_incumbent()
             comparison, times = self.compare_trials(trial, incumbent, QUICK)
@@ -289,7 +291,7 @@ class Runner:
                 return value
             # Another worker was faster to find a faster one: now against that.
 
-    def _time_shortly(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
+    def _take_first_look(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
         """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
         trial = attempt.trial
         name = self.task.name_config(trial.config)
@@ -351,7 +353,9 @@ class Runner:
         sides = []
         for trial in (baseline, candidate):
             sides.append(self.task.make_trial_entry(trial.config))
-        times = self.time_entries([self.choose_reference(self.read_basis()), *sides], limits, cold)
+        times = self.time_entries(
+            [self.choose_reference(self.read_defaults_basis()), *sides], limits, cold
+        )
         before, after = (times[entry.name].warm for entry in sides)
         return compare_samples(before, after, taken="interleaved"), times
 

@@ -60,17 +60,17 @@ def time_variants(
     history: TwinHistory = HISTORY,
 ) -> int:
     from profkit.cli.output import show_spinner
-    from profkit.lab.flags import choose_gpus, choose_names, print_faults, print_gpus
+    from profkit.lab.flags import print_faults, print_gpus, require_names_or_all, set_visible_gpus
     from profkit.lab.measure import pipeline, targets
 
-    names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
+    names, at = require_names_or_all(variant, every), targets.Places(kernels, build_dir)
     target = targets.choose_target(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa uses one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
-        _time_twins(target, aa, rounds, history)
+        _run_aa_sessions(target, aa, rounds, history)
         return options.DONE
-    target = choose_gpus(target, gpus)
+    target = set_visible_gpus(target, gpus)
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
     print_gpus(run.measured)
@@ -98,18 +98,18 @@ def _print_times(run: TargetRun) -> None:
             print_blocks(measured.show_timed_case(case, gpu, plain, run.target.references))
 
 
-def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
+def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -> None:
     from profkit.cli.output import print_blocks, print_note, show_spinner
     from profkit.evidence.history import History
     from profkit.evidence.noise import NoiseDocument, measure_noise
     from profkit.evidence.tables import HistoryTwin
-    from profkit.lab.measure.pipeline import run_twins
+    from profkit.lab.measure.pipeline import run_aa_processes
     from profkit.show.views.history import show_noise
 
     comparisons: list[HistoryTwin] = []
     try:
         with show_spinner() as progress:
-            for twins in run_twins(target, processes, rounds, progress):
+            for twins in run_aa_processes(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append_rows(comparisons)

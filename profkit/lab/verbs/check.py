@@ -75,11 +75,11 @@ def check_variants(
     gpus: options.Gpus = None,
 ) -> int:
     from profkit.cli.output import refuse_flags
-    from profkit.lab.flags import choose_gpus, choose_names
+    from profkit.lab.flags import require_names_or_all, set_visible_gpus
     from profkit.lab.measure import targets
 
     at = targets.Places(kernels, build_dir, artifacts)
-    names = choose_names(variant, every)
+    names = require_names_or_all(variant, every)
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
         refuse_flags(running, "--build-only runs nothing", "leave it out")
@@ -89,7 +89,7 @@ def check_variants(
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
-    return _check_target(choose_gpus(target, gpus), sanitize)
+    return _check_target(set_visible_gpus(target, gpus), sanitize)
 
 
 def _check_target(target: Target, sanitize: bool) -> int:

@@ -124,7 +124,7 @@ def profile_variants(
     its reference and timed without ncu.
     """
     from profkit.collect import profiler
-    from profkit.lab.flags import choose_gpus, choose_names
+    from profkit.lab.flags import require_names_or_all, set_visible_gpus
     from profkit.lab.measure import targets
 
     filters = profiler.list_launch_filters(kernel, skip, count, nvtx)
@@ -137,11 +137,13 @@ def profile_variants(
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.Places(kernels, build_dir, artifacts)
-    target = targets.choose_target(at, choose_names(variant, every), every, case or (), False)
+    target = targets.choose_target(
+        at, require_names_or_all(variant, every), every, case or (), False
+    )
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
-    return _profile_target(choose_gpus(target, gpus), at, settings)
+    return _profile_target(set_visible_gpus(target, gpus), at, settings)
 
 
 def _profile_target(target: Target, at: Places, settings: profiler.CollectOptions) -> int:

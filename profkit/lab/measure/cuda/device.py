@@ -145,14 +145,14 @@ def open_gpu() -> Gpu:
     return describe_gpu()
 
 
-def allocate(size: int) -> int:
+def allocate_memory(size: int) -> int:
     """Return the address of so many bytes on the GPU; CudaError where there is no room."""
     pointer = c_ulonglong()
     call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
     return pointer.value
 
 
-def free(pointer: int) -> None:
+def free_memory(pointer: int) -> None:
     """Free memory of the GPU."""
     call_driver("cuMemFree_v2", c_ulonglong(pointer))
 
@@ -169,7 +169,7 @@ def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
     call_driver("cuCtxSynchronize")
 
 
-def download(address: int, pointer: int, size: int) -> None:
+def copy_to_host(address: int, pointer: int, size: int) -> None:
     """Copy bytes from the GPU to an address of the host."""
     call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
@@ -185,7 +185,7 @@ def fill_memory(pointer: int, byte: int, size: int) -> None:
     call_driver("cuCtxSynchronize")
 
 
-def synchronize(stream: int | None = None) -> None:
+def wait_for_stream(stream: int | None = None) -> None:
     """Wait for a stream, or for all that the GPU was given."""
     if stream is None:
         call_driver("cuCtxSynchronize")
@@ -240,7 +240,7 @@ THROTTLE = {
 _HARMLESS = 0x1 | 0x2
 
 
-def _find_handle(pci: str | None) -> tuple[Any, Any] | None:
+def _find_nvml_handle(pci: str | None) -> tuple[Any, Any] | None:
     try:
         import pynvml
     except ImportError:
@@ -254,12 +254,12 @@ def _find_handle(pci: str | None) -> tuple[Any, Any] | None:
         return None
 
 
-def find_arch() -> str | None:
+def find_common_arch() -> str | None:
     """Return the architecture that every GPU here has, such as `90`; None if they differ.
 
     NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
     """
-    opened = _find_handle(None)
+    opened = _find_nvml_handle(None)
     if opened is None:
         return None
     nvml, _ = opened
@@ -279,7 +279,7 @@ def find_arch() -> str | None:
 
 def read_gpu_state(pci: str | None = None) -> GpuState:
     """Return the GPU's state now; `pci` is the bus id as CUDA gives it, None takes NVML's first."""
-    opened = _find_handle(pci)
+    opened = _find_nvml_handle(pci)
     if opened is None:
         return GpuState()
     nvml, handle = opened
@@ -313,9 +313,9 @@ def list_throttle_reasons(bits: int) -> tuple[str, ...]:
     return known
 
 
-def identify_gpu(gpu: Gpu) -> Gpu:
+def add_gpu_identity(gpu: Gpu) -> Gpu:
     """Return the GPU with its UUID and the driver's version; None where NVML does not say."""
-    opened = _find_handle(gpu.pci)
+    opened = _find_nvml_handle(gpu.pci)
     if opened is None:
         return gpu
     nvml, handle = opened

@@ -79,7 +79,7 @@ class KernelNode(ctypes.Structure):
     )
 
     @property
-    def sizes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def grid_and_block(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Blocks, and threads of one, in x, y and z."""
         grid = (self.grid[0], self.grid[1], self.grid[2])
         return grid, (self.block[0], self.block[1], self.block[2])
@@ -88,7 +88,7 @@ class KernelNode(ctypes.Structure):
 KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 
-def list_nodes(graph: int) -> list[tuple[int, int]]:
+def list_graph_nodes(graph: int) -> list[tuple[int, int]]:
     """Return each node of a captured graph with its type, in the order in which they were enqueued."""
     count = c_size_t()
     device.call_driver("cuGraphGetNodes", c_void_p(graph), None, byref(count))
@@ -113,14 +113,14 @@ def read_kernel_node(node: int) -> KernelNode:
     return params
 
 
-def read_name(function: int) -> str:
+def read_kernel_name(function: int) -> str:
     """Return a kernel's name, as the machine code has it."""
     name = c_char_p()
     device.call_driver("cuFuncGetName", byref(name), c_void_p(function))
     return (name.value or b"?").decode(errors="replace")
 
 
-def count_blocks(function: int, threads: int, smem: int) -> int:
+def count_blocks_per_sm(function: int, threads: int, smem: int) -> int:
     """Return how many blocks fit on an SM, by the driver."""
     blocks = c_int()
     device.call_driver(
@@ -130,7 +130,7 @@ def count_blocks(function: int, threads: int, smem: int) -> int:
     return blocks.value
 
 
-def read_attribute(function: int, number: int) -> int:
+def read_kernel_attribute(function: int, number: int) -> int:
     """Return an attribute of a kernel by the driver's number for it."""
     value = c_int()
     device.call_driver("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
@@ -140,23 +140,23 @@ def read_attribute(function: int, number: int) -> int:
 def list_graph_launches(graph: int) -> list[GraphLaunch]:
     """Return the kernel launches of a captured graph, in the order in which they were enqueued."""
     launches = []
-    for node, kind in list_nodes(graph):
+    for node, kind in list_graph_nodes(graph):
         if kind == KERNEL_NODE:
             launches.append(_describe_launch(read_kernel_node(node)))
     return launches
 
 
 def _describe_launch(node: KernelNode) -> GraphLaunch:
-    mangled = read_name(node.func)
-    grid, block = node.sizes
+    mangled = read_kernel_name(node.func)
+    grid, block = node.grid_and_block
     return GraphLaunch(
         kernel=demangle_names([mangled])[mangled],
         grid=grid,
         block=block,
         dynamic_smem=node.smem,
-        static_smem=read_attribute(node.func, 1),
-        regs=read_attribute(node.func, 4),
-        blocks_per_sm=count_blocks(node.func, prod(block), node.smem),
+        static_smem=read_kernel_attribute(node.func, 1),
+        regs=read_kernel_attribute(node.func, 4),
+        blocks_per_sm=count_blocks_per_sm(node.func, prod(block), node.smem),
     )
 
 
@@ -257,7 +257,7 @@ class Support:
         self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
         self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
         if gpu:
-            self._buffer = device.allocate(self._size)
+            self._buffer = device.allocate_memory(self._size)
         else:
             self._buffer = 0
         if gpu:

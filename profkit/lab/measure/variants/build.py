@@ -71,7 +71,7 @@ class Build:
     seconds: float = 0.0  # how long the compiler took; 0 if nothing had to be done
 
     @property
-    def machine_code(self) -> CodeIdentity:
+    def code_identity(self) -> CodeIdentity:
         """Return what it runs, as far as that is known without starting it."""
         return CodeIdentity(frozenset({self.source}), self.flags, self.sass, self.host, ())
 

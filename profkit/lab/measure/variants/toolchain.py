@@ -61,7 +61,7 @@ def examine_machine() -> list[Inspection]:
 
 def _examine_gpu() -> Iterator[Inspection]:
     try:
-        gpu = device.identify_gpu(device.describe_gpu())
+        gpu = device.add_gpu_identity(device.describe_gpu())
     except ProfkitError as error:
         advice = "diagnose, triage, compare, report, explain and list work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"

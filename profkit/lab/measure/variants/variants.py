@@ -219,7 +219,7 @@ def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.header.after, []).append(v)
-    _refuse_circles(by_id)
+    _refuse_circular_order(by_id)
     ordered: list[Variant] = []
     waiting = children.get(None, [])[::-1]
     while waiting:
@@ -228,7 +228,7 @@ def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
     return ordered
 
 
-def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
+def _refuse_circular_order(by_id: Mapping[str, Variant]) -> None:
     """Fail if `after:` leads back to where it came from."""
     from graphlib import CycleError, TopologicalSorter
 
