@@ -53,10 +53,10 @@ def _read_ablation(record: Record | None) -> AblationRecord | None:
     return AblationRecord.from_record(record.ablation)
 
 
-def _find_reachable_gain(found: AblationRecord | None, rule: str) -> MeasuredAblation | None:
+def _find_reachable_gain(ablation: AblationRecord | None, rule: str) -> MeasuredAblation | None:
     """Find the largest gain that a fix of a rule can reach."""
     rows = []
-    for row in found.measured if found else ():
+    for row in ablation.measured if ablation else ():
         if row.reachable and rule in row.rules:
             rows.append(row)
     return max(rows, key=lambda row: row.gain, default=None)

@@ -93,7 +93,7 @@ def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause
 
 
 def _order_findings_by_gain(
-    launch: LaunchChange, lead: str, states: tuple[FindingState, ...]
+    launch: LaunchChange, leading_rule: str, states: tuple[FindingState, ...]
 ) -> Iterator[FindingChange]:
     """Yield the findings in these states: the one that led first, then by what they were worth."""
     chosen = []
@@ -102,7 +102,7 @@ def _order_findings_by_gain(
         is_note = rule is not None and rule.note
         if change.state in states and not is_note:
             chosen.append(change)
-    chosen.sort(key=lambda change: (change.rule != lead, -_get_gain_bound(change)))
+    chosen.sort(key=lambda change: (change.rule != leading_rule, -_get_gain_bound(change)))
     yield from chosen
 
 

@@ -266,9 +266,9 @@ def _check_answer(answer: object) -> str:
     return ""
 
 
-def _make_tuple(several: object) -> tuple[object, ...]:
-    if isinstance(several, list | tuple):
-        return tuple(several)
+def _make_tuple(value: object) -> tuple[object, ...]:
+    if isinstance(value, list | tuple):
+        return tuple(value)
     return (None,)
 
 

@@ -126,7 +126,7 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
             paths.append(path)
             blobs.append(blob)
     # Of each: its name, its kind, how many bytes; a line end; these bytes; a line end.
-    content = BytesIO(_run_git(top, "cat-file", "--batch", given="\n".join(blobs).encode()))
+    content = BytesIO(_run_git(top, "cat-file", "--batch", stdin="\n".join(blobs).encode()))
     for path in paths:
         size = int(content.readline().split()[2])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +156,11 @@ _QUIET = (
 _OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _run_git(folder: Path, *words: str, given: bytes = b"") -> bytes:
+def _run_git(folder: Path, *words: str, stdin: bytes = b"") -> bytes:
     try:
         done = subprocess.run(
             ["git", *_QUIET, "-C", str(folder), *words],
-            input=given,
+            input=stdin,
             capture_output=True,
             timeout=120,
             check=True,

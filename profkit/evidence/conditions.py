@@ -88,10 +88,10 @@ def _refuse_same_binary(before: Record, after: Record) -> list[Incomparable]:
 
 
 def find_differing_values(
-    get: Callable[[Any], Any], before: Any, after: Any
+    read_condition: Callable[[Any], Any], before: Any, after: Any
 ) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
-    was, now = get(before), get(after)
+    was, now = read_condition(before), read_condition(after)
     if was is None or now is None or was == now:
         return None
     return (was, now)
@@ -268,12 +268,16 @@ def list_notes(before: Run, after: Run) -> list[str]:
     return notes
 
 
-def _list_clock_notes(was: float | None, now: float | None) -> Iterator[str]:
+def _list_clock_notes(clock_before: float | None, clock_after: float | None) -> Iterator[str]:
     """Yield that two clocks of the SM, in Hz, differ."""
-    if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
+    if (
+        clock_before
+        and clock_after
+        and abs(clock_before - clock_after) > SAME_CLOCK * max(clock_before, clock_after)
+    ):
         yield (
-            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak can "
-            "be compared, durations under ncu cannot"
+            f"the SM ran at {clock_before / 1e6:.0f} and {clock_after / 1e6:.0f} MHz under ncu: "
+            "shares of peak can be compared, durations under ncu cannot"
         )
 
 

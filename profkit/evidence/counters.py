@@ -370,17 +370,17 @@ def convert_share_to_cycles(share: float, launch: Launch) -> float:
 
 
 def name_finding_state(
-    what: Became,
+    became: Became,
     explained_by: str | None,
     sides: tuple[FindingSide, FindingSide],
     measured: MeasuredCause | None,
 ) -> FindingState:
     """Return what became of a finding in the words of the screen."""
-    if what in ("gone", "new", "unknown"):
-        return what
-    if what == "stays":
+    if became in ("gone", "new", "unknown"):
+        return became
+    if became == "stays":
         return "still there"
-    if what == "hidden" and explained_by:
+    if became == "hidden" and explained_by:
         return "explained"
     if measured is not None:
         return compare_amounts(measured)
@@ -435,11 +435,11 @@ def judge_finding_change(
     return "stays"
 
 
-def is_cause_gone(measure: Measure, fired: float, clear: float) -> bool:
+def is_cause_gone(measure: Measure, amount_firing: float, amount_clear: float) -> bool:
     """Return whether the side without the finding has less of its cause, and too little of it."""
-    if not measure.is_less_of_cause(clear, fired):
+    if not measure.is_less_of_cause(amount_clear, amount_firing):
         return False
-    return measure.border is None or not measure.is_enough_for_cause(clear)
+    return measure.border is None or not measure.is_enough_for_cause(amount_clear)
 
 
 def is_amount_changed(unit: str, before: float, after: float) -> bool:
@@ -571,48 +571,51 @@ def _read_statuses(run: Run) -> dict[str, str]:
 
 
 def _check_by_ablation(
-    rule: str, kind: PredictionKind, why: str, before: Run, after: Run
+    rule: str, kind: PredictionKind, otherwise: str, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
     kept, because = None, ""
     if kind == "fixes":
         kept, because = check_fix_by_ablation(rule, before.record, after.record)
-    return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or why)
+    return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or otherwise)
 
 
 def check_rule_prediction(
-    kind: PredictionKind, was: str | None, now: str | None, change: FindingChange | None = None
+    kind: PredictionKind,
+    status_before: str | None,
+    status_after: str | None,
+    change: FindingChange | None = None,
 ) -> tuple[bool | None, str]:
     """Return whether a prediction about a rule holds, and why; None where it cannot be told."""
-    if was is None or now is None:
+    if status_before is None or status_after is None:
         return None, "unknown rule"
-    if "unknown" in (was, now):
+    if "unknown" in (status_before, status_after):
         return None, "the rule's counters were not collected"
-    if was == "clear":
+    if status_before == "clear":
         return False, "it did not fire before, so there was nothing to fix"
     if change is not None and change.what == "hidden":
         return kind != "fixes", f"not gone: {change.why}"
-    if now == "clear":
+    if status_after == "clear":
         return kind == "fixes", "clear now"
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 
 def check_metric_prediction(
-    word: str, kind: PredictionKind, before: Run, after: Run
+    prediction: str, kind: PredictionKind, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return whether a metric moved as a header predicts."""
     try:
-        (move,) = parse_moves(word, "its header")
+        (move,) = parse_moves(prediction, "its header")
     except ProfkitError as error:
-        return HeaderPrediction(rule=word, said=kind, because=error.message)
+        return HeaderPrediction(rule=prediction, said=kind, because=error.message)
     pair = []
     for run in (before, after):
         pair.append(float(run.row.get(move.metric, nan)))
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
-        return HeaderPrediction(rule=word, said=kind, because=because)
+        return HeaderPrediction(rule=prediction, said=kind, because=because)
     was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
     factor = compute_factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
     kept = move.is_fulfilled(*pair) == (kind == "moves")
-    return HeaderPrediction(rule=word, said=kind, kept=kept, because=because)
+    return HeaderPrediction(rule=prediction, said=kind, kept=kept, because=because)

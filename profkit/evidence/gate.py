@@ -374,11 +374,11 @@ def judge_timed_subject(
 
 
 def judge_time_comparison(
-    name: str, time: TimeComparison, fewest: int, policy: Policy
+    name: str, time: TimeComparison, fewest_samples: int, policy: Policy
 ) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
     smallest = stats.find_smallest_detectable_change(time)
-    more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
+    more = stats.count_needed_samples(SEES, smallest, fewest_samples, time.reason)
     answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:
@@ -411,14 +411,16 @@ def make_uncompared_subject(name: str, change: RunComparison) -> GateSubject:
     return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
 
 
-def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -> str:
+def explain_undecided(
+    time: TimeComparison, smallest_change: float, samples_needed: int | None
+) -> str:
     """Return why nothing can be said, and what would help."""
-    if isnan(smallest):
+    if isnan(smallest_change):
         return time.sentence
-    seen = f"only a change of {format_percent(smallest, 1)} would have been detected"
-    if more is None:
+    seen = f"only a change of {format_percent(smallest_change, 1)} would have been detected"
+    if samples_needed is None:
         return f"{seen}: {time.sentence}"
-    return f"{seen}; {format_percent(SEES)} takes {more} samples of each"
+    return f"{seen}; {format_percent(SEES)} takes {samples_needed} samples of each"
 
 
 def explain_machine_difference(

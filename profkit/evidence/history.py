@@ -421,7 +421,7 @@ def _describe_size(size: int) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.DataFrame:
+def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most_bytes: int) -> pd.DataFrame:
     import pandas as pd
 
     if connection.execute(sql) is None:
@@ -430,8 +430,10 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd
     size = 0
     while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
         size += int(parts[-1].memory_usage(deep=True).sum())
-        if size > most:
-            raise _make_unfinished_query_error(f"its answer is larger than {_describe_size(most)}")
+        if size > most_bytes:
+            raise _make_unfinished_query_error(
+                f"its answer is larger than {_describe_size(most_bytes)}"
+            )
         parts.append(connection.fetch_df_chunk())
     if len(parts) > 1:
         return pd.concat(parts, ignore_index=True)
@@ -439,7 +441,7 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd
 
 
 @contextmanager
-def _limit_memory(more: int) -> Iterator[None]:
+def _limit_memory(more_bytes: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
@@ -449,7 +451,7 @@ def _limit_memory(more: int) -> Iterator[None]:
         yield
         return
     known = (x for x in (soft, hard) if x != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_DATA, (min([used + more, *known]), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min([used + more_bytes, *known]), hard))
     try:
         yield
     finally:

@@ -157,10 +157,13 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
 
 
 def build_rung(
-    runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], policy: Policy
+    runs: Mapping[str, Run],
+    references: Iterable[Run],
+    variant_and_depth: tuple[str, int],
+    policy: Policy,
 ) -> Rung:
     """Return a variant's step: its time, and the comparison with the one that it changes."""
-    variant, depth = place
+    variant, depth = variant_and_depth
     run = runs[variant]
     record = run.record
     if record:

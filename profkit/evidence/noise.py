@@ -64,12 +64,14 @@ def _group_medians(
 
 
 def estimate_spreads(
-    runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = (), sitting: float = SITTING
+    runs: Iterable[HistoryRun],
+    twins: Iterable[HistoryTwin] = (),
+    least_in_one_sitting: float = SITTING,
 ) -> dict[str, Spread]:
     """Return GPU (uuid) -> relative standard deviation of a median from one process to the next.
 
     A GPU with fewer than two differences is not there; one that was measured in one sitting only is
-    taken to differ by `sitting` at least.
+    taken to differ by `least_in_one_sitting` at least.
     """
     medians, when = _group_medians([*runs, *twins])
     spreads = {}
@@ -84,7 +86,7 @@ def estimate_spreads(
         sigma = spread.sigma
         is_one_sitting = not times or max(times) - min(times) < _DAY
         if is_one_sitting:
-            sigma = max(sigma, sitting)
+            sigma = max(sigma, least_in_one_sitting)
         spreads[gpu] = Spread(sigma, spread.dof)
     return spreads
 
@@ -301,10 +303,10 @@ def compare_consecutive_runs(
     return found
 
 
-def _judge_first_step(run: HistoryRun, alike: Sequence[HistoryRun]) -> HistoryStep:
+def _judge_first_step(run: HistoryRun, runs_of_same_sass: Sequence[HistoryRun]) -> HistoryStep:
     """Return a first run, with the other name of its code among runs whose code may be the same."""
     note = ""
-    for old in alike:
+    for old in runs_of_same_sass:
         if old.code_identity.is_surely_same(run.code_identity):
             if old.subject != run.subject:
                 note = f"the machine code of {old.subject}"
@@ -316,11 +318,11 @@ def judge_step(
     earlier: Sequence[HistoryRun],
     run: HistoryRun,
     policy: Policy,
-    had: Mapping[tuple[str, str], Sequence[HistoryRun]],
+    runs_by_code: Mapping[tuple[str, str], Sequence[HistoryRun]],
 ) -> HistoryStep:
     """Return a run against the latest before it on its GPU; of a first one, its code's other name."""
     if not earlier:
-        return _judge_first_step(run, had.get((run.sass or "", run.case), ()))
+        return _judge_first_step(run, runs_by_code.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.code_identity.is_surely_same((before or earlier[-1]).code_identity)

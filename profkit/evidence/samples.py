@@ -54,22 +54,22 @@ def t_quantile(share: float, dof: float) -> float:
     return float(import_scipy_special().stdtrit(dof, share))
 
 
-def rank_with_ties(x: Array) -> Array:
+def rank_with_ties(values: Array) -> Array:
     """Return ranks from 1; equal values share the mean of theirs."""
-    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     means: Array = np.cumsum(counts) - (counts - 1) / 2
     return means[place]
 
 
-def draw_medians(x: Array, resamples: int, seed: int) -> Array:
+def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     """Return the medians of so many resamples, sorted.
 
     What is drawn are places in the sorted sample: integers of four bytes, of which a row is sorted
     twenty times as fast as the middle of a row of floats is found (those of one or two bytes are
     slower: few processors sort them many at a time).
     """
-    n = x.size
-    order = np.argsort(x)
+    n = samples.size
+    order = np.argsort(samples)
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
     if n * resamples <= _DRAWN_MOST:
@@ -78,7 +78,7 @@ def draw_medians(x: Array, resamples: int, seed: int) -> Array:
         places = draw_resample_indices.__wrapped__(n, resamples, seed)
     drawn = place[places]
     drawn.sort(axis=-1)
-    values = x[order]
+    values = samples[order]
     medians: Array = (values[drawn[:, (n - 1) // 2]] + values[drawn[:, n // 2]]) / 2
     medians.sort()
     return medians
@@ -98,10 +98,10 @@ def draw_resample_indices(n: int, resamples: int, seed: int) -> NDArray[np.int64
     return places
 
 
-def compute_spearman_p(x: Array) -> float:
+def compute_spearman_p(values: Array) -> float:
     """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
-    n = x.size
-    ranks, order = rank_with_ties(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
+    n = values.size
+    ranks, order = rank_with_ties(values) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
     power = float(ranks @ ranks) * float(order @ order)
     if n < 3 or not power:
         return nan
@@ -113,10 +113,10 @@ def compute_spearman_p(x: Array) -> float:
     )
 
 
-def compute_theil_sen_slope(x: Array) -> float:
+def compute_theil_sen_slope(samples: Array) -> float:
     """Return the median slope over all pairs of samples, per sample."""
-    first, second = np.triu_indices(x.size, 1)
-    return float(np.median((x[second] - x[first]) / (second - first)))
+    first, second = np.triu_indices(samples.size, 1)
+    return float(np.median((samples[second] - samples[first]) / (second - first)))
 
 
 def compute_kruskal_p(blocks: list[Array]) -> float:
@@ -344,23 +344,25 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     return Sample(interval, tuple(faults), effective=effective)
 
 
-def _find_timer_step(x: Array) -> float:
+def _find_timer_step(times: Array) -> float:
     """Return the smallest difference of two times, in their unit; 0 where all are the same."""
-    steps = np.diff(np.unique(x))
+    steps = np.diff(np.unique(times))
     if not steps.size:
         return 0.0
     return float(steps.min())
 
 
-def _measure_drift_or_levels(x: Array, thresholds: Thresholds) -> tuple[float, SampleFault | None]:
+def _measure_drift_or_levels(
+    times: Array, thresholds: Thresholds
+) -> tuple[float, SampleFault | None]:
     """Return how far times drift or lie on several levels, in their unit, and which of the two.
 
     Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     the median, and two drifting samples in ten would still look different. Nor is it known which of
     several levels is the kernel's; a drift makes levels too.
     """
-    drift = abs(measure_drift(x, thresholds))
-    wander = max(drift, measure_level_gap(x, thresholds))
+    drift = abs(measure_drift(times, thresholds))
+    wander = max(drift, measure_level_gap(times, thresholds))
     if not wander:
         return 0.0, None
     return wander, "drift" if drift else "levels"
@@ -374,7 +376,7 @@ def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
     return t_quantile(tail, dof)
 
 
-def resample_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
+def resample_median(samples: Array, thresholds: Thresholds) -> tuple[float, float]:
     """Return low and high end of the median, by an expanded percentile bootstrap.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -383,22 +385,22 @@ def resample_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     normal, log-normal and exponential-tailed samples: 94.6 to 97 % coverage from 10 to 100
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
-    n = x.size
+    n = samples.size
     tail = normal_cdf(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
-    medians = draw_medians(x, thresholds.resamples, thresholds.seed)
+    medians = draw_medians(samples, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def _rank_detrended(x: Array) -> Array:
+def _rank_detrended(samples: Array) -> Array:
     """Return ranks around 0 less their straight drift, which is counted as drift."""
-    n = x.size
-    ranks = rank_with_ties(x) - (n + 1) / 2
+    n = samples.size
+    ranks = rank_with_ties(samples) - (n + 1) / 2
     order = np.arange(n) - (n - 1) / 2
     return ranks - order * float(ranks @ order) / float(order @ order)
 
 
-def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def count_independent_samples(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
     The smaller of two estimates: autocorrelations summed in pairs while the pairs stay positive
@@ -406,8 +408,8 @@ def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> 
     series (Marriott and Pope, 1954). Samples are left alone unless lag 1 is significant. From 40
     samples on, strongly correlated ones (0.9) keep 93 % coverage; in 10 nobody can see it.
     """
-    n = x.size
-    ranks = _rank_detrended(x)
+    n = samples.size
+    ranks = _rank_detrended(samples)
     power = float(ranks @ ranks)
     if n < 6 or power < 1e-9:
         return float(n)
@@ -423,27 +425,27 @@ def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> 
     return n / max(2 * float(pairs[:end].sum()) - 1, (1 + first) / (1 - first))
 
 
-def measure_drift(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the samples drift from first to last, in their unit; 0 when they do not.
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
     """
-    if compute_spearman_p(x) >= thresholds.drift_p:
+    if compute_spearman_p(samples) >= thresholds.drift_p:
         return 0.0
-    return compute_theil_sen_slope(x) * (x.size - 1)
+    return compute_theil_sen_slope(samples) * (samples.size - 1)
 
 
-def measure_level_gap(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_level_gap(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the levels between which the samples change lie apart; 0 when there is one.
 
     Blocks of neighbours are compared by their ranks (Kruskal and Wallis): clock states that hold
     for a while, one step, or noise that hangs together make them differ. The answer is the range
     of the blocks' medians.
     """
-    count = min(8, x.size // 5)
+    count = min(8, samples.size // 5)
     if count < 2:
         return 0.0
-    blocks = np.array_split(x, count)
+    blocks = np.array_split(samples, count)
     if compute_kruskal_p(blocks) >= thresholds.level_p:
         return 0.0
     medians = []

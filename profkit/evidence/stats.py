@@ -226,11 +226,11 @@ def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sa
     return replace(ratio, interval=wider, faults=(*ratio.faults, "unseen"))
 
 
-def exponentiate_interval(x: Interval) -> Interval:
+def exponentiate_interval(logarithm: Interval) -> Interval:
     """Return the interval of a logarithm; without ends where no two times differ by so much."""
-    if max(abs(x.low), abs(x.high)) > log(TIMES[1] / TIMES[0]):
-        return Interval(exp(x.median), nan, nan, x.level)
-    return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
+    if max(abs(logarithm.low), abs(logarithm.high)) > log(TIMES[1] / TIMES[0]):
+        return Interval(exp(logarithm.median), nan, nan, logarithm.level)
+    return Interval(exp(logarithm.median), exp(logarithm.low), exp(logarithm.high), logarithm.level)
 
 
 def decide_answer(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:

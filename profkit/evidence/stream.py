@@ -45,13 +45,13 @@ class StreamedDocument(
     not_ok: tuple[str, ...] = ()
 
 
-def make_stream_document(done: Streamed) -> StreamedDocument:
+def make_stream_document(streamed: Streamed) -> StreamedDocument:
     """Return the document of what was streamed."""
     return StreamedDocument(
-        reports=done.reports,
-        known=done.known,
-        launches=done.launches,
-        not_ok=tuple(file.path for file in done.not_ok),
+        reports=streamed.reports,
+        known=streamed.known,
+        launches=streamed.launches,
+        not_ok=tuple(file.path for file in streamed.not_ok),
     )
 
 
@@ -100,10 +100,10 @@ def stream_reports(
     return Streamed(reports, launches, len(known), tuple(not_ok))
 
 
-Found = tuple[HistoryReport, list[HistoryLaunch]]
+ReportRows = tuple[HistoryReport, list[HistoryLaunch]]
 
 
-def diagnose_file(path: str) -> Found:
+def diagnose_file(path: str) -> ReportRows:
     """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
     return make_history_rows(
@@ -111,12 +111,12 @@ def diagnose_file(path: str) -> Found:
     )
 
 
-def recover_file_rows(path: str, why: str) -> Found:
+def recover_file_rows(path: str, why: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
     return make_history_rows(recover_part(path, why))
 
 
-def make_history_rows(part: Part) -> Found:
+def make_history_rows(part: Part) -> ReportRows:
     """Return a report's row and those of its launches."""
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version

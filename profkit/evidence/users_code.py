@@ -24,18 +24,18 @@ _FILES: set[str] = set()  # that were run here
 
 
 def try_users_code(
-    path: str | Path, run: Callable[[], T], passes: type[Exception] = ProfkitError
+    path: str | Path, run: Callable[[], T], passes_through: type[Exception] = ProfkitError
 ) -> tuple[T | None, str]:
     """Return what a call of the user's code gave, and why it gave nothing: "" where it did.
 
     Raises:
-        ProfkitError: What profkit told the code of itself; errors of the type `passes` likewise.
+        ProfkitError: What profkit told the code of itself; errors of the type `passes_through` likewise.
         KeyboardInterrupt: Somebody stops profkit.
     """
     try:
         with guard_users_code(path):
             return run(), ""
-    except (KeyboardInterrupt, ProfkitError, passes):
+    except (KeyboardInterrupt, ProfkitError, passes_through):
         raise
     except BaseException as error:  # noqa: BLE001 - a user's file may do anything
         return None, explain_failure(error, path)

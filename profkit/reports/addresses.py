@@ -229,8 +229,10 @@ def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
     return holders
 
 
-def _find_setters_of_scoreboard(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
-    """Return who holds one scoreboard, without the newest `open_` of them.
+def _find_setters_of_scoreboard(
+    program: Program, at: int, scoreboard: int, newest_left_out: int
+) -> set[int]:
+    """Return who holds one scoreboard, without the newest `newest_left_out` of them.
 
     Whoever waited for it before has found it free: nothing older can still hold it.
     """
@@ -238,7 +240,7 @@ def _find_setters_of_scoreboard(program: Program, at: int, scoreboard: int, open
 
     walk = _walk_back(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
     holders = [n for n in walk if code[n].control.sets_scoreboard(scoreboard)]
-    return set(holders[open_:] or holders)
+    return set(holders[newest_left_out:] or holders)
 
 
 def _find_stores_before_exit(program: Program, at: int) -> set[int]:
@@ -408,17 +410,17 @@ class LaunchedCode:
             return None
         return CallSite(most[0], most[1], by_call[most] / sum(by_call.values()))
 
-    def _find_call_by_name(self, inside: Place, near: Place) -> Place | None:
+    def _find_call_by_name(self, library_place: Place, near: Place) -> Place | None:
         """Return the statement that calls what a line of a Python library is in, the nearest to a line.
 
         Triton's cubins have no word of who called what is inlined. Where the report has both sources,
         the names tell: tl.sum is `def sum`, and what it adds up with `def _sum_combine`.
         """
-        library, (file, line) = self.sources.get(inside[0] or "", []), near
+        library, (file, line) = self.sources.get(library_place[0] or "", []), near
         own = self.sources.get(file or "", [])
         if file is None or not file.endswith(".py") or not library or not own or line is None:
             return None
-        name = find_enclosing_function(library, inside[1])[0]
+        name = find_enclosing_function(library, library_place[1])[0]
         first, last = find_enclosing_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
         spans = {span for at, span in self._statements(file).items() if first < at <= last}

@@ -207,10 +207,10 @@ class _Addresses:
     warps: tuple[tuple[int, ...], ...]  # none where they are not known
 
 
-_WorkedOut = Callable[[int], _Addresses]  # of the instruction at a position of a program
+_AddressLookup = Callable[[int], _Addresses]  # of the instruction at a position of a program
 
 
-def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _WorkedOut:
+def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _AddressLookup:
     """Return what works out the addresses of a function, or has done so for another launch of it.
 
     Launches of one kernel in blocks of one size have the same, and a large one takes a quarter of a
@@ -233,7 +233,7 @@ def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _WorkedOut:
             return _Addresses(size, min(value.bits for value in addresses), lanes)
 
         kernel.shared[known] = cache(look_up_addresses)
-    worked_out: _WorkedOut = kernel.shared[known]
+    worked_out: _AddressLookup = kernel.shared[known]
     return worked_out
 
 
@@ -338,7 +338,7 @@ def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
 
 
 def _describe_layout(
-    kernel: LaunchedCode, change: Found, array: Sequence[Access], excess: float
+    kernel: LaunchedCode, change: LayoutChange, array: Sequence[Access], excess: float
 ) -> Layout:
     """Return a layout of an array, with the source line of its first access, that with most excess.
 
@@ -391,27 +391,27 @@ def _list_overlapping(first: Access, others: Iterable[Access]) -> list[Access]:
 
 
 Warps = Sequence[Sequence[int]]
-Found = tuple[Literal["padding", "swizzle"], int, int, Warps]
+LayoutChange = tuple[Literal["padding", "swizzle"], int, int, Warps]
 
 
-def _find_least_change(array: Sequence[Access], align: int) -> Found | None:
+def _find_least_change(array: Sequence[Access], alignment: int) -> LayoutChange | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
     row = _find_row_pitch(array[0])
-    if row < NARROWEST or row % align:
+    if row < NARROWEST or row % alignment:
         return None
-    for padding in range(align, LINE + 1, align):
+    for padding in range(alignment, LINE + 1, alignment):
         moved = [_pad_rows(access, row, padding) for access in array]
         if _is_free_of_conflicts(array, moved):
             return "padding", row, padding, moved[0]
-    moved = _swizzle_chunks(array, row, align)
+    moved = _swizzle_chunks(array, row, alignment)
     if moved and _is_free_of_conflicts(array, moved):
-        return "swizzle", row, align, moved[0]
+        return "swizzle", row, alignment, moved[0]
     return None
 
 
-def _is_free_of_conflicts(array: Sequence[Access], moved: Sequence[Warps]) -> bool:
+def _is_free_of_conflicts(array: Sequence[Access], moved_warps: Sequence[Warps]) -> bool:
     """Return whether no access needs more wavefronts than it must, or than before without conflicts."""
-    for access, warps in zip(array, moved, strict=True):
+    for access, warps in zip(array, moved_warps, strict=True):
         most = access.needed_wavefronts
         if not access.has_conflicts:
             most = max(most, access.predicted_wavefronts)

@@ -427,14 +427,18 @@ def _read_metric_id(data: bytes, start: int) -> bytes:
 
 
 def _read_metrics(
-    data: bytes, at: int, tag: int, found: tuple[list[bytes], dict[bytes, bytes]], odd: Oddities
+    data: bytes,
+    at: int,
+    tag: int,
+    ids_and_metrics: tuple[list[bytes], dict[bytes, bytes]],
+    odd: Oddities,
 ) -> int:
     """Check the metrics at an offset, and take their ids and each by its id; return where they end.
 
     Since 2024, ncu writes some of them twice. With two values one is wrong: Malformed.
     """
     plain = _compile_plain_metric_pattern(tag)
-    ids, metrics = found
+    ids, metrics = ids_and_metrics
     end = len(data)
     while at < end and data[at] == tag:
         begin = at

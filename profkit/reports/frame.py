@@ -87,7 +87,7 @@ def identify_launch(
     kernel: str | None,
     workload: str,
     values: Mapping[str, Any],
-    marked: tuple[str | None, str | None],
+    variant_and_case: tuple[str | None, str | None],
     ranges: Sequence[str],
     time: float,
 ) -> Identified:
@@ -107,7 +107,17 @@ def identify_launch(
         status = "failed"
     else:
         status = "ok"
-    return kernel, workload, device, cc, grid, block, *marked, "/".join(ranges) or None, status
+    return (
+        kernel,
+        workload,
+        device,
+        cc,
+        grid,
+        block,
+        *variant_and_case,
+        "/".join(ranges) or None,
+        status,
+    )
 
 
 def list_nvidia_rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
@@ -280,9 +290,11 @@ def drop_uncollected(values: array[float], launches: int) -> tuple[bytes, tuple[
     return kept.tobytes(), tuple(columns)
 
 
-def join_values(parts: Sequence[Rows], more: Iterable[int]) -> tuple[array[float], tuple[int, ...]]:
+def join_values(
+    parts: Sequence[Rows], more_columns: Iterable[int]
+) -> tuple[array[float], tuple[int, ...]]:
     """Return the values of all parts together, and their columns: these of each part, and more."""
-    all_columns = set(more)
+    all_columns = set(more_columns)
     for part in parts:
         all_columns.update(part.columns)
     columns = tuple(sorted(all_columns))

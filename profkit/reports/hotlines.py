@@ -307,7 +307,7 @@ def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
 def _raise_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     if not is_fault_of_file(why):
         return _answer_with_reason(item, why)
-    hint = choose_hint(why, otherwise="its machine code is damaged: record it again")
+    hint = choose_hint(why, hint_about_file="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 

@@ -559,13 +559,13 @@ def is_fault_of_file(why: str) -> bool:
     return not why.startswith((OUT_OF_MEMORY, _KILLED))
 
 
-def choose_hint(why: str, otherwise: str) -> str:
-    """Return what to do about an item without a result; `otherwise`: about its file."""
+def choose_hint(why: str, hint_about_file: str) -> str:
+    """Return what to do about an item without a result; `hint_about_file`: about its file."""
     if why.startswith(OUT_OF_MEMORY):
         return "allow more of it"
     if why.startswith(_KILLED):
         return "read it again; check whether memory ran out, or whether the processes were killed"
-    return otherwise
+    return hint_about_file
 
 
 def _make_start_error(why: str) -> ProfkitError:

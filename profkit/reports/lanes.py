@@ -224,17 +224,17 @@ def _count_written(opcode: str, modifiers: Sequence[str]) -> int:
 
 # What an instruction makes of its operands: None where lanes differ in a way that is not known.
 
-Made = Lanes | None
-Maker = Callable[[Statement, Sequence[Lanes]], Made]
+MaybeLanes = Lanes | None
+Maker = Callable[[Statement, Sequence[Lanes]], MaybeLanes]
 
 
-def _compute_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_sum(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     if "X" in statement.modifiers:  # with a carry
         return None
     return reduce(add_lanes, operands)
 
 
-def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     if "X" in statement.modifiers:
         return None
     if "HI" in statement.modifiers:
@@ -243,7 +243,7 @@ def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return product and add_lanes(product, operands[2])
 
 
-def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Return the upper half of a product, which divisions by constants are made of."""
     left, right, more = operands[:3]
     if not (left.is_exact and right.is_exact):
@@ -256,7 +256,7 @@ def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> Ma
     return add_lanes(Lanes(tuple(products)), more)
 
 
-def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
     if "X" in statement.modifiers:
         return None
@@ -270,11 +270,11 @@ def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> Made
     return moved and add_lanes(moved, operands[1])
 
 
-def _compute_bits(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_bits(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     return combine_bits(operands[:3], operands[3].values[0])
 
 
-def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     low, count, high = operands[:3]
     if not count.is_exact or not count.is_uniform:
         return None
@@ -288,16 +288,16 @@ def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return None
 
 
-def _compute_move(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_move(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     return operands[0]
 
 
-def _compute_first_lane(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_first_lane(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute R2UR: the lanes have one value, or the first active one's is taken."""
     return Lanes((operands[0].values[0],) * LANES, operands[0].bits)
 
 
-def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
     source, index = operands[:2]
     if "IDX" not in statement.modifiers or not (index.is_exact and index.is_uniform):
@@ -305,7 +305,7 @@ def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> Made:
     return Lanes((source.values[index.values[0] % LANES],) * LANES, source.bits)
 
 
-def _compute_absolute(_: Statement, operands: Sequence[Lanes]) -> Made:
+def _compute_absolute(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
     if not operands[0].is_exact:
         return None
     return Lanes(tuple(abs(convert_to_signed(x)) % WORD for x in operands[0].values))
@@ -331,7 +331,7 @@ _OWN = re.compile(
 )
 
 
-def compute_value(statement: Statement, operands: Sequence[Lanes | None]) -> Made:
+def compute_value(statement: Statement, operands: Sequence[Lanes | None]) -> MaybeLanes:
     """Return the first register that an instruction writes."""
     known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
@@ -411,11 +411,11 @@ class WarpRegisters:
     ) -> None:
         self._code = code
         self._special, self._constants = special, constants
-        self._made: dict[tuple[int, str], Made] = {}
+        self._made: dict[tuple[int, str], MaybeLanes] = {}
         # With all that they depend on: another round changes nothing.
         self._settled: set[tuple[int, str]] = set()
 
-    def evaluate_operands(self, at: int, operands: Sequence[str]) -> list[Made]:
+    def evaluate_operands(self, at: int, operands: Sequence[str]) -> list[MaybeLanes]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
         nodes = self._code.list_dependencies(at, tuple(operands))
         if len(nodes) > _MOST:
@@ -425,7 +425,7 @@ class WarpRegisters:
             if not self._improve_registers(open_nodes):
                 self._settled.update(open_nodes)
                 break
-        values: list[Made] = []
+        values: list[MaybeLanes] = []
         for operand in operands:
             value = self._read_operand(at, operand)
             values.append(value[0] if value else None)
@@ -447,7 +447,7 @@ class WarpRegisters:
             changed = True
         return changed
 
-    def _run_instruction(self, n: int, register: str) -> tuple[Made] | None:
+    def _run_instruction(self, n: int, register: str) -> tuple[MaybeLanes] | None:
         """Return what an instruction puts into a register; None while its operands are not known."""
         statement = self._code.statement(n)
         if statement.opcode in ("S2R", "S2UR", "CS2R"):
@@ -463,12 +463,12 @@ class WarpRegisters:
             return (UNKNOWN if uniform and not _OWN.match(statement.opcode) else None,)
         return (compute_value(statement, operands),)
 
-    def _read_operand(self, at: int, operand: str) -> tuple[Made] | None:
+    def _read_operand(self, at: int, operand: str) -> tuple[MaybeLanes] | None:
         """Return the value of an operand; None while it is not known yet."""
         if _NUMBER.match(operand):
             return (spread_value(_read_number(operand)),)
         plain = operand.lstrip("-~|!").rstrip("|")
-        value: Made
+        value: MaybeLanes
         constant = _CONSTANT.match(plain)
         if constant:
             value = self._read_constant(_read_number(constant[1]), _read_number(constant[2]))
@@ -499,7 +499,7 @@ class WarpRegisters:
             return spread_value(self._constants[offset])
         return UNKNOWN
 
-    def _read_register(self, at: int, register: str) -> tuple[Made] | None:
+    def _read_register(self, at: int, register: str) -> tuple[MaybeLanes] | None:
         if register.endswith("Z"):
             return (spread_value(0),)
         definitions = self._code.find(at, register)

@@ -261,14 +261,14 @@ class PrintedTable:
             self._count_loss(f"row {self.below} is cut in its last cell")
             self.is_cut = is_last_whole
 
-    def _count_row(self, row: list[str], numbers: list[int]) -> None:
+    def _count_row(self, row: list[str], number_columns: list[int]) -> None:
         """Count a row; see whether it says units, or has a decimal comma."""
         self.whole += 1
         is_first = self.whole == 1
         if is_first and not self.has_row_per_metric and not row[0].strip():
             self.units = row
         elif not self.has_comma and (not self.has_row_per_metric or self._is_row_of_metric(row)):
-            self.has_comma = _has_decimal_comma([row[place] for place in numbers])
+            self.has_comma = _has_decimal_comma([row[place] for place in number_columns])
 
     def _is_row_of_metric(self, row: list[str]) -> bool:
         return _is_metric(row[self.head.index(_LONG[0])])
@@ -406,7 +406,7 @@ def _read_identity(cells: Mapping[str, str]) -> dict[str, Any]:
     return launch
 
 
-def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
+def _read_values(metric: str, text: str, unit: str, has_decimal_comma: bool) -> dict[str, Any]:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
         if text:
@@ -416,13 +416,13 @@ def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, An
     # Of times and frequencies ncu stores another unit than SI.
     is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
     factor = _scale_unit(unit) / (scale_to_si(metric) if is_scaled else 1.0)
-    value = _read_number(whole, comma)
+    value = _read_number(whole, has_decimal_comma)
     if value is None:
         out = {}
     else:
         out = {metric: value * factor}
     for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
-        if (part := _read_number(instance, comma)) is not None:
+        if (part := _read_number(instance, has_decimal_comma)) is not None:
             out[f"{metric}[{key.strip()}]"] = part * factor
     return out
 
@@ -432,12 +432,12 @@ def _has_decimal_comma(cells: Iterable[str]) -> bool:
     return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
 
 
-def _read_number(text: str, comma: bool) -> float | None:
+def _read_number(text: str, has_decimal_comma: bool) -> float | None:
     """Return a number by the table's locale; None for "n/a", a text or nothing."""
     text = text.strip().replace("\u202f", "").replace("\xa0", "")
     if not _NUMBER.fullmatch(text):
         return None
-    if comma:
+    if has_decimal_comma:
         text = text.replace(".", "").replace(",", ".")
     else:
         text = text.replace(",", "")

@@ -275,14 +275,16 @@ def _describe_name_mismatch(frames: Frames, rows: Sequence[Rows]) -> str:
     return ""
 
 
-def read_large_reports(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
+def read_large_reports(
+    paths: Sequence[str], total_bytes: int, jobs: int | None = None
+) -> list[Part]:
     """Read reports of so many bytes together in children, some launches at a time.
 
     Memory does not grow with them. One set of children takes what all are split into.
     """
     with make_temporary_folder() as folder:
         split = _Split(paths, os.fspath(folder))
-        many = count_children(size, jobs)
+        many = count_children(total_bytes, jobs)
         copies = split.make_copies()
         answers = run_isolated(
             f"{__name__}:read_rows", copies, many, split.read_without_library, remove_copy
@@ -357,9 +359,9 @@ def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     return [read_scalars(action) for action in iterate_actions(item[0])]
 
 
-def count_children(size: int, jobs: int | None = None) -> int:
+def count_children(total_bytes: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or count_processors(), size // _OF_A_PROCESS))
+    return max(1, min(jobs or count_processors(), total_bytes // _OF_A_PROCESS))
 
 
 def _judge_file_status(
@@ -653,5 +655,5 @@ def _make_unreadable_error(path: str, why: str) -> ProfkitError:
     otherwise = "give a .ncu-rep file that ncu wrote"
     if other := suggest_verb(path, "diagnose"):
         otherwise = f"it is {other[0]}: {other[1]}"
-    hint = choose_hint(why, otherwise=otherwise)
+    hint = choose_hint(why, hint_about_file=otherwise)
     return ProfkitError(f"{path}: {why}", hint)

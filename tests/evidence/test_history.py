@@ -703,7 +703,9 @@ def test_processes_of_one_sitting_differ_by_less_than_those_of_two_days(hours, l
     spread = estimate_spreads(runs)["GPU-1"]
     assert spread.dof == 2
     assert spread.sigma == (0.0025 if least else pytest.approx(1e-4, rel=0.01))
-    assert estimate_spreads(runs, sitting=0.0)["GPU-1"].sigma == pytest.approx(1e-4, rel=0.01)
+    assert estimate_spreads(runs, least_in_one_sitting=0.0)["GPU-1"].sigma == pytest.approx(
+        1e-4, rel=0.01
+    )
     wide = [replace(r, median=1e-5 * (1 + i * 0.1)) for i, r in enumerate(runs)]
     assert estimate_spreads(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
     undated = [replace(r, made="some day") for r in runs]

@@ -384,7 +384,7 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     found = run_isolated(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
     assert found[:4] == [OUT_OF_MEMORY] * 4
     assert all(map(is_fault_of_file, found[4:]))
-    assert choose_hint(OUT_OF_MEMORY, otherwise="") == "allow more of it"
+    assert choose_hint(OUT_OF_MEMORY, hint_about_file="") == "allow more of it"
 
 
 @pytest.mark.parametrize("is_large", [False, True])

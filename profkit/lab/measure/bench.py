@@ -101,12 +101,12 @@ def capture_native(body: Callable[[], None], stream: int) -> Callable[[], None]:
     return lambda: replay_graph(graph, stream)
 
 
-def measure_host_seconds(call: Callable[[], object], n: int) -> float:
+def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
     """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
-    for _ in range(n):
+    for _ in range(calls):
         call()
-    return (time.perf_counter() - began) / n
+    return (time.perf_counter() - began) / calls
 
 
 def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
@@ -243,15 +243,15 @@ def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
         device.wait_for_stream(stream)
 
 
-def _time_graphs(graph: _Graphs, clock: Clock, flushes: float) -> tuple[float, float]:
+def _time_graphs(graph: _Graphs, clock: Clock, flush_seconds: float) -> tuple[float, float]:
     """Return the seconds of a call with warm caches, and with cold ones or nan.
 
-    `flushes`: the seconds of as many flushes as there are in the graph of cold calls.
+    `flush_seconds`: the seconds of as many flushes as there are in the graph of cold calls.
     """
     warm = clock(graph.warm, graph.once) / graph.n
     cold = nan
     if graph.cold:
-        cold = (clock(graph.cold, None) - flushes) / _COLD_PER_GRAPH
+        cold = (clock(graph.cold, None) - flush_seconds) / _COLD_PER_GRAPH
     return warm, cold
 
 

@@ -36,11 +36,14 @@ _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
-def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path:
-    """Make a problem of the folder `left` by the hook, in one that is not there; its variant's file."""
-    about = read_json(left / "capture.json")
+def write_problem(captured: Path, folder: Path, program: str, launches: int) -> Path:
+    """Make a problem of the folder that the hook left; return its variant's file.
+
+    `folder` must not be there yet.
+    """
+    about = read_json(captured / "capture.json")
     folder.mkdir(parents=True)
-    for array in sorted(left.glob("*.bin")):
+    for array in sorted(captured.glob("*.bin")):
         shutil.move(array, folder / array.name)
     shutil.copy(INJECTED / "captured_problem.py", folder / "problem.py")
     document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}

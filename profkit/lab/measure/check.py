@@ -219,13 +219,13 @@ def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
 
 
 def _list_faults(
-    verdict: Accuracy, out: Any, reference: Any, left: int, tolerance: tuple[float, float]
+    verdict: Accuracy, out: Any, reference: Any, unwritten: int, tolerance: tuple[float, float]
 ) -> Iterator[str]:
-    """Yield what is wrong with an output; `left`: how many of its elements were never written."""
-    if verdict.wrong and left:
-        yield f"{left} of {out.size} elements were never written"
-    if verdict.nans > left:
-        yield f"{verdict.nans - left} elements are NaN or infinite"
+    """Yield what is wrong with an output; `unwritten`: how many of its elements were never written."""
+    if verdict.wrong and unwritten:
+        yield f"{unwritten} of {out.size} elements were never written"
+    if verdict.nans > unwritten:
+        yield f"{verdict.nans - unwritten} elements are NaN or infinite"
     if verdict.wrong > verdict.nans:
         at = verdict.worst
         atol, rtol = tolerance
@@ -237,13 +237,13 @@ def _list_faults(
 
 
 def judge_output_values(
-    problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
+    problem: Problem, data: Data, outputs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
     """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
     atol, rtol = problem.get_tolerance(data.case)
     faults: list[str] = []
     verdicts = []
-    for i, (out, reference) in enumerate(zip(outs, data.load_reference(), strict=True)):
+    for i, (out, reference) in enumerate(zip(outputs, data.load_reference(), strict=True)):
         verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
         left = 0

@@ -259,6 +259,6 @@ class _Session:
         return right and name not in measured.failed
 
 
-def make_build_entry(build: Build, again: str = "") -> Entry:
-    """Return a build as the protocol has it; `again` ends the name of one that is timed twice."""
-    return Entry(build.variant.id + again, build.library, build.variant.header.inputs)
+def make_build_entry(build: Build, name_suffix: str = "") -> Entry:
+    """Return a build as the protocol has it; `name_suffix` ends the name of one that is timed twice."""
+    return Entry(build.variant.id + name_suffix, build.library, build.variant.header.inputs)

@@ -30,18 +30,18 @@ _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
 def _check_launches_in_graph(
-    lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
+    lib: ctypes.CDLL, problem: Problem, inputs: Sequence[Data], tools: library.Support, stream: int
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
 
-    `work`: the inputs of one case, each of another seed. Return the verdict on the first launch that
+    `inputs`: the inputs of one case, each of another seed. Return the verdict on the first launch that
     is wrong, or on the last; None where a graph cannot hold what the launcher does (timing it says
     so); CudaError if the context is lost.
     """
-    here = allocate_arena(work[0])
+    here = allocate_arena(inputs[0])
     args, blank = here.make_args(problem, stream), _make_start_image(here, None)
-    images = [_make_start_image(here, data) for data in work]
-    results = [device.allocate_memory(here.size) for _ in work]
+    images = [_make_start_image(here, data) for data in inputs]
+    results = [device.allocate_memory(here.size) for _ in inputs]
 
     def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
@@ -53,12 +53,12 @@ def _check_launches_in_graph(
     try:
         if not _replay_in_row(run_in_row, stream):
             return None
-        places = zip(work, results, strict=True)
+        places = zip(inputs, results, strict=True)
         return _judge_outputs_in_row(
             problem, [replace(here, data=data, base=at) for data, at in places]
         )
     except device.CudaError as error:
-        return check.make_failed_case(work[0], error)
+        return check.make_failed_case(inputs[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free_memory(address)
@@ -106,7 +106,7 @@ def check_variant(
     name: str,
     lib: ctypes.CDLL,
     problem: Problem,
-    work: Iterable[Data],
+    inputs: Iterable[Data],
     tools: library.Support,
 ) -> Check:
     """Judge a variant on every case and seed, and its manners on the first that is right."""
@@ -115,7 +115,7 @@ def check_variant(
     def start_call(here: Arena) -> None:
         library.start_launcher(lib, here.make_args(problem, stream))
 
-    data = list(work)
+    data = list(inputs)
     cases = []
     for d in data:
         cases.append(check.check_case(start_call, problem, d))
@@ -187,7 +187,7 @@ def check_library_call(name: str, problem: Problem, data: Data) -> tuple[Subject
     return subject, check.judge_output_values(problem, data, outputs)
 
 
-def make_torch_subject(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
+def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]:
     """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
@@ -199,7 +199,7 @@ def make_torch_subject(name: str, once: Callable[[], Any]) -> tuple[Subject, Any
 
     def start_call(stream: int) -> None:
         with use_stream(stream):
-            once()
+            call()
 
     def capture_graph(body: Callable[[], None], stream: int) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
@@ -214,10 +214,10 @@ def make_torch_subject(name: str, once: Callable[[], Any]) -> tuple[Subject, Any
 
     def time_calls(n: int, stream: int) -> tuple[float, float]:
         with use_stream(stream):
-            return bench.measure_plain_calls(lambda: bench.measure_host_seconds(once, n), n, stream)
+            return bench.measure_plain_calls(lambda: bench.measure_host_seconds(call, n), n, stream)
 
     try:
-        out = once()
+        out = call()
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error

@@ -257,14 +257,14 @@ class Worker:
                     reply.times.update(part.times)
                     reply.refused.update(part.refused)
 
-    def _wait_for_event(self, timeout: float, at: Begun) -> Event:
-        """Return what the worker says next; it was last `at` this."""
+    def _wait_for_event(self, timeout: float, last_begun: Begun) -> Event:
+        """Return what the worker says next; it was last `last_begun` this."""
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
             self._end_process()
-            message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
-            raise WorkerLost(message, at=at) from None
+            message = f"it hung: nothing came back for {timeout:.0f} s ({last_begun})"
+            raise WorkerLost(message, at=last_begun) from None
         if line is not None:
             return read_event(line)
         if self._closed:
@@ -273,9 +273,11 @@ class Worker:
         self._log.seek(0)
         text = self._log.read()[-process.KEEP :].decode("utf-8", "replace").strip()
         if "Traceback (most recent call last)" in text:
-            raise RuntimeError(f"the measuring process failed ({at}):\n{text}")
+            raise RuntimeError(f"the measuring process failed ({last_begun}):\n{text}")
         last = text.splitlines()[-1:]
-        raise WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
+        raise WorkerLost(
+            f"the process crashed ({last_begun}): {last[0] if last else 'silent'}", at=last_begun
+        )
 
 
 def _queue_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:

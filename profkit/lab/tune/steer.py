@@ -54,10 +54,10 @@ def read_steering(space: Space) -> dict[str, list[Direction]]:
 
 
 def propose_configs(
-    space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
+    space: Space, incumbent: Config, findings: Sequence[FiringRule], untried: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
-    by_rule, left = read_steering(space), set(free)
+    by_rule, left = read_steering(space), set(untried)
     proposed: list[Proposal] = []
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):
@@ -69,7 +69,11 @@ def propose_configs(
 
 
 def _choose_steps(
-    space: Space, incumbent: Config, direction: Direction, free: Sequence[Config], least: float
+    space: Space,
+    incumbent: Config,
+    direction: Direction,
+    untried: Sequence[Config],
+    least_step: float,
 ) -> list[Config]:
     """Choose one step and one further: the nearest configurations with the quantity moved that way."""
     here = space.evaluate_quantities(incumbent)[direction.name]
@@ -85,7 +89,7 @@ def _choose_steps(
         return sum(map(bool, steps)), count_moved_ranks(config), sum(steps)
 
     candidates = sorted(
-        (c for c in free if count_moved_ranks(c) >= max(least, 1)), key=count_changes
+        (c for c in untried if count_moved_ranks(c) >= max(least_step, 1)), key=count_changes
     )
     picked: list[Config] = []
     for config in candidates:
