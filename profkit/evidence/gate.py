@@ -71,7 +71,7 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
 
     @property
     def assumed_spread(self) -> BetweenProcesses | None:
-        """What processes were taken to differ by where that was never measured; None elsewhere."""
+        """Return how much processes are assumed to differ where nobody measured it; None elsewhere."""
         found = [s.between_processes for s in self.subjects]
         for b in found:
             if b and not b.measured:
@@ -306,7 +306,7 @@ def find_faulty_subject(
 
 
 def find_current_code_hash(side: Evidence, record: Record) -> str | None:
-    """Hash of the variant's code as it is today; as it was measured, where no file is there."""
+    """Return the hash of the variant's code today; without its file, the hash that was measured."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     if file and record.source:
         return file.sha256

@@ -77,7 +77,7 @@ class History:
 
     @cached_property
     def _open_store(self) -> tuple[Any, str]:
-        """The file system of a URL, None of a folder of this machine, and the path in it."""
+        """Return the file system of a URL, None for a folder of this machine, and the path in it."""
         url = str(self.root)
         if "://" not in url:
             return None, url

@@ -59,7 +59,10 @@ def _group_medians(
         if row.gpu_uuid and row.sass and row.session and middle:
             key = row.gpu_uuid, row.sass, row.case
             medians.setdefault(key, {})[row.session] = log(middle)
-            when.setdefault(row.gpu_uuid, []).extend(parse_timestamp(row.made))
+            times = when.setdefault(row.gpu_uuid, [])
+            timestamp = parse_timestamp(row.made)
+            if timestamp is not None:
+                times.append(timestamp)
     return medians, when
 
 
@@ -125,14 +128,14 @@ class KnownSpreads:
         return estimate_spreads(runs, twins)
 
 
-def parse_timestamp(made: str | None) -> list[float]:
-    """Return when something was measured, as a number; nothing where that is not known."""
+def parse_timestamp(made: str | None) -> float | None:
+    """Return when something was measured, in seconds; None where that is not known."""
+    if not made:
+        return None
     try:
-        if made:
-            return [datetime.fromisoformat(made).timestamp()]
-        return []
+        return datetime.fromisoformat(made).timestamp()
     except ValueError:
-        return []
+        return None
 
 
 def scale_spread(spread: Spread, alpha: float = ALPHA) -> float:

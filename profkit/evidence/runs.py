@@ -54,14 +54,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Variant and case as one word, as in the files' names."""
+        """Return variant and case as one word, as in the files' names."""
         if self.case:
             return f"{self.variant}.{self.case}"
         return self.variant
 
     @cached_property
     def launches(self) -> pd.DataFrame:
-        """Rows of the frame; a ProfkitError of a damaged report: half of one is not evidence."""
+        """Return the launches of its reports, a row each; a ProfkitError if a report is damaged."""
         if self._launches is not None:
             return self._launches
         return read_launches([self.report] if self.report else [])
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def sha256(self) -> str:
-        """Of its report as it is now; "" without one."""
+        """Return the sha256 of its report as it is now; "" without one."""
         if self.report:
             return hash_file(self.report)
         return ""
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def launch(self) -> Launch:
-        """The metrics of that launch: indexing one that was not collected raises NotCollected."""
+        """Return the metrics of that launch; indexing one that was not collected raises NotCollected."""
         return Launch({k: v for k, v in self.row.items() if isinstance(v, float)})
 
     @property
@@ -122,11 +122,11 @@ class Run:
 
     @property
     def samples(self) -> tuple[float, ...]:
-        """Seconds per call with a warm L2, without a profiler, in the order taken."""
+        """Return seconds per call with a warm L2, without a profiler, in the order taken."""
         return self.timed.warm_samples
 
     def total(self, metric: str) -> float:
-        """Sum of a metric over all launches; MissingEvidence where one does not have it."""
+        """Return the sum of a metric over all launches; MissingEvidence where one lacks it."""
         values = []
         for v in self.launches[metric]:
             values.append(float(v))

@@ -89,7 +89,7 @@ class HistoryRun:
 
     @property
     def timed(self) -> Record:
-        """As much of the record as a comparison of times looks at."""
+        """Return a record with the fields that a comparison of times reads."""
         sides = TimedSides(warm=TimedSide(samples=self.samples))
         gpu = RecordedGpu(name=self.gpu, uuid=self.gpu_uuid)
         timing = Timing(l2=sides, session=self.session)

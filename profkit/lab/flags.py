@@ -15,6 +15,7 @@ from profkit.show.views import measured as views
 
 
 def set_visible_gpus(target: Target, gpus: str | None) -> Target:
+    """Return the target with the CUDA_VISIBLE_DEVICES of each worker, by --gpus."""
     return replace(target, visible=tuple(list_visible_devices(gpus)))
 
 

@@ -61,7 +61,7 @@ class MeasuredAblation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sure_gain(self) -> float:
-        """The gain over the original itself, by the low end of its interval: what is sure.
+        """Return the sure gain over the original: the low end of its interval.
 
         Beside a control that is slower than the original, a gain may be no more than the end of what
         choosing costs.

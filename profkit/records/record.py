@@ -109,27 +109,27 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def timing_session(self) -> str | None:
-        """Of what was timed in turns in one process."""
+        """Return the id that runs share which were timed in turns in one process."""
         timing = self.timing or parts.Timing()
         return timing.session
 
     @property
     def warm_samples(self) -> tuple[float, ...]:
-        """Seconds per call with a warm L2, in the order taken."""
+        """Return seconds per call with a warm L2, in the order taken."""
         timing = self.timing or parts.Timing()
         warm = timing.l2.warm or parts.TimedSide()
         return warm.samples
 
     @property
     def cold_samples(self) -> tuple[float, ...]:
-        """Seconds per call with a cold L2, in the order taken."""
+        """Return seconds per call with a cold L2, in the order taken."""
         timing = self.timing or parts.Timing()
         cold = timing.l2.cold or parts.TimedSide()
         return cold.samples
 
     @property
     def sm_clock(self) -> float | None:
-        """After the timing, Hz."""
+        """Return the SM clock after the timing, in Hz."""
         timing = self.timing or parts.Timing()
         after = timing.after or parts.GpuState()
         return after.sm_clock
@@ -142,7 +142,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def sanitizers(self) -> Mapping[str, str]:
-        """Tool -> "clean", or what it found; tools that were not run are not there."""
+        """Return tool -> "clean", or its findings; a tool that was not run is absent."""
         check = self.check or parts.CheckResult()
         return check.sanitizer
 
@@ -153,7 +153,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def code_identity(self) -> CodeIdentity:
-        """Return what was run: asks the two of two records whether it is the same."""
+        """Return the hashes of what ran, by which two records are compared."""
         source = self.source or parts.RecordedSource()
         lines = [launch.write_line() for launch in self.launches]
         return CodeIdentity(
@@ -166,7 +166,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def correct(self) -> bool | None:
-        """Whether the check passed; None when it was not checked, or the case is not supported.
+        """Return whether the check passed; None if unchecked, or if the case is not supported.
 
         One case that is wrong makes the check wrong, whatever its summary says.
         """
@@ -183,7 +183,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Return what rules it out whatever its time: wrong results, or what a sanitizer said."""
+        """Return the reasons to reject it whatever its time: wrong results, sanitizer findings."""
         faults = []
         if self.correct is False:
             faults.append("wrong results")
@@ -212,7 +212,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def largest_resources(self) -> parts.Resources:
-        """The most over all kernels: the build's for one thread, the launch's for a block."""
+        """Return the most over all kernels: per thread by the build, per block by the launch."""
         launches, kernels = self.launches, self.resources
         return parts.Resources(
             registers=find_largest_known(x.regs for x in launches)

@@ -184,7 +184,7 @@ def _walk_back(program: Program, at: int, stop: Callable[[int], bool]) -> Iterat
 
 
 def _find_awaited_instructions(program: Program, at: int) -> set[int]:
-    """Return who an instruction waits for; behind a DEPBAR, whom that does."""
+    """Return the instructions that set the scoreboards waited for here, or by a DEPBAR just before."""
     sources = _find_setters_of_awaited_scoreboards(program, at)
     if not sources:
         for n in program.before[at]:
@@ -218,7 +218,7 @@ def _find_nearest_before(program: Program, at: int, opcodes: frozenset[str]) -> 
 
 
 def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
-    """Return who holds the scoreboards that this instruction waits for."""
+    """Return the instructions that set the scoreboards which this one waits for."""
     instruction = program.instructions[at]
     mask, open_ = instruction.control.wait, 0
     if instruction.scoreboard:
@@ -232,9 +232,9 @@ def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
 def _find_setters_of_scoreboard(
     program: Program, at: int, scoreboard: int, newest_left_out: int
 ) -> set[int]:
-    """Return who holds one scoreboard, without the newest `newest_left_out` of them.
+    """Return the instructions that may hold a scoreboard, without the newest `newest_left_out`.
 
-    Whoever waited for it before has found it free: nothing older can still hold it.
+    An earlier wait found the scoreboard free: nothing before that wait can hold it.
     """
     code = program.instructions
 
@@ -451,7 +451,7 @@ class LaunchedCode:
 
     @cached_property
     def sources(self) -> dict[str, list[str]]:
-        """The source files that were imported into the report: name -> lines."""
+        """Return the source files that were imported into the report: name -> lines."""
         if not self._has_bounded_lines():
             return {}
         files = self._action.source_files().items()
@@ -547,7 +547,7 @@ class LaunchedCode:
 
     @cached_property
     def block_size(self) -> tuple[int, int, int]:
-        """Threads of a block in each dimension; 0 where that was not recorded."""
+        """Return the threads of a block in each dimension; 0 where that was not recorded."""
         return self._read_block_size("x"), self._read_block_size("y"), self._read_block_size("z")
 
     def _read_block_size(self, axis: str) -> int:
@@ -592,7 +592,7 @@ class LaunchedCode:
 
     @cached_property
     def capability(self) -> int:
-        """Ten times the compute capability; 0 where it is not known."""
+        """Return ten times the compute capability; 0 where it is not known."""
         cc = "device__attribute_compute_capability_"
         major, minor = (self._action.metric_by_name(cc + part) for part in ("major", "minor"))
         if major and minor:

@@ -68,12 +68,12 @@ class Access:
 
     @cached_property
     def predicted_wavefronts(self) -> float:
-        """Wavefronts of a request, in the mean of the warps."""
+        """Return wavefronts per request by the addresses, averaged over the warps."""
         return self.average_wavefronts(self.warps)
 
     @property
     def is_prediction_right(self) -> bool:
-        """Whether as many wavefronts were counted as its addresses say; not where it never ran."""
+        """Return whether the counted wavefronts match its addresses; False where it never ran."""
         if not self.requests:
             return False
         apart = abs(self.predicted_wavefronts * self.requests - self.counted)
@@ -81,15 +81,17 @@ class Access:
 
     @property
     def needed_wavefronts(self) -> float:
-        """Wavefronts that a request needs."""
+        """Return the wavefronts that a request needs at least."""
         return self.ideal / self.requests
 
     @property
     def excess_wavefronts(self) -> float:
+        """Return the wavefronts of the launch beyond those that it needs."""
         return max(0.0, self.counted - self.ideal)
 
     @property
     def has_conflicts(self) -> bool:
+        """Return whether its addresses take more wavefronts than needed, beyond the tolerance."""
         return self.predicted_wavefronts > self.needed_wavefronts * (1 + AGREES)
 
     def average_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
@@ -99,7 +101,7 @@ class Access:
 
     @property
     def byte_range(self) -> tuple[int, int]:
-        """The bytes from its lowest to its highest address."""
+        """Return its lowest address, and the one behind its highest byte."""
         return min(map(min, self.warps)), max(map(max, self.warps)) + self.size
 
 
@@ -155,7 +157,7 @@ class SharedAccesses:
 
     @property
     def well_predicted(self) -> list[Access]:
-        """Those that have as many wavefronts as their addresses say."""
+        """Return the accesses whose addresses explain their counted wavefronts."""
         return [access for access in self.decoded if access.is_prediction_right]
 
 

@@ -92,7 +92,7 @@ class Frames:
 
     @property
     def memory_weight(self) -> int:
-        """The same with what its launches take besides where they are read."""
+        """Return the memory that reading takes, in bytes: the file, and a share per launch."""
         return self.size + self.launches * LAUNCH
 
 
@@ -135,7 +135,7 @@ def _identify_file(path: str | Path) -> _Key:
 
 
 def _remember_verdict(key: _Key, walk: _Walk) -> Frames:
-    """Return what a walk that has come to its end says of a file."""
+    """Return the verdict of a finished walk over a file, and keep it for the next time."""
     frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
         _walked.clear()

@@ -112,7 +112,7 @@ class Cubin:
 
     @cached_property
     def line_tables(self) -> dict[str, LineTable]:
-        """Function -> its line table; empty when it was built without -lineinfo."""
+        """Return function -> line table; empty when it was built without -lineinfo."""
         try:
             functions = dict(self._list_relocated())
         except struct.error:
@@ -121,7 +121,7 @@ class Cubin:
 
     @property
     def line_table_bytes(self) -> int:
-        """Bytes of its line table."""
+        """Return the size of its line table in bytes."""
         return len(self._read_content(".debug_line"))
 
     def has_bounded_lines(self) -> bool:

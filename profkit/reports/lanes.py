@@ -32,10 +32,12 @@ class Lanes:
 
     @property
     def is_exact(self) -> bool:
+        """Return whether all bits are known."""
         return self.bits == BITS
 
     @property
     def is_uniform(self) -> bool:
+        """Return whether all lanes have one value."""
         return min(self.values) == max(self.values)
 
 
@@ -48,11 +50,13 @@ UNKNOWN = Lanes((0,) * LANES, 0)  # the same in all lanes, but which is not know
 
 
 def add_lanes(left: Lanes, right: Lanes) -> Lanes:
+    """Return the sum in each lane, as a word; only bits known in both are known in it."""
     pairs = zip(left.values, right.values, strict=True)
     return Lanes(tuple((x + y) % WORD for x, y in pairs), min(left.bits, right.bits))
 
 
 def negate_lanes(value: Lanes) -> Lanes:
+    """Return minus the value in each lane, as a word."""
     return Lanes(tuple(-x % WORD for x in value.values), value.bits)
 
 
@@ -76,6 +80,7 @@ def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
 
 
 def shift_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
+    """Return the value shifted right in each lane; None if too few bits are known for that."""
     if value.is_exact:
         numbers = value.values
         if signed:
@@ -178,6 +183,8 @@ _FOURS = re.compile(r"[HIDBQ]MMA$")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """An instruction as the disassembler writes it, taken apart."""
+
     guard: str  # the predicate it runs under; "" without
     opcode: str
     modifiers: tuple[str, ...]

@@ -209,7 +209,7 @@ class PrintedTable:
 
     @property
     def loss_sentence(self) -> str:
-        """What is lost of it, mostly nothing: a row that is cut, or has more cells than the header."""
+        """Return a clause on rows that are cut or have too many cells; "" when nothing is lost."""
         if self.losses > 1:
             return f"{self.first_loss} (and {self.losses - 1} more)"
         return self.first_loss

@@ -46,7 +46,7 @@ def _input(array: Mapping[str, Any], index: int, seed: int) -> NDArray[Any]:
 
 
 def drawn(array: Mapping[str, Any], index: int, seed: int) -> NDArray[Any]:
-    """An array of the same mean, spread and range."""
+    """Return a random array with the captured mean, spread and range."""
     rng = np.random.default_rng((seed, index, array["length"]))
     values = rng.standard_normal(array["length"], dtype=np.float32)
     values *= np.float32(array["std"])
@@ -61,17 +61,17 @@ def drawn(array: Mapping[str, Any], index: int, seed: int) -> NDArray[Any]:
 
 
 def input_types(case: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
-    """Length and format of each input."""
+    """Return length and format of each input."""
     return [((a["length"],), a["dtype"]) for a in case["inputs"]]
 
 
 def outputs(case: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
-    """Length and format of each output."""
+    """Return length and format of each output."""
     return [((a["length"],), a["dtype"]) for a in case["outputs"]]
 
 
 def begins(case: Mapping[str, Any]) -> dict[int, int]:
-    """Outputs that the kernel works on in place -> the input that they hold at first."""
+    """Return output -> the input that it holds at first, for outputs updated in place."""
     pairs = ((i, a["begins"]) for i, a in enumerate(case["outputs"]))
     return {i: start for i, start in pairs if start is not None}
 
@@ -90,13 +90,13 @@ def _output(array: Mapping[str, Any], index: int) -> NDArray[Any]:
 
 
 def operations(case: Mapping[str, Any]) -> float:
-    """Not known: a captured kernel says nothing of its arithmetic."""
+    """Return 0: a captured kernel says nothing of its arithmetic."""
     del case
     return 0.0
 
 
 def compulsory_bytes(case: Mapping[str, Any]) -> float:
-    """Every input read once and every output written once: an upper bound where parts are skipped."""
+    """Return the bytes of all inputs and outputs: an upper bound where parts are skipped."""
     starts = {a["begins"] for a in case["outputs"]}
     read = [a for i, a in enumerate(case["inputs"]) if i not in starts]
     return float(sum(a["bytes"] for a in (*read, *case["outputs"])))

@@ -32,6 +32,8 @@ _RECORDED = "it was only ever launched while a CUDA graph was recorded: run it o
 
 @dataclass
 class Start:
+    """A launch that is about to happen: the kernel, its arguments, and how to launch it again."""
+
     kernel: Any
     arguments: dict[str, Any]  # parameter -> argument, in order
     options: dict[str, Any]  # num_warps, num_stages and so on
@@ -78,6 +80,8 @@ class Alike:
 
 @dataclass
 class Session:
+    """The captures of this process: what was asked for, and which launches were seen."""
+
     folder: Path
     kernel: re.Pattern[str]
     skip: int
@@ -178,6 +182,7 @@ class Session:
         _write_launch(start, outcome, place, drawn)
 
     def write_seen(self) -> None:
+        """Write down which launches this process had, captured or not."""
         whole = {"launches": list(map(asdict, self.rows.values())), "trouble": self.trouble}
         path = self.folder / f"seen-{os.getpid()}.json"
         if self.rows or self.trouble:

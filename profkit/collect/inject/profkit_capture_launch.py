@@ -36,11 +36,12 @@ class Reach:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Every parameter that was given this memory: x and out of a kernel that is called in place."""
+        """Return every parameter that was given this memory, such as x and out of a call in place."""
         return (self.name, *self.others)
 
     @property
     def is_written(self) -> bool:
+        """Return whether the launch changed it."""
         return self.after is not self.before
 
     def describe_memory(self, flat: Any) -> dict[str, Any]:
@@ -70,6 +71,8 @@ class CannotCapture(Exception):
 
 @dataclass
 class CaptureOutcome:
+    """What two launches on copies showed of a kernel: its arrays, its time, its sameness."""
+
     arrays: list[Reach]
     # of one launch of the program's own kernel, among many in a CUDA graph; None: it was not timed
     seconds: float | None = None
@@ -229,6 +232,7 @@ def time_launch(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None
 
 
 def store_tensor(tensor: Any, path: Path) -> None:
+    """Write the elements of a tensor as they are in memory, without a header."""
     import torch
 
     path.write_bytes(tensor.contiguous().view(torch.uint8).cpu().numpy().tobytes())

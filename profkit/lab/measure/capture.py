@@ -115,7 +115,7 @@ def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str
 
 
 def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
+    """Return tunable -> values, the program's own first: warps, stages, blocks of the grid."""
     sizes = {}
     for parameter in about["parameters"]:
         sizes[parameter["name"]] = parameter.get("value")

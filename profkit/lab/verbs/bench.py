@@ -59,6 +59,10 @@ def time_variants(
     rounds: Rounds = 120,
     history: TwinHistory = HISTORY,
 ) -> int:
+    """It builds each variant, checks its results, and times all of a case in turns on one GPU.
+
+    A variant with wrong results gets no time. It writes no records; profile does.
+    """
     from profkit.cli.output import show_spinner
     from profkit.lab.flags import print_faults, print_gpus, require_names_or_all, set_visible_gpus
     from profkit.lab.measure import pipeline, targets

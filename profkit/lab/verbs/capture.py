@@ -84,6 +84,10 @@ def capture_kernels(
     output: Output = Path("captured"),
     build_dir: options.BuildDir = None,
 ) -> int:
+    """It runs the command to its end, and copies what the chosen launches read and write.
+
+    Each folder gets a problem.py and a variant, which is then checked and timed here.
+    """
     from profkit.cli.output import print_blocks, show_spinner
     from profkit.lab.measure import capture
     from profkit.lab.measure.variants import build

@@ -74,6 +74,11 @@ def check_variants(
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
 ) -> int:
+    """It builds each variant, and compares its outputs with the reference in every case and check.
+
+    Writes outside the outputs are errors too. --build-only compiles, with --arch also without a
+    GPU, and compares registers and memory with the budgets in the headers.
+    """
     from profkit.cli.output import refuse_flags
     from profkit.lab.flags import require_names_or_all, set_visible_gpus
     from profkit.lab.measure import targets

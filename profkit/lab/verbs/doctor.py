@@ -18,6 +18,7 @@ SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix problems."
 
 @options.verb(GROUP, SUMMARY, forms="json", bad="something needed for measuring is missing")
 def examine_machine() -> int:
+    """It needs no GPU, and changes nothing."""
     from profkit.cli.output import print_blocks
     from profkit.lab.measure.variants import toolchain as examiner
     from profkit.show.views import measured

@@ -28,6 +28,7 @@ def list_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
+    """A record is stale when the code of its variant has changed since it was measured."""
     from profkit.cli.output import print_blocks, print_errors
     from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured

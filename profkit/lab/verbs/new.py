@@ -31,6 +31,7 @@ def create_problem_folder(
     ),
     kernels: options.Kernels = None,
 ) -> int:
+    """The folder gets a problem.py and a first variant, which profkit check can run."""
     from profkit.cli.output import print_blocks, print_note
     from profkit.lab.measure.variants import problem as problems
     from profkit.show.views import measured

@@ -118,6 +118,10 @@ def tune_variant(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
+    """It times configurations in turns with the reference; what the diagnosis finds proposes the next.
+
+    The fastest is kept if it is faster than the defaults when both are measured again.
+    """
     from profkit.cli.output import show_spinner
     from profkit.lab.measure import targets
     from profkit.lab.measure.worker import list_visible_devices

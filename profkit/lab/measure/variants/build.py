@@ -77,7 +77,7 @@ class Build:
 
     @property
     def failure(self) -> ProfkitError | None:
-        """Everything that the compiler said, if it does not compile."""
+        """Return an error with the compiler's whole output; None if it compiled."""
         if self.error is None:
             return None
         return ProfkitError(
