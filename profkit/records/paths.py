@@ -11,7 +11,7 @@ import re
 import shlex
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -121,75 +121,145 @@ def _find_reports(folder: Path) -> list[str]:
 
 MARK = b'"profkit.run/'  # in the first bytes of a run record
 _HEAD = 1 << 16  # bytes that are looked at: a header may come before the first event
-_SYSTEMS = (".nsys-rep", ".qdrep")
-# Kind | what it is | the verbs that read it | the command that does.
-_TABLE = """\
-report | a report of Nsight Compute | diagnose report roofline compare whatif gate history |\
-    profkit diagnose {}
-trace | a trace of a whole program | triage compare | profkit triage {}
-kept | a recording kept by profkit triage | triage report compare | profkit triage {}
-systems | a report of Nsight Systems; export it for profkit triage | |\
-    nsys export --type sqlite {}
-grid | times by shape | roofline | profkit roofline {}
-record | a run record | compare gate history report | profkit compare {} OTHER
-program | a Python program | claims | profkit triage -- python {}
-printed | text printed by ncu: values are rounded and many are missing | |\
-    record with ncu -o REPORT, or print with: ncu --import REPORT --csv --page raw > FILE.csv
-empty | empty (0 bytes) | | copy it again, or record it again
-"""
-_ROWS = ([word.strip() for word in line.split("|")] for line in _TABLE.splitlines())
-_KINDS = {kind: tuple(of) for kind, *of in _ROWS}
 # Of a page that ncu printed: the title of a section, and what stands behind each kernel's name.
 _PRINTED = re.compile(rb"^\s*Section: \w|, Context \d+, Stream \d+", re.MULTILINE)
 _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
+@dataclass(frozen=True)
+class _Beginning:
+    """What a file shows of itself: its name, and its first bytes, unpacked where gzip packed them."""
+
+    path: Path
+    head: bytes
+    text: bytes
+
+    @property
+    def is_json(self) -> bool:
+        """Return whether it begins as JSON does."""
+        return self.text.lstrip()[:1] in (b"{", b"[")
+
+
+@dataclass(frozen=True)
+class _FileKind:
+    """A kind of file, and who reads it."""
+
+    name: str
+    meaning: str
+    command: str  # what to do with one, its path at {}
+    is_kind: Callable[[_Beginning], bool]
+    verbs: tuple[str, ...] = ()  # those that read it
+
+
+# In this order: the first kind that a file is of counts.
+_KINDS = (
+    _FileKind(
+        name="empty",
+        meaning="empty (0 bytes)",
+        command="copy it again, or record it again",
+        is_kind=lambda file: not file.head,
+    ),
+    _FileKind(
+        name="report",
+        meaning="a report of Nsight Compute",
+        command="profkit diagnose {}",
+        is_kind=lambda file: file.head.startswith(b"NVR"),
+        verbs=("diagnose", "report", "roofline", "compare", "whatif", "gate", "history"),
+    ),
+    _FileKind(
+        name="systems",
+        meaning="a report of Nsight Systems; export it for profkit triage",
+        command="nsys export --type sqlite {}",
+        is_kind=lambda file: file.path.suffix in (".nsys-rep", ".qdrep"),
+    ),
+    _FileKind(
+        name="grid",
+        meaning="times by shape",
+        command="profkit roofline {}",
+        is_kind=lambda file: file.is_json and b'"profkit.grid/1"' in file.text,
+        verbs=("roofline",),
+    ),
+    _FileKind(
+        name="record",
+        meaning="a run record",
+        command="profkit compare {} OTHER",
+        is_kind=lambda file: file.is_json and MARK in file.text,
+        verbs=("compare", "gate", "history", "report"),
+    ),
+    _FileKind(
+        name="trace",
+        meaning="a trace of a whole program",
+        command="profkit triage {}",
+        is_kind=lambda file: (
+            file.head.startswith(b"SQLite format 3")
+            or (file.is_json and _TRACE.search(file.text) is not None)
+        ),
+        verbs=("triage", "compare"),
+    ),
+    _FileKind(
+        name="printed",
+        meaning="text printed by ncu: values are rounded and many are missing",
+        command="record with ncu -o REPORT, or print with: "
+        "ncu --import REPORT --csv --page raw > FILE.csv",
+        is_kind=lambda file: b'"ID"' not in file.text and _PRINTED.search(file.text) is not None,
+    ),
+    _FileKind(
+        name="program",
+        meaning="a Python program",
+        command="profkit triage -- python {}",
+        is_kind=lambda file: file.path.suffix == ".py",
+        verbs=("claims",),
+    ),
+)
+_KEPT_FOLDER = _FileKind(
+    name="kept",
+    meaning="a recording kept by profkit triage",
+    command="profkit triage {}",
+    is_kind=lambda _: False,
+    verbs=("triage", "report", "compare"),
+)
+
+
 def suggest_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
     """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
-    kind = detect_kind(path)
-    if kind is None or verb in _KINDS[kind][1].split():
+    kind = _find_kind(Path(path))
+    if kind is None or verb in kind.verbs:
         return None
-    what, _, command = _KINDS[kind]
-    return what, command.format(shlex.quote(str(path)))
+    return kind.meaning, kind.command.format(shlex.quote(str(path)))
 
 
 def name_protected_kind(path: str | Path) -> str | None:
     """Return what a file is that nobody writes over by mistake; None for anything else."""
-    kind = detect_kind(path)
-    if kind in (None, "empty", "kept"):
+    kind = _find_kind(Path(path))
+    if kind is None or kind.name in ("empty", "kept"):
         return None
-    return _KINDS[kind][0]
+    return kind.meaning
 
 
 def detect_kind(path: str | Path) -> str | None:
     """Return the kind of a file, by its content before its name; None where nobody knows it."""
-    path = Path(path)
+    kind = _find_kind(Path(path))
+    if kind is None:
+        return None
+    return kind.name
+
+
+def _find_kind(path: Path) -> _FileKind | None:
     try:
         if is_folder(path):
             if is_file(path / "triage.json"):
-                return "kept"
+                return _KEPT_FOLDER
             return None
         with open_regular(path) as file:
             head = file.read(_HEAD)
     except (OSError, ProfkitError):
         return None
+    text = head
     if head.startswith(b"\x1f\x8b"):
         text = unpack_head(head)
-    else:
-        text = head
-    is_json = text.lstrip()[:1] in (b"{", b"[")
-    tests = {
-        "empty": not head,
-        "report": head.startswith(b"NVR"),
-        "systems": path.suffix in _SYSTEMS,
-        "grid": is_json and b'"profkit.grid/1"' in text,
-        "record": is_json and MARK in text,
-        "trace": head.startswith(b"SQLite format 3") or (is_json and bool(_TRACE.search(text))),
-        "printed": b'"ID"' not in text and _PRINTED.search(text) is not None,
-        "program": path.suffix == ".py",
-    }
-    for kind, holds in tests.items():
-        if holds:
+    beginning = _Beginning(path, head, text)
+    for kind in _KINDS:
+        if kind.is_kind(beginning):
             return kind
     return None
 
