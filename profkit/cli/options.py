@@ -285,14 +285,15 @@ FORMS = {
     "markdown": ("--markdown", "Print Markdown, for pull requests and job summaries."),
     "quiet": ("--quiet -q", "Print no progress or notes on stderr."),
 }
-FORMATS = ("gcc", "github", "sarif")
+FORMATS = {"gcc": "editors", "github": "annotations", "sarif": "scanners"}  # name -> for whom
+_FORMATS_TEXT = ", ".join(f"{name} ({user})" for name, user in FORMATS.items())
 Opens = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="FORM",
-        help="Print findings for another tool: gcc (editors), github (annotations), sarif (scanners).",
+        help=f"Print findings for another tool: {_FORMATS_TEXT}.",
         autocompletion=make_completion(*FORMATS),
     ),
 ]
