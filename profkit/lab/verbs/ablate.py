@@ -61,7 +61,7 @@ def ablate_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    """It removes one cause at a time from a kernel's PTX, and times the result beside the original.
+    """It removes one cause at a time from a kernel's PTX, and times the result next to the original.
 
     Each row is the speedup without that cause. --recorded shows an earlier result, without a GPU.
     """

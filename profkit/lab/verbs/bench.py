@@ -59,7 +59,7 @@ def time_variants(
     rounds: Rounds = 120,
     history: TwinHistory = HISTORY,
 ) -> int:
-    """It builds each variant, checks its results, and times all of a case in turns on one GPU.
+    """It builds each variant, checks its results, and times all of a case alternately on one GPU.
 
     A variant with wrong results gets no time. It writes no records; profile does.
     """

@@ -118,7 +118,7 @@ def tune_variant(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    """It times configurations in turns with the reference; what the diagnosis finds proposes the next.
+    """It times configurations alternately with the reference; the diagnosis proposes the next.
 
     The fastest is kept if it is faster than the defaults when both are measured again.
     """
