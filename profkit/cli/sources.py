@@ -103,8 +103,10 @@ def read_history_steps(
     kept = History(folder)
     runs, bad_runs = kept.list_runs()
     twins, bad_twins = kept.list_aa_runs()
+    ablations, bad_ablations = kept.list_ablations()
     chosen = []
     for r in runs:
         if variant in ("", r.variant) and case in ("", r.case):
             chosen.append(r)
-    return compare_consecutive_runs(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins
+    steps = compare_consecutive_runs(chosen, estimate_spreads(runs, twins), ablations)
+    return steps, [*bad_runs, *bad_twins, *bad_ablations]

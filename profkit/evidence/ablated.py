@@ -2,28 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from profkit.records.ablation import WORTH, AblationRecord, MeasuredAblation
 from profkit.records.record import Record
-from profkit.reports.figures import speedup
+from profkit.reports.figures import seconds, speedup
 
+_ABSENT = "nothing-to-take-away"  # a refusal: the cause was looked for and is not there
 _NOTHING = 1.05  # below, nothing is left to win: clocks and inputs do as much
 
 
-def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator[str]:
-    """Yield what removing each cause that a fix can reach brought, where it was worth it on a side."""
-    was, now = _read_ablation(before), _read_ablation(after)
-    if was is None or now is None:
+@dataclass(frozen=True)
+class HistoryAblation:
+    """One cause of one run, removed by `profkit ablate`. Seconds; null where it was refused."""
+
+    record: str  # sha256 of the run record, to join `runs`
+    ablation: str
+    variant: str
+    case: str
+    title: str | None = None
+    reachable: bool | None = None  # whether a fix could get there; else the gain is only a bound
+    base: float | None = None  # of a call as it is
+    time: float | None = None  # of a call without the cause
+    gain: float | None = None
+    high: float | None = None  # the end of the gain's interval
+    sure_gain: float | None = None  # by its low end, over the original itself
+    refused: str | None = None  # why it was not measured: `nothing-to-take-away`, `steers` ...
+
+
+def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]:
+    """Yield what each cause costs a run that was ablated, and which causes could not be removed."""
+    found = _read_ablation(record)
+    if found is None:
         return
+    for row in found.measured:
+        yield HistoryAblation(
+            record=sha256,
+            ablation=row.ablation,
+            variant=record.variant,
+            case=record.case,
+            title=row.title,
+            reachable=row.reachable,
+            base=found.base,
+            time=row.time,
+            gain=row.gain,
+            high=row.high,
+            sure_gain=row.sure_gain,
+        )
+    for refusal in found.refused:
+        yield HistoryAblation(
+            record=sha256,
+            ablation=refusal.ablation,
+            variant=record.variant,
+            case=record.case,
+            base=found.base,
+            refused=refusal.code,
+        )
+
+
+def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator[str]:
+    """Yield what removing each cause that a fix can reach brought, where it was worth it on a side.
+
+    Of one that costs more than before, what it cost.
+    """
+    was, now = _read_ablation(before), _read_ablation(after)
+    if before is None or after is None or was is None or now is None:
+        return
+    dearer: dict[str, str] = {}
+    if was.gpu == now.gpu:
+        dearer = find_dearer_causes(make_ablation_rows(before, ""), make_ablation_rows(after, ""))
     rows = {row.ablation: row for row in now.measured if row.reachable}
     for row in was.measured:
         later = rows.get(row.ablation)
-        if row.reachable and later and max(row.sure_gain, later.sure_gain) >= WORTH:
+        if row.ablation in dearer or not row.reachable or later is None:
+            continue
+        if max(row.sure_gain, later.sure_gain) >= WORTH:
             yield (
                 f"ablated: without {row.title} {speedup(row.gain)} before the change, "
                 f"{speedup(later.gain)} after it"
             )
+    for said in dearer.values():
+        yield f"ablated: {said}"
+
+
+def find_dearer_causes(
+    before: Iterable[HistoryAblation], after: Iterable[HistoryAblation]
+) -> dict[str, str]:
+    """Return ablation -> in words, what its cause costs after a change, if it surely cost less before.
+
+    Only of causes that a fix can reach and that are worth one. A cause that was looked for and not
+    there cost nothing; one that could not be removed cost nobody knows what.
+    """
+    most = {}
+    for row in before:
+        if row.refused == _ABSENT:
+            most[row.ablation] = (0.0, 0.0)
+        elif row.base is not None and row.gain:
+            high = max(row.gain, row.high or 0.0)
+            most[row.ablation] = (row.base * (1 - 1 / row.gain), row.base * (1 - 1 / high))
+    said = {}
+    for row in after:
+        if not row.reachable or row.base is None or not row.gain or row.ablation not in most:
+            continue
+        sure_gain = row.sure_gain or 1.0
+        cost, highest = most[row.ablation]
+        if sure_gain >= WORTH and row.base * (1 - 1 / sure_gain) > highest:
+            now = seconds(row.base * (1 - 1 / row.gain))
+            said[row.ablation] = f"{row.title} cost {now} of a call, {_say_cost(cost)} before"
+    return said
+
+
+def _say_cost(cost: float) -> str:
+    if cost <= 0:
+        return "nothing"
+    return seconds(cost)
 
 
 def check_fix_by_ablation(
@@ -38,7 +131,7 @@ def check_fix_by_ablation(
     said = f"removing it brought {speedup(row.gain)}"
     if later is None:
         refused = {refusal.ablation: refusal.code for refusal in now.refused}
-        if refused.get(row.ablation) == "nothing-to-take-away":
+        if refused.get(row.ablation) == _ABSENT:
             return True, f"{said}, and there is nothing left of it"
         return None, ""
     because = f"{said}, and brings {speedup(later.gain)} now"

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
+from profkit.evidence.ablated import find_dearer_causes, make_ablation_rows
 from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
 from profkit.evidence.conditions import list_machine_differences, list_method_differences
 from profkit.evidence.runs import Evidence, Run
@@ -365,12 +366,20 @@ def judge_timed_subject(
     if not change.compared or time is None:
         return make_uncompared_subject(name, change)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
-    judged = structs.replace(judged, between_processes=change.between_processes)
+    causes = say_dearer_causes(before.timed, after.timed)
+    because = f"{judged.because}{causes}"
+    judged = structs.replace(judged, because=because, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
     if machine := explain_machine_difference(time, control, before.timed, after.timed):
         return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
-    return structs.replace(judged, because=f"{time.sentence}{say_moved_metrics(change)}")
+    return structs.replace(judged, because=f"{time.sentence}{say_moved_metrics(change)}{causes}")
+
+
+def say_dearer_causes(before: Record, after: Record) -> str:
+    """Return the causes that ablations of both sides say cost more now, as the end of a sentence."""
+    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    return "".join(f"; {said}" for said in find_dearer_causes(*rows).values())
 
 
 def judge_time_comparison(

@@ -28,8 +28,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.evidence import tables
+from profkit.evidence.ablated import HistoryAblation, make_ablation_rows
 from profkit.evidence.runs import Evidence, read_reports_together
-from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
+from profkit.evidence.tables import (
+    HistoryLaunch,
+    HistoryRow,
+    HistoryRun,
+    HistoryTwin,
+)
 from profkit.files import (
     ReadBudget,
     is_folder,
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 
     Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 
-Row = TypeVar("Row", HistoryRun, HistoryTwin)
+Row = TypeVar("Row", HistoryRun, HistoryTwin, HistoryAblation)
 SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
 _BATCH = 4096  # rows of a file that are unpacked before their bytes are counted
@@ -248,6 +254,11 @@ class History:
         rows = (_make_table_row(HistoryTwin, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
 
+    def list_ablations(self) -> tuple[list[HistoryAblation], list[ProfkitError]]:
+        """Return what each cause of each run costs it, once."""
+        table, problems = self.read_table("ablations")
+        return [_make_table_row(HistoryAblation, plain) for plain in table.to_pylist()], problems
+
     def append_rows(self, rows: Iterable[HistoryRow]) -> None:
         """Write rows as one file a table; none where there are none."""
         by_table: dict[str, list[dict[str, Any]]] = {}
@@ -311,6 +322,7 @@ def add_artifacts(
     diagnosed = set(kept.read_columns("launches", ["report"])[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
+    ablations: list[HistoryAblation] = []
     found, problems = evidence.load_readable(counters=False)
     recorded = [run for run in found if run.record]
     read_reports_together(
@@ -325,10 +337,12 @@ def add_artifacts(
             if run.report and report and report not in diagnosed:
                 launches += tables.make_launch_rows(list_frame_rows(run.launches), report)
             runs.append(row)
+            ablations += make_ablation_rows(run.record, row.record)
         except ProfkitError as problem:
             problems.append(problem)
     runs = kept.select_new_runs(runs)
-    kept.append_rows([*runs, *launches])
+    new = {run.record for run in runs}
+    kept.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
     return Added(len(runs), len(launches), tuple(problems))
 
 
@@ -344,7 +358,7 @@ def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:
 
 
 def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
-    """Ask the tables `runs`, `launches`, `reports` and `twins` with SQL (DuckDB).
+    """Ask the tables `runs`, `launches`, `reports`, `twins` and `ablations` with SQL (DuckDB).
 
     Of an answer with more than ROWS_MOST rows, a few more than these are given.
     A ProfkitError where DuckDB is not installed, does not understand the question, or found no end
@@ -494,8 +508,9 @@ def history(
     `given`: all of a history: its folder, or a URL that fsspec knows. Or of `folder` what is named:
     a variant, with its case or a pattern ("champion", "champion.B", "stage*"), a list of these, or
     a frame or row with `variant` and perhaps `case`. `table`: "runs", one row a measurement;
-    "launches", one row a diagnosed launch; "reports", one row a file that was read; or "twins", one
-    row an A/A comparison. `folder`: the history that names are looked up in.
+    "launches", one row a diagnosed launch; "reports", one row a file that was read; "twins", one
+    row an A/A comparison; or "ablations", one row a cause that was removed. `folder`: the history
+    that names are looked up in.
 
     Returns:
         A frame; times in seconds, clocks in Hz, null where not known. Of "runs": record, variant,

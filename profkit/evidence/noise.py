@@ -16,9 +16,11 @@ from statistics import median
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
+from profkit.evidence.ablated import HistoryAblation, find_dearer_causes
 from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history import History
 from profkit.evidence.samples import (
@@ -278,11 +280,14 @@ def make_history_step(
 
 
 def compare_consecutive_runs(
-    runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
+    runs: Iterable[HistoryRun],
+    spreads: Mapping[str, Spread] | None = None,
+    ablations: Iterable[HistoryAblation] = (),
 ) -> list[HistoryStep]:
     """Return each run of each subject against the one before it, subject by subject, oldest first.
 
     `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
+    `ablations`: of any runs: a cause that costs more than at the last ablation before is a note.
     """
     ordered = list(runs)
     if spreads is None:
@@ -292,18 +297,44 @@ def compare_consecutive_runs(
         known[gpu] = scale_spread(spread)
     policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
+    first_of: dict[str, str] = {}  # record -> the first one of the same measurement
     had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
     for run in ordered:
         mine = by_subject.setdefault(run.subject, [])
         if run.sass:
             had.setdefault((run.sass, run.case), []).append(run)
         # A record whose header was mended is another file of one measurement: the first counts.
-        if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
+        first = next(
+            (r for r in mine if r.made and r.made == run.made and r.session == run.session), run
+        )
+        first_of[run.record] = first.record
+        if first is run:
             mine.append(run)
     found: list[HistoryStep] = []
     for _, mine in sorted(by_subject.items()):
         found += (judge_step(mine[:n], run, policy, had) for n, run in enumerate(mine))
-    return found
+    by_record: dict[str, list[HistoryAblation]] = {}
+    for row in ablations:
+        by_record.setdefault(first_of.get(row.record, ""), []).append(row)
+    return add_dearer_causes(found, by_record)
+
+
+def add_dearer_causes(
+    steps: Sequence[HistoryStep], by_record: Mapping[str, Sequence[HistoryAblation]]
+) -> list[HistoryStep]:
+    """Return the steps, with a note where a cause costs more than at the last ablation of its GPU."""
+    before: dict[tuple[str, str | None], Sequence[HistoryAblation]] = {}
+    noted = []
+    for step in steps:
+        rows = by_record.get(step.run.record, ())
+        place = (step.run.subject, step.run.gpu_uuid or step.run.gpu)
+        dearer = find_dearer_causes(before.get(place, ()), rows)
+        if rows:
+            before[place] = rows
+        said = [step.note] if step.note else []
+        said += dearer.values()
+        noted.append(structs.replace(step, note="; ".join(said) or None))
+    return noted
 
 
 def _judge_first_step(run: HistoryRun, runs_of_same_sass: Sequence[HistoryRun]) -> HistoryStep:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError, require_package
+from profkit.evidence.ablated import HistoryAblation
 from profkit.evidence.stats import estimate_median
 from profkit.records.parts import (
     Commit,
@@ -156,6 +157,7 @@ TABLES: dict[str, type] = {
     "launches": HistoryLaunch,
     "reports": HistoryReport,
     "twins": HistoryTwin,
+    "ablations": HistoryAblation,
 }
 # Where a commit is known from, the surest first: of rows of one record that differ in nothing else.
 ORIGINS = ("record", "option", "environment", "source", "log")
@@ -173,8 +175,9 @@ KEYS = {
     "launches": ("report", "launch"),
     "reports": ("path", "report"),
     "twins": ("session", "variant", "case"),
+    "ablations": ("record", "ablation"),
 }
-HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
+HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin | HistoryAblation
 
 
 def list_columns(table: str) -> pa.Schema:

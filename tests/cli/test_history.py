@@ -187,7 +187,7 @@ def test_the_schema_is_told(run) -> None:
     document = json.loads(run("query", "--json").stdout)
     assert document["schema"] == "profkit.history/1"
     tables = {row["table"] for row in document["columns"]}
-    assert tables == {"runs", "launches", "reports", "twins"}
+    assert tables == {"runs", "launches", "reports", "twins", "ablations"}
     keys = [(r["table"], r["column"]) for r in document["columns"] if r["key"]]
     assert ("runs", "record") in keys
     assert "samples" in run("query").stdout

@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from profkit.evidence.ablated import check_fix_by_ablation, list_ablation_notes
+from profkit.evidence.ablated import (
+    check_fix_by_ablation,
+    find_dearer_causes,
+    list_ablation_notes,
+    make_ablation_rows,
+)
 from profkit.evidence.compare import compare_sides
+from profkit.evidence.history import History, add_artifacts, query_history
+from profkit.evidence.noise import compare_consecutive_runs
+from profkit.evidence.runs import Evidence
 from profkit.records.record import Record, parse_record
+from tests.copies import replace
+from tests.evidence.test_gate import changed, folder, gated, made
 
 RECORDED = Path(__file__).parents[1] / "ablation" / "recorded"
 CONFLICTS = "shared-bank-conflicts"
@@ -73,3 +83,76 @@ def test_a_cause_of_which_nothing_is_left_is_gone() -> None:
     kept, because = check_fix_by_ablation(CONFLICTS, read_changed("stage2"), parse_record(document))
     assert kept is True
     assert because == "removing it brought 1.57x, and there is nothing left of it"
+
+
+DEARER = "shared bank conflicts cost 18.5 µs of a call, 678 ns before"
+
+
+def read_ablation(variant: str, **conflict_free: object) -> dict:
+    return dict(read_changed(variant, **conflict_free).ablation)
+
+
+def refuse_conflicts(ablation: dict, code: str) -> dict:
+    """The ablation in which conflicts could not be removed, for this reason."""
+    others = [row for row in ablation["measured"] if row["ablation"] != "conflict-free"]
+    why = {"ablation": "conflict-free", "code": code, "observed": "", "threshold": "", "remedy": ""}
+    return {**ablation, "measured": others, "refused": [*ablation["refused"], why]}
+
+
+def test_compare_says_what_a_cause_costs_that_came_back() -> None:
+    (change,) = compare_sides("stage2swizzle", "stage2", artifacts=RECORDED).changes
+    assert [note for note in change.notes if "conflicts" in note] == [f"ablated: {DEARER}"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("nothing-to-take-away", "shared bank conflicts cost 18.5 µs of a call, nothing before"),
+        ("steers", None),  # nobody knows what it cost
+    ],
+)
+def test_a_cause_that_was_not_measured_before(code: str, said: str | None) -> None:
+    before = made("v1", ablation=refuse_conflicts(read_ablation("stage2swizzle"), code))
+    after = made("v1", ablation=read_ablation("stage2"))
+    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    assert find_dearer_causes(*rows).get("conflict-free") == said
+
+
+def test_a_cause_that_costs_no_more_than_its_interval_allows_is_not_told() -> None:
+    before = made("v1", ablation=read_ablation("stage2", gain=1.5, low=1.4, high=1.6))
+    after = made("v1", ablation=read_ablation("stage2", gain=1.57, low=1.56, high=1.58))
+    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    assert "conflict-free" not in find_dearer_causes(*rows)
+
+
+@pytest.mark.parametrize(("factor", "answer"), [(1.5, "slower"), (1.0, "same"), (0.9, "faster")])
+def test_the_gate_says_which_cause_came_back(tmp_path: Path, factor: float, answer: str) -> None:
+    before = made("v1", 1e-5, 1, ablation=read_ablation("stage2swizzle"))
+    after = changed(before, factor * 1e-5, 2, ablation=read_ablation("stage2"))
+    (subject,) = gated(tmp_path, [before], [after]).subjects
+    assert (subject.answer, subject.because.endswith(f"; {DEARER}")) == (answer, True)
+    (back,) = gated(tmp_path / "back", [after], [before]).subjects
+    assert "conflicts" not in back.because
+
+
+def test_the_history_keeps_every_ablation_and_says_which_cause_came_back(tmp_path: Path) -> None:
+    first = made("v1", 1e-5, 1, "s1", made="2026-11-01T00:00:00+00:00")
+    ablated = replace(first, ablation=read_ablation("stage2swizzle"))
+    later = changed(ablated, 1.5e-5, 2, "s2", made="2026-11-02T00:00:00+00:00")
+    slower = replace(later, ablation=read_ablation("stage2"))
+    kept = History(tmp_path / "history")
+    for number, record in enumerate((first, ablated, slower)):  # timed first, ablated later
+        add_artifacts(kept, Evidence(folder(tmp_path / str(number), record)))
+    (runs, _), (rows, problems) = kept.list_runs(), kept.list_ablations()
+    assert (len(runs), problems) == (3, [])
+    measured = {row.ablation for row in rows if row.gain}
+    assert {"conflict-free", "no-barriers"} <= measured
+    assert all((row.gain is None) == (row.refused is not None) for row in rows)
+    steps = compare_consecutive_runs(runs, ablations=rows)
+    assert [(step.answer, step.note) for step in steps] == [("first", None), ("slower", DEARER)]
+    assert [step.note for step in compare_consecutive_runs(runs)] == [None, None]
+    pytest.importorskip("duckdb")
+    frame, _ = query_history(
+        kept, "SELECT max(gain) AS most FROM ablations JOIN runs USING (record) WHERE reachable"
+    )
+    assert frame.most[0] == pytest.approx(1.57, abs=0.01)

@@ -652,6 +652,7 @@ def test_the_columns_say_their_types_and_which_of_them_name_a_row() -> None:
         "launches": ["report", "launch"],
         "reports": ["path", "report"],
         "twins": ["session", "variant", "case"],
+        "ablations": ["record", "ablation"],
     }
     types = {(r["table"], r["column"]): r["type"] for r in rows}
     assert [types["runs", c] for c in ("median", "dirty", "flags")] == [
