@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         claims,
         compare,
         diagnose,
+        explain,
         findings,
         from_raw,
         ladder,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     )
     from profkit.show.notebook import claims as verify
     from profkit.show.plots import roofline
-    from profkit.show.views.explain import explain
 
 __all__ = [
     "Hit",
@@ -87,11 +87,12 @@ _WHERE = {
     "Rule": "profkit.diagnosis.rule",
     "Launch": "profkit.model.launch",
     "ProfkitError": "profkit.errors",
-    "explain": "profkit.show.views.explain",
     "history": "profkit.evidence.history",
     "roofline": "profkit.show.plots",
 }
 _MODULE = "profkit.show.notebook"  # of every other name
+# What other libraries call the same thing.
+_SAID_ELSEWHERE = dict.fromkeys(("read", "open", "read_report", "read_ncu", "reports"), "load")
 _CALLED = {"Rule": "LaunchRule", "verify": "claims"}  # what a name is called in its module
 
 
@@ -107,7 +108,8 @@ def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
             from difflib import get_close_matches
 
-            if near := get_close_matches(name, __all__, 1):
+            near = [_SAID_ELSEWHERE[name]] if name in _SAID_ELSEWHERE else []
+            if near := near or get_close_matches(name, __all__, 1):
                 message += f"; did you mean {near[0]}?"
         raise AttributeError(message)
     module = import_module(_WHERE.get(name, _MODULE))

@@ -38,12 +38,11 @@ from profkit.files import (
     list_folder,
     resolve_path,
 )
-from profkit.model.roofline import find_nearest_roof, list_missing
 from profkit.program.document import convert_to_second_form, make_triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
-from profkit.reports.figures import format_percent, seconds, share
+from profkit.reports.figures import format_percent, seconds
 from profkit.reports.frame import make_row_views
 from profkit.reports.reader import ReportFile, Reports, read_some_reports
 from profkit.show import numbers
@@ -378,11 +377,7 @@ def find_launches(read: Reports, launches: Sequence[Judged], kernel: str, where:
 def say_roof(row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
     launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
-    nearest = find_nearest_roof(row)
-    if nearest is None:
-        why = "; ".join(missing.why for missing in list_missing(row))
-        return f"{launch}, no position: {why or 'what that takes was not collected'}"
-    return f"{launch}, {share(nearest[1])} of {numbers.spell_unit(nearest[0])}"
+    return f"{launch}, {numbers.say_position(row)}"
 
 
 def describe_error(error: ProfkitError) -> str:

@@ -121,6 +121,9 @@ class Judged:
 
 
 MOST = 0.5  # of the time of all rows
+ENOUGH = (
+    1 / 3
+)  # of the largest saving, from which on a sure one goes before one that may be nothing
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,13 @@ class Row:
     def seconds_saved(self) -> float:
         """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
         return _replace_nan_by_zero(self.median_launch.diagnosis.estimate_saved_time(self.total))
+
+    @property
+    def sure_seconds_saved(self) -> float:
+        """Seconds of all its time that fixing the leading finding should save at least; else 0."""
+        return _replace_nan_by_zero(
+            self.median_launch.diagnosis.estimate_least_saved_time(self.total)
+        )
 
     def leads_with_uncollected_cause(self, total: float) -> bool:
         """Whether it takes most of a total and what would tell its cause was not collected."""
@@ -240,7 +250,8 @@ def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list
     """Return alike launches in one row each, or with `every` one row per launch.
 
     The rows come by the time that fixing the finding they are shown with should save, then by
-    their time; in front one that takes most of all time and whose cause was not collected.
+    their time; in front a saving that is sure, where the largest one may be nothing, and before that
+    one that takes most of all time and whose cause was not collected.
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
@@ -252,11 +263,31 @@ def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list
         row = Row(tuple(group))
         rows.append(row)
         total += row.total
+    rows.sort(key=lambda row: (-row.seconds_saved, -row.total))
+    sure = find_sure_row(rows)
 
-    def rank_row(row: Row) -> tuple[bool, float, float]:
-        return not row.leads_with_uncollected_cause(total), -row.seconds_saved, -row.total
+    def rank_row(row: Row) -> tuple[bool, bool]:
+        return not row.leads_with_uncollected_cause(total), row is not sure
 
     return sorted(rows, key=rank_row)
+
+
+def find_sure_row(rows: Sequence[Row]) -> Row | None:
+    """Return the row whose saving is sure, and which leads where the largest may save nothing.
+
+    Of rows that should save at least a third of the most, the one with the largest low end; None where
+    the largest saving is sure itself, or where no such row is.
+    """
+    if not rows:
+        return None
+    largest = max(rows, key=lambda row: row.seconds_saved)
+    if largest.sure_seconds_saved > 0:
+        return None
+    enough = []
+    for row in rows:
+        if row.sure_seconds_saved > 0 and row.seconds_saved >= ENOUGH * largest.seconds_saved:
+            enough.append(row)
+    return max(enough, key=lambda row: row.sure_seconds_saved, default=None)
 
 
 # Frames.

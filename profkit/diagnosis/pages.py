@@ -72,6 +72,8 @@ class Decides:
     name: str
     value: str
     reason: str
+    number: float | None = None  # the value itself; None of a limiter, which has several
+    family: str = ""  # the file of rules that it is in
 
 
 def list_thresholds(rule: LaunchRule) -> tuple[Decides, ...]:
@@ -95,16 +97,18 @@ def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, Threshold):
-            found.setdefault(name, Decides(name, f"{used:g}", used.reason))
+            family = function.__module__.rpartition(".")[2]
+            decides = Decides(name, f"{used:g}", used.reason, float(used), family)
+            found.setdefault(name, decides)
         _collect_thresholds(used, found, done)
 
 
 def describe_peak_threshold(limiter: str) -> Decides:
     """Return from where on a unit is near its peak."""
-    peak, queue = BY_LIMITER[limiter].peak, ", ".join(BY_LIMITER[limiter].queue)
+    peak, queue = BY_LIMITER[limiter].peak, " or ".join(BY_LIMITER[limiter].queue)
     value = (
-        f"near its peak from {100 * peak.sure:.0f} % of it on; from {100 * peak.likely:.0f} % on "
-        f"where {100 * peak.queued:.0f} % of the warps' time is {queue}"
+        f"counts as full at {100 * peak.sure:.0f} % of its peak, or at {100 * peak.likely:.0f} % while "
+        f"warps spend {100 * peak.queued:.0f} % of their time in {queue}"
     )
     return Decides(limiter, value, peak.reason)
 

@@ -312,6 +312,13 @@ class Diagnosis:
             return time * (1 - 1 / max(self.top.expect.gain, 1.0))
         return 0.0 * time
 
+    def estimate_least_saved_time(self, time: float) -> float:
+        """Return the seconds that fixing the leading finding should save at least: its low end."""
+        top = self.top
+        if top is None or top.measured_reachable_gain is not None or top.expect is None:
+            return self.estimate_saved_time(time)
+        return time * (1 - 1 / max(top.expect.low, 1.0))
+
     @property
     def label(self) -> str:
         """What it is bound by in two words: "memory: shared", "unknown"."""

@@ -247,6 +247,9 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
         yield f"{run.name} has {why}: no counters"
 
 
+UNLIKE_NAMES = "no kernel has the same name on both sides: these may be different kernels"
+
+
 def list_notes(before: Run, after: Run) -> list[str]:
     """Return what else to know about two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
@@ -254,7 +257,7 @@ def list_notes(before: Run, after: Run) -> list[str]:
         notes += _list_what_run_lacks(run)
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
-        notes.append("no kernel has the same name on both sides: these may be different kernels")
+        notes.append(UNLIKE_NAMES)
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
         sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]

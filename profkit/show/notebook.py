@@ -7,12 +7,14 @@ and verdicts, every text escaped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from math import nan
 from os.path import basename
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from msgspec import structs
@@ -40,6 +42,7 @@ from profkit.show.text.blocks import Block, Grid, Paragraph, TextLine, render_ht
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.terminal import ShowsItself, make_console, render_text
 from profkit.show.views import comparison as changes
+from profkit.show.views import explain as pages
 from profkit.show.views.triage import show_compared_triages, show_triage
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
@@ -225,6 +228,37 @@ class Claims(ShowsItself, tuple[Verified, ...]):
     blocks = changes.show_claims
 
 
+# A command that a hint names  ->  the function that does the same; and its argument.
+_COMMAND = re.compile(
+    r"\bprofkit (claims|compare|diagnose|explain|ladder|report|roofline|triage) (\S+)"
+)
+_LIST = re.compile(r"\bprofkit explain lists\b")
+Answer = TypeVar("Answer")
+
+
+def reword_hints(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Return a function whose errors name functions of pk as the next step, and no shell's commands."""
+
+    @wraps(ask)
+    def answer(*given: Any, **named: Any) -> Answer:
+        try:
+            return ask(*given, **named)
+        except ProfkitError as error:
+            hint = reword_commands(error.hint)
+            if hint == error.hint:
+                raise
+            raise type(error)(error.message, hint) from error
+
+    return answer
+
+
+def reword_commands(hint: str) -> str:
+    """Return a hint in which a command that pk has a function for is a call of the function."""
+    hint = _LIST.sub("pk.explain() lists", hint)
+    return _COMMAND.sub(lambda found: f"pk.{found[1]}({found[2]!r})", hint)
+
+
+@reword_hints
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
     """Read reports into one row per launch.
 
@@ -260,6 +294,7 @@ def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
     return Frame(raw_counters.make_raw_frame(rows))
 
 
+@reword_hints
 def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Frame:
     """Return what each launch would gain if counts changed, by the cost model.
 
@@ -285,6 +320,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
+@reword_hints
 def diagnose(
     runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
 ) -> Frame:
@@ -334,6 +370,7 @@ _OF_DIAGNOSE = {
 _OF_A_FINDING = ("rule", "advice", "expected", "low", "high", "at_most", "evidence", "where")
 
 
+@reword_hints
 def findings(
     runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
 ) -> Frame:
@@ -347,7 +384,7 @@ def findings(
         time (s, under ncu), bound, limiter, rule, cause, advice, expected, low, high (speed-up factors;
         the interval holds four times out of five), at_most (the bound), saves (s that it is
         expected to save, of the launch's leading finding; NaN of the others), evidence (metric -> SI
-        value), where (source lines).
+        value), where (source lines), place (the first of them: "stage.cuh:68").
         A launch where nothing fires has one row without a rule, whose cause is what decided its verdict.
 
     Raises:
@@ -371,9 +408,20 @@ def findings(
     else:
         both = fires
     chosen = both.sort_index()[list(_OF_DIAGNOSE.values())]
-    return Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
+    table = Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
+    # A frame has a method `where`: found.where is no column, found.place is one.
+    table["place"] = table["where"].map(_name_first_place)
+    return table
 
 
+def _name_first_place(lines: Sequence[SourceShare] | None) -> str:
+    """Return the file and line of most of a finding's cause; "" where no line is known."""
+    if not lines:
+        return ""
+    return f"{basename(lines[0].file)}:{lines[0].line}"
+
+
+@reword_hints
 def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
     """Return every scalar metric of launches, under Nsight Compute's own name and unit.
 
@@ -395,6 +443,7 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
     return Frame(kept[files[0]] if len(files) == 1 else pd.concat(kept, names=["report", "launch"]))
 
 
+@reword_hints
 def lines(
     report: Given, launch: int | None = None, count: int = 10, artifacts: str | Path = "artifacts"
 ) -> Frame:
@@ -425,6 +474,7 @@ def lines(
     return Frame(pd.concat(frames, names=["report", "launch"]).reset_index(["report", "launch"]))
 
 
+@reword_hints
 def report(
     runs: Given,
     file: str | Path = "page.html",
@@ -452,6 +502,7 @@ def report(
     return Path(file)
 
 
+@reword_hints
 def triage(
     given: recorded.Recorded, step_ms: float | None = None, range: str = ""
 ) -> recorded.ProgramFrames:
@@ -482,6 +533,7 @@ def triage(
     )
 
 
+@reword_hints
 def compare(
     before: Any,
     after: Any,
@@ -513,6 +565,10 @@ def compare(
     return Comparison(**structs.asdict(compare_sides(*runs, case, artifacts, policy)))
 
 
+explain = reword_hints(pages.explain)
+
+
+@reword_hints
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
     """Return every recorded variant of a case against its parent and every reference.
 
@@ -528,6 +584,7 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     return ShownLadder(**structs.asdict(built))
 
 
+@reword_hints
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:
     """Try the claims and acceptance gates in files: holds, fails, undecided or errored.
 

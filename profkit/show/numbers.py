@@ -81,6 +81,25 @@ def say_share_of_roof(point: model.Point) -> str:
     return f"{figures.share(point.share)} of {spell_unit(point.roof)}"
 
 
+def say_position(row: Row) -> str:
+    """Return what a launch reached: operations and bytes per second, and its share of which roof."""
+    nearest = model.find_nearest_roof(row)
+    if nearest is None:
+        why = "; ".join(missing.why for missing in model.list_missing(row))
+        return f"no position: {why or 'what that takes was not collected'}"
+    reached: list[str] = []
+    for point in model.list_points(row):
+        if point.level == "workload":
+            continue
+        if point.rate and not reached:
+            unit = find_rate_unit(point.family)
+            reached.append(f"{figures.quantity(point.rate, unit)} {spell_unit(point.family)}")
+        if point.level == "dram":
+            reached.append(f"{figures.quantity(point.moved, 'byte/s')} of DRAM traffic")
+    roof, part = nearest
+    return f"{', '.join([*reached, ''])}{figures.share(part)} of the {spell_unit(roof)} roof"
+
+
 def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
     reasons: Counter[str] = Counter()

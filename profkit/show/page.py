@@ -51,9 +51,14 @@ from profkit.show.numbers import (
 from profkit.show.step import PageProgram, make_program_section, write_highlight_rules
 from profkit.show.text.blocks import page_html
 from profkit.show.text.escape import escape_text
-from profkit.show.text.words import BOUNDS, format_median, format_metric, write_headline
+from profkit.show.text.words import (
+    BOUNDS,
+    format_median,
+    format_metric,
+    name_row_order,
+    write_headline,
+)
 from profkit.show.views.comparison import show_ladder_steps
-from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.history import show_history_steps
 
 if TYPE_CHECKING:
@@ -129,7 +134,7 @@ def _describe_answer(
         "left_out": len(every) - len(shown),
         "count": launches,
         "total": figures.seconds(_sum_times(every)),
-        "order": ORDER,
+        "order": name_row_order(every),
     }
 
 

@@ -75,7 +75,9 @@ def test_thresholds_stand_with_their_reasons() -> None:
     assert "every 3 to 4 cycles" in found["HOT_SLICE"].reason
     assert "arXiv" in found["QUEUED_LOAD_CYCLES"].reason
     (peak,) = list_thresholds(BY_ID["issue-slots"])
-    assert peak.value.startswith("near its peak from 70 % of it on; from 55 % on where 20 %")
+    assert peak.value.startswith(
+        "counts as full at 70 % of its peak, or at 55 % while warps spend 20 %"
+    )
     assert all(t.reason for rule in ALL for t in list_thresholds(rule))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from profkit.diagnosis.pages import list_thresholds
+from profkit.diagnosis.rule import LaunchRule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
@@ -14,7 +16,8 @@ from profkit.show.text.blocks import Code, get_plain_text, render_markdown
 from profkit.show.text.escape import escape_markdown
 from profkit.show.text.labels import NCU_LABELS
 from profkit.show.text.terminal import make_console, render_text
-from profkit.show.views.explain import explain, show_index, show_reference
+from profkit.show.text.thresholds import find_quantity
+from profkit.show.views.explain import explain, explain_threshold, show_index, show_reference
 from tests.conftest import ROOT
 
 
@@ -141,9 +144,10 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     headings = list(page.parts)
     wanted = [
         "What happens in the hardware",
-        "How it is detected",
+        "How to fix it",
         "Before",
         "After",
+        "How it is detected",
         "Measured on NVIDIA H200",
         "Expected gain",
         "False alarms",
@@ -152,7 +156,7 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     assert [heading for heading in headings if heading in wanted] == wanted
     assert isinstance(page.parts["Before"][0], Code)
     assert "27.1x faster" in str(page)
-    assert "WASTE 0.2: share of wavefronts" in " ".join(str(page).split())
+    assert "at least 20 % of the wavefronts are conflicts" in " ".join(str(page).split())
     address = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#shared-memory-and-memory-banks"
     assert address in str(page), "on one line"
     assert f"<{address}>" in page.markdown
@@ -161,9 +165,35 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     assert "<pre><code>// A column" in page._repr_html_()
 
 
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_every_threshold_of_a_rule_is_a_quantity(rule: LaunchRule) -> None:
+    """SEES and CYCLES are names of the code: a reader wants what is compared, with its unit."""
+    for threshold in list_thresholds(rule):
+        if threshold.number is None:
+            continue
+        quantity = find_quantity(threshold.name, threshold.family)
+        assert quantity is not None, threshold.name
+        assert quantity.text.count("{}") == 1
+        assert threshold.name not in get_plain_text(explain_threshold(threshold))
+
+
+def test_another_name_than_the_one_asked_for_is_said() -> None:
+    page = explain("shared-bank-conflict")
+    assert (page.name, page.asked) == ("shared-bank-conflicts", "shared-bank-conflict")
+    assert "asked for: shared-bank-conflict\n" in str(page)
+    for same in ("Long Scoreboard", "long_scoreboard", "memory bound", "shared-bank-conflicts"):
+        assert explain(same).asked == ""
+
+
+def test_sentences_of_triage_have_no_holes() -> None:
+    said = str(explain("elementwise-chain"))
+    assert "…" not in said
+    assert "N elementwise kernels of N µs each" in said
+
+
 def test_a_limiter_names_the_border_and_every_rule_behind_it() -> None:
     page = explain("dram")
-    assert "near its peak from 75 % of it on" in " ".join(str(page).split())
+    assert "counts as full at 75 % of its peak" in " ".join(str(page).split())
     assert "uncoalesced-access" in str(page)
     assert "2.07x faster" in str(page)
 

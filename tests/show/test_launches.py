@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan, nan
 
 import pytest
 
 from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows, make_table
+from profkit.model.scenario import Expectation
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
+from profkit.show.text.words import name_row_order
 from tests.conftest import committed
 
 from .conftest import Made
@@ -69,6 +72,29 @@ def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
     ]
     # What takes most of the time and whose cause is not known leads.
     assert names == ["fine", "slow", "quick", "unknown"]
+
+
+def _expecting(made: Made, name: str, time: float, hope: Expectation) -> Judged:
+    """A launch whose leading finding has an expectation."""
+    run = made(name, time)
+    first, *rest = run.diagnosis.findings
+    saving = first.saving._replace(low=hope.low, expected=hope.gain, high=hope.high)
+    findings = (replace(first, saving=saving), *rest)
+    return replace(run, diagnosis=replace(run.diagnosis, findings=findings))
+
+
+@pytest.mark.parametrize(
+    ("low", "time", "first"), [(0.94, 1e-3, "sure"), (1.05, 1e-3, "large"), (0.94, 1e-4, "large")]
+)
+def test_a_saving_that_may_be_nothing_does_not_lead(
+    made: Made, low: float, time: float, first: str
+) -> None:
+    """One of 1.15x (0.94 to 1.43) stood before one of 2.76x (1.72 to 4.68) that saves half as much."""
+    large = _expecting(made, "large", 1e-2, Expectation(1.15, low, 1.43))
+    sure = _expecting(made, "sure", time, Expectation(2.76, 1.72, 4.68))
+    rows = make_launch_rows([large, sure])
+    assert rows[0].median_launch.kernel == first
+    assert ("largest saving that is sure" in name_row_order(rows)) == (first == "sure")
 
 
 @pytest.fixture(scope="module")

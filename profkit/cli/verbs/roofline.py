@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 GROUP = "Understand a kernel"
 SUMMARY = "Plot launches on the roofline of their GPU."
+PRINTED = 8  # launches that are also told in words
 
 
 Reports = Annotated[
@@ -79,6 +80,7 @@ def draw_roofline(
     if not shapes:
         _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
+    _print_positions(chosen.frame)
     _say_what_is_drawn(output, len(chosen.frame), shapes)
     if chosen.complete:
         return options.DONE
@@ -95,6 +97,27 @@ def _read_time_grid(words: Sequence[str]) -> TimeGrid | None:
     if grids:
         return read_grid(Path(grids[0]))
     return None
+
+
+def _print_positions(frame: DataFrame) -> None:
+    """Print what the launches that take longest reached, and how near which roof that is."""
+    from profkit.cli.output import print_blocks
+    from profkit.reports.figures import counted, seconds
+    from profkit.reports.frame import make_row_views
+    from profkit.show.numbers import say_position
+    from profkit.show.text.blocks import TextLine
+    from profkit.show.text.escape import shorten_name
+
+    rows = sorted(make_row_views(frame), key=lambda row: -row["time"] if row["time"] > 0 else 0.0)
+    lines = []
+    for row in rows[:PRINTED]:
+        name = shorten_name(row["kernel"], 48)
+        lines.append(TextLine(f"{name}, {seconds(row['time'])}: {say_position(row)}"))
+    if len(rows) > PRINTED:
+        lines.append(
+            TextLine(f"and {counted(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}")
+        )
+    print_blocks(lines)
 
 
 def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> None:

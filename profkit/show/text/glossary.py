@@ -72,8 +72,11 @@ SCREEN_WORDS = {
     ),
     "gone": ScreenWord("it was found before, and too little of its cause is left", _COMPARE),
     "new": ScreenWord("it is found now, and there was too little of its cause before", _COMPARE),
-    "better": ScreenWord("it is found in both, with less of its cause now", _COMPARE),
-    "worse": ScreenWord("it is found now, with more of its cause than before", _COMPARE),
+    "smaller": ScreenWord("there is less of its cause than before (better in --json)", _COMPARE),
+    "larger": ScreenWord("there is more of its cause than before (worse in --json)", _COMPARE),
+    "unchanged": ScreenWord("there is as much of its cause as before", _COMPARE),
+    "better": ScreenWord("there is less of a finding's cause than before", "compare --json"),
+    "worse": ScreenWord("there is more of a finding's cause than before", "compare --json"),
     "explained": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),
     "hidden": ScreenWord(
         "its cause is still there, but another finding explains it now, or it is too small to report",

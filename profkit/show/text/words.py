@@ -8,7 +8,7 @@ from math import isfinite
 from os.path import basename
 from typing import TYPE_CHECKING
 
-from profkit.diagnosis.launches import LINES, HotLine, Judged, Row
+from profkit.diagnosis.launches import LINES, HotLine, Judged, Row, find_sure_row
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
 
 NAME = 48  # characters of a kernel name in a sentence
+ORDER = "sorted by expected saving"
 ABLATED = ("measured", "bound")  # groups of causes.toml that an ablation takes away
 WHOLE = 0.995  # of a line from which on its call has all of it
 CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
@@ -601,6 +602,17 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     saved = seconds(row.seconds_saved)
     whole = of_all or f" of {time}"
     return f"Fixing that: {say_finding_worth(leading)}; saves about {saved}{whole}."
+
+
+def name_row_order(rows: Sequence[Row]) -> str:
+    """Return in which order rows of launches are, and why the first one leads where others say more."""
+    if len(rows) < 2:
+        return ORDER
+    if rows[0].leads_with_uncollected_cause(sum(row.total for row in rows)):
+        return f"{ORDER}; first, the launch that takes most time and lacks counters"
+    if rows[0] is find_sure_row(rows):
+        return f"{ORDER}; first, the largest saving that is sure"
+    return ORDER
 
 
 def is_incomplete(run: Judged) -> bool:

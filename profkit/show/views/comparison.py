@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, isnan
+from typing import Any
 
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.evidence.causes import GainEstimate
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
+from profkit.evidence.conditions import UNLIKE_NAMES
 from profkit.evidence.counters import (
     FindingChange,
     FindingSide,
@@ -42,6 +46,8 @@ from profkit.show.text.escape import shorten_name
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all
 BRIEF_METRICS = 3
+NAMED = 6  # launches that a heading names one by one
+NO_RECORD = "has no run record: its correctness is unknown"
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
@@ -56,13 +62,27 @@ def show_comparison(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block
 
 
 def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
+    """Yield what became of two runs: the time first, then the launches, then what else differs."""
     if not change.compared:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
         return
+    yield from _show_answer(change)
+    groups = group_launches(change.launches)
+    for group in groups[:shown]:
+        yield from _show_group(group, change, shown)
+    yield from _show_predictions(change.promises)
+    yield from _show_resources(change.resources)
+    yield from _show_notes(change)
+
+
+def _show_answer(change: RunComparison) -> Iterator[TextLine]:
+    """Yield what changed and by how much, and how that is known."""
     # Without a timing the durations under ncu come first, and that they are none comes later.
     under_ncu = list(show_time_under_ncu(change))
     yield from under_ncu
+    if under_ncu and UNLIKE_NAMES in change.notes:
+        yield TextLine(UNLIKE_NAMES, "note")
     if not under_ncu:
         yield TextLine(*say_time_change(change))
     if change.estimate is not None:
@@ -73,33 +93,113 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         yield TextLine(*say_time_change(change))
     if change.time is not None:
         yield TextLine(say_timing(change), "measured")
-    yield from (TextLine(f"compared despite this: {r.sentence}", r.code) for r in change.refusals)
-    for number, launch in enumerate(change.launches, 1):
-        if len(change.launches) > 1:
-            yield Heading(f"Launch {number}", 2)
-            yield from say_cause(launch, change)
-        is_timed = change.time is not None or len(change.launches) > 1
-        yield from show_launch(launch, shown, is_timed)
-    if change.promises:
+    for refusal in change.refusals:
+        yield TextLine(f"compared despite this: {refusal.sentence}", refusal.code)
+
+
+def _show_predictions(predictions: Sequence[HeaderPrediction]) -> Iterator[Block]:
+    """Yield whether the predictions of a header were right."""
+    if predictions:
         yield Heading("Predictions in AFTER's header", 3)
-        rows = tuple(map(list_prediction_cells, change.promises))
+        rows = tuple(map(list_prediction_cells, predictions))
         yield Grid(("", "prediction", "outcome"), rows, wraps=2)
-    if change.resources:
-        yield Heading("Resources", 3)
-        columns: Columns[ResourceChange] = {
-            "resource": lambda r: r.name,
-            ">before": lambda r: _say_amount(r, r.before),
-            ">after": lambda r: _say_amount(r, r.after),
-            "": _say_direction,
-        }
-        yield make_grid(change.resources, columns)
+
+
+def _show_resources(resources: Sequence[ResourceChange]) -> Iterator[Block]:
+    """Yield the resources that differ."""
+    if not resources:
+        return
+    yield Heading("Resources", 3)
+    columns: Columns[ResourceChange] = {
+        "resource": lambda r: r.name,
+        ">before": lambda r: _say_amount(r, r.before),
+        ">after": lambda r: _say_amount(r, r.after),
+        "": _say_direction,
+    }
+    yield make_grid(resources, columns)
+
+
+def _show_notes(change: RunComparison) -> Iterator[Block]:
+    """Yield the kernels without a partner, and what else to know of the comparison."""
     if change.unmatched:
         names = ", ".join(shorten_name(name, NAME) for name in change.unmatched)
-        yield TextLine(f"unmatched launches: {names}")
+        yield TextLine(f"launches of one side only: {names}")
     is_one = change.time is not None and change.time.reason == "identical"
-    for note in change.notes:
-        if not (is_one and note.startswith("both sides are the same")):  # said above
-            yield TextLine(note, "note")
+    is_first = any(show_time_under_ncu(change))
+    for note in _join_missing_records(change):
+        if is_one and note.startswith("both sides are the same"):  # said above
+            continue
+        if is_first and note == UNLIKE_NAMES:
+            continue
+        yield TextLine(note, "note")
+
+
+def _join_missing_records(change: RunComparison) -> list[str]:
+    """Return the notes of a comparison; that both sides lack a run record is one of them."""
+    lacking = [f"{side} {NO_RECORD}" for side in (change.before, change.after)]
+    if not all(note in change.notes for note in lacking):
+        return list(dict.fromkeys(change.notes))
+    said = [note for note in change.notes if note not in lacking]
+    return [f"neither side {NO_RECORD}", *said]
+
+
+# --- launches that became the same are one block --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LaunchGroup:
+    """Launches of one kernel that a change did the same to; the longest one is shown."""
+
+    numbers: tuple[int, ...]  # from 1, in the order of the reports
+    launches: tuple[LaunchChange, ...]
+
+    @property
+    def shown(self) -> LaunchChange:
+        """The launch that takes longest after the change; the first one of equals."""
+        longest = self.launches[0]
+        for launch in self.launches:
+            if launch.profiled_time.after > longest.profiled_time.after:
+                longest = launch
+        return longest
+
+
+def group_launches(launches: Iterable[LaunchChange]) -> list[LaunchGroup]:
+    """Return launches of the same kernels, bounds and changes of findings in one group each."""
+    alike: dict[tuple[Any, ...], list[tuple[int, LaunchChange]]] = {}
+    for number, launch in enumerate(launches, 1):
+        changes = sorted(
+            (f.rule, say_state(f)) for f in launch.findings if not is_beside_the_point(f)
+        )
+        leads = launch.leads.before, launch.leads.after
+        key = (launch.kernel, launch.bound, leads, tuple(changes))
+        alike.setdefault(key, []).append((number, launch))
+    groups = []
+    for members in alike.values():
+        numbers = tuple(number for number, _ in members)
+        groups.append(LaunchGroup(numbers, tuple(launch for _, launch in members)))
+    return groups
+
+
+def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterator[Block]:
+    """Yield one launch, or the longest of several that became the same."""
+    is_only = len(change.launches) == 1
+    if not is_only:
+        yield Heading(_title_group(group), 2)
+        yield from say_cause(group.shown, change)
+    yield from show_launch(group.shown, shown, change.time is not None or not is_only)
+
+
+def _title_group(group: LaunchGroup) -> str:
+    """Return which launches a block is about: "Launch 2", "Launches 1 to 4, alike"."""
+    first, last = group.numbers[0], group.numbers[-1]
+    if len(group.numbers) == 1:
+        return f"Launch {first}"
+    which = ", ".join(map(str, group.numbers))
+    if last - first + 1 == len(group.numbers):
+        which = f"{first} to {last}"
+    elif len(group.numbers) > NAMED:
+        which = f"{first} to {last} ({len(group.numbers)} of them)"
+    return f"Launches {which}, alike; the one that takes longest"
 
 
 def _say_amount(resource: ResourceChange, value: float | None) -> str:
@@ -132,31 +232,25 @@ def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
         many = f"{count} launches each"
     text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
     if count == 1:
-        text += _say_leads(change.launches[0])
+        text += _say_former_lead(change.launches[0])
     yield TextLine(text, "Under ncu")
 
 
-def _say_leads(launch: LaunchChange) -> str:
-    """Return the end of a sentence: "; fixed-latency is down, tail-effect leads now"."""
-    before, after = launch.leads.before, launch.leads.after
-    found = {finding.rule: finding for finding in launch.findings}
-    said = []
-    if before in found:
-        said.append(f"{before} {_BECAME[found[before].state]}")
-    if after in found and after != before:
-        said.append(f"{after} leads now")
-    if not said:
-        return ""
-    return f"; {', '.join(said)}"
+def _say_former_lead(launch: LaunchChange) -> str:
+    """Return the end of a sentence: "; fixed-latency is smaller: 37 % -> 19 % of the warps' time"."""
+    for finding in launch.findings:
+        if finding.rule == launch.leads.before:
+            return f"; {say_finding_change(finding)}"
+    return ""
 
 
 # What became of the finding that led before -> the end of the sentence that says so.
 _BECAME: dict[FindingState, str] = {
     "gone": "is gone",
-    "better": "is down",
-    "worse": "is up",
+    "better": "is smaller",
+    "worse": "is larger",
     "new": "is new",
-    "still there": "is still there",
+    "still there": "is unchanged",
     "explained": "is not gone",
     "unknown": "cannot be compared",
 }
@@ -201,11 +295,12 @@ def _explain_time(
             did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
             said += f", {figures.quantity(min(cause.share, 1.0), 'share')} of the time {did}"
         yield TextLine(said, "cause")
+    is_said = len(change.launches) == 1 and any(show_time_under_ncu(change))
     if before in found:
-        if cause is None or cause.rule != before:
-            yield TextLine(say_finding_change(found[before]), "top finding before")
+        if not is_said and (cause is None or cause.rule != before):
+            yield TextLine(say_finding_change(found[before]), "led before")
     elif not before:
-        yield TextLine("none", "top finding before")
+        yield TextLine("no finding", "led before")
     if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
         yield TextLine(_say_unexplained(launch, change.time.answer), "why")
 
@@ -285,20 +380,39 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
             yield TextLine(f"{finding.rule}: {finding.why}", say_state(finding), indent)
 
 
+# What became of a finding, as a document has it -> the word for it on screens.
+STATES: Mapping[FindingState, str] = {
+    "better": "smaller",
+    "worse": "larger",
+    "still there": "unchanged",
+}
+
+
 def say_state(finding: FindingChange) -> str:
     """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
     if finding.what == "uncovered" and finding.state == "worse":
         return "new"
-    return finding.state
+    return STATES.get(finding.state, finding.state)
 
 
 def say_time_change(change: RunComparison) -> tuple[str, str]:
     """Return the verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
-        return change.time_note, "cannot tell"
+        return _say_untimed(change), "cannot tell"
     both = " -> ".join(figures.seconds(side.median) for side in (time.before, time.after))
     return f"{_say_speedup(time)}; {both}", time.answer
+
+
+def _say_untimed(change: RunComparison) -> str:
+    """Return why there is no answer about time, and what would give one."""
+    if change.untimed not in ("both sides", "unchanged"):
+        return change.time_note
+    said = "neither was timed without a profiler"
+    _, bracket, hint = change.time_note.rpartition(" (")
+    if not hint.startswith("profkit "):
+        return f"{said}: time both in your own program"
+    return f"{said}{bracket}{hint}"
 
 
 def _say_speedup(time: TimeComparison) -> str:
@@ -345,9 +459,14 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
     yield from _show_findings(launch.findings)
-    if rows := choose_metrics(launch, shown):
-        yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
-        yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))
+    chosen = choose_metrics(launch, len(launch.moved))
+    if shown < len(chosen):
+        rows = join_equal_moves(chosen)[:shown]
+    else:
+        rows = list(map(list_move_cells, chosen))
+    if rows:
+        yield Heading(f"Metrics that moved ({len(rows)} of {len(chosen)})", 3)
+        yield Grid(("metric", ">before", ">after", ">change"), tuple(rows))
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
         if names:
             some = ", ".join(names[:6])
@@ -391,14 +510,13 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     """Return a finding's row: its state, what fixing it could gain on both sides, and why."""
     gains = [_say_side(change, side) for side in (change.before, change.after)]
-    if change.what in ("hidden", "uncovered"):
+    has_amount = change.what in ("gone", "changed") and change.amount is not None
+    if has_amount or change.what in ("hidden", "uncovered"):
         cause = change.why
     elif change.after.status == "fires":
         cause = change.after.cause
     else:
         cause = change.before.cause
-    if change.what in ("gone", "changed") and change.amount is not None:
-        cause = f"{cause}; {change.why}"
     return say_state(change), change.rule, *gains, cause
 
 
@@ -422,6 +540,42 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
         launch.moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved)
     )
     return order[:shown]
+
+
+NEAR = 0.02  # of a share: two units that were busy for as long within it are one row
+
+
+def join_equal_moves(moved: Sequence[Moved]) -> list[tuple[str, ...]]:
+    """Return the rows of metrics; those that moved from and to the same values are one row.
+
+    L1 and the LSU pipe behind it are busy for about the same time: a second row tells nothing.
+    """
+    kept: list[tuple[Moved, list[str]]] = []
+    for metric in moved:
+        for first, names in kept:
+            if are_near_copies(first, metric):
+                names.append(metric.metric)
+                break
+        else:
+            kept.append((metric, [metric.metric]))
+    rows = []
+    for first, names in kept:
+        _, *values = list_move_cells(first)
+        name = ", ".join(names[:2])
+        if len(names) > 2:
+            name += f" +{len(names) - 2}"
+        rows.append((name, *values))
+    return rows
+
+
+def are_near_copies(one: Moved, other: Moved) -> bool:
+    """Return whether two counts have the same values on both sides, or two units were as busy."""
+    if one.unit != other.unit:
+        return False
+    pairs = (one.before, other.before), (one.after, other.after)
+    if one.metric.endswith("_busy") and other.metric.endswith("_busy"):
+        return all(abs(x - y) <= NEAR * x for x, y in pairs)
+    return one.unit != "share" and one.before > 1 and all(x == y for x, y in pairs)
 
 
 def list_move_cells(metric: Moved) -> tuple[str, ...]:
@@ -506,33 +660,49 @@ def show_step(step: Rung) -> Iterator[Block]:
 
 def write_brief_comparison(compared: Compared) -> str:
     """Return what became of the time, the findings and the counters that say why."""
-    lines = []
+    lines: list[str] = []
     for change in compared.changes:
-        name = f"{change.before} -> {change.after}"
-        if not change.compared:
-            why = "; ".join(refusal.sentence for refusal in change.refusals)
-            lines.append(f"{name}: not compared: {why}")
-            continue
-        sentence, answer = say_time_change(change)
-        lines.append(f"{name}: {answer}: {sentence}")
-        for line in show_time_under_ncu(change):
-            lines.append(f"{line.mark}: {get_plain_text(line.text)}")
-        if change.time is not None:
-            lines.append(f"measured: {say_timing(change)}")
-        if change.estimate is not None:
-            lines.insert(len(lines) - 1, f"predicted: {say_estimate(change.estimate)}")
-        for launch in change.launches:
-            name = ""
-            if len(change.launches) > 1:
-                name = f"{shorten_name(launch.kernel.after, NAME)}, "
-            lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
-            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in say_cause(launch, change)]
-            lines += [f"{x.mark}: {get_plain_text(x.text)}" for x in show_changed_rules([launch])]
-            for metric, before, after, _ in map(
-                list_move_cells, choose_metrics(launch, BRIEF_METRICS)
-            ):
-                lines.append(f"{metric}: {before} -> {after}")
+        lines += _list_brief_lines(change)
     return words.fit_lines_in_brief(lines)
+
+
+def _list_brief_lines(change: RunComparison) -> Iterator[str]:
+    """Yield a comparison of two runs in lines of plain text, what changed and by how much first."""
+    name = f"{change.before} -> {change.after}"
+    if not change.compared:
+        why = "; ".join(refusal.sentence for refusal in change.refusals)
+        yield f"{name}: not compared: {why}"
+        return
+    sentence, answer = say_time_change(change)
+    under_ncu = [_write_marked(line) for line in show_time_under_ncu(change)]
+    if under_ncu:
+        yield f"{name}: {under_ncu[0]}"
+        yield f"{answer}: {sentence}"
+    else:
+        yield f"{name}: {answer}: {sentence}"
+    if change.estimate is not None:
+        yield f"predicted: {say_estimate(change.estimate)}"
+    if change.time is not None:
+        yield f"measured: {say_timing(change)}"
+    for group in group_launches(change.launches):
+        yield from _list_brief_launch(group.shown, change)
+
+
+def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[str]:
+    """Yield what became of a launch: its bound, why it changed, findings, and a few metrics."""
+    name = ""
+    if len(change.launches) > 1:
+        name = f"{shorten_name(launch.kernel.after, NAME)}, "
+    yield f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}"
+    yield from map(_write_marked, say_cause(launch, change))
+    yield from map(_write_marked, show_changed_rules([launch]))
+    for metric, before, after, _ in map(list_move_cells, choose_metrics(launch, BRIEF_METRICS)):
+        yield f"{metric}: {before} -> {after}"
+
+
+def _write_marked(line: TextLine) -> str:
+    """Return a line of a screen as plain text behind its mark."""
+    return f"{line.mark}: {get_plain_text(line.text)}"
 
 
 def show_claims(files: Iterable[Verified]) -> Iterator[Block]:
@@ -587,9 +757,19 @@ def show_predicted_times(
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
     yield make_grid(expected, columns, narrow=True)
+    if wide := [row for row in expected if _is_unsure(row.expect)]:
+        which = ""
+        if len(wide) < len(expected):
+            which = f" for {', '.join(shorten_name(str(row.case), 24) for row in wide)}"
+        yield TextLine(f"wide interval{which}: the change may also gain nothing", "note")
     yield TextLine(
         "times are under ncu; the interval reflects the error on programs not used for calibration"
     )
+
+
+def _is_unsure(expectation: Expectation) -> bool:
+    """Return whether an estimate promises something, and its interval has nothing in it, too."""
+    return expectation.is_wide or expectation.low < 1 < NOTHING_TO_WIN <= expectation.gain
 
 
 _NAMES = {

@@ -27,8 +27,6 @@ NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 NAMED = 40  # characters of which launch it is
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
-AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
-ORDER = "sorted by expected saving"
 _WITHOUT = "without --section "
 
 
@@ -148,9 +146,7 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    order = ORDER
-    if len(rows) > 1 and rows[0].leads_with_uncollected_cause(time):
-        order += AFTER_UNKNOWN
+    order = words.name_row_order(rows)
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 

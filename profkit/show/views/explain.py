@@ -25,21 +25,29 @@ from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
 from profkit.reports.figures import counted, figures, speedup
+from profkit.reports.figures import quantity as format_quantity
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
 from profkit.show.text.glossary import SCREEN_WORDS, find_screen_word
 from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, name_nvidia_rules
 from profkit.show.text.terminal import ShowsItself
+from profkit.show.text.thresholds import find_quantity
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
 OF_A_STEP = "rule of a step"  # kind of a page
 READ_MOST = 3  # metrics that are listed where a counter is only part of their whole
 SHOWN = 3  # measured pairs of a rule
-# What a sentence of triage is filled with: figures, and words that may be left out.
-_TIME = re.compile(r"\{\w+:time\}")
-_FILLED = re.compile(r"(\{[^{}]*\})+")
+# What a sentence of triage is filled with: a name, and how it is written.
+_FILLED = re.compile(r"\{([\w.\[\]]+)(?::([^{}]*))?\}")
+# What is written without a form, and is a number all the same.
+_NUMBERS = frozenset(
+    "alike back blocks columns fits longest new passes repeated rounds rows runs size sms stops sums "
+    "times total uses whole".split()
+)
+# A clause that may be left out has no blank before it, or is a word before another one.
+_LEFT_OUT = re.compile(r"(?<=[\w}\])])\{\w+\}|\{\w+\}(?=[a-z]{2})")
 Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
 
 
@@ -51,11 +59,14 @@ class Explanation(ShowsItself):
     kind: str  # rule, metric, limiter, verdict or ncu metric
     title: str
     parts: Parts
+    asked: str = ""  # the name that was asked for, where it is another one
 
     WIDTH = 80
 
     def blocks(self) -> Iterator[Block]:
         yield blocks.Heading(self.name, 1)
+        if self.asked:
+            yield blocks.TextLine(self.asked, "asked for")
         yield blocks.Paragraph(f"{self.title} ({self.kind})", 1)
         for heading, parts in self.parts.items():
             yield blocks.Heading(heading, 2)
@@ -109,11 +120,20 @@ def explain(name: str | None = None) -> Explanation:
         page = Explanation(word, "ncu metric", title, _explain_counter(word, readers))
     if page is None:
         raise ProfkitError(f"unknown rule or metric: {name}", find_nearest_names(word))
+    asked = ""
+    if not _is_same_name(name, page.name):
+        asked = name.strip()
     told = _keep_filled(page.parts)
     if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
         for heading, texts in _keep_filled(_explain_step_rule(STEP_RULES[page.name])).items():
             told[f"For a step: {heading}"] = texts
-    return replace(page, parts=told)
+    return replace(page, parts=told, asked=asked)
+
+
+def _is_same_name(asked: str, name: str) -> bool:
+    """Return whether a name was asked for as it is, but for case, blanks and hyphens."""
+    plain = asked.strip().lower().replace("_", "-").replace(" ", "-")
+    return plain.removesuffix("-bound") == name.lower().replace("_", "-").replace(" ", "-")
 
 
 def _explain_profkits_name(word: str) -> Explanation | None:
@@ -218,10 +238,10 @@ def _explain_step_rule(rule: StepRule) -> Parts:
         tried += [_mask_filled_values(text) for text in words_of_form.list_advice()]
     return {
         "What happens": (page.hardware,),
-        "How it is detected": (rule.meaning,),
+        "How to fix it": (rule.advice,),
         "Before": show_code(page.before),
         "After": show_code(page.after),
-        "How to fix it": (rule.advice,),
+        "How it is detected": (rule.meaning,),
         "What it says": tuple(said),
         "What it advises": tuple(dict.fromkeys(tried)),
         "How its saving is estimated": (rule.fix,),
@@ -245,8 +265,19 @@ def _say_example(example: Example) -> str:
 
 
 def _mask_filled_values(text: str) -> str:
-    """Return a sentence of triage before it is filled: … for each figure and name."""
-    return _FILLED.sub("…", _TIME.sub("… ms", text))
+    """Return a sentence of triage before it is filled: N for each figure, <names> for what is named."""
+    return _FILLED.sub(_name_placeholder, _LEFT_OUT.sub("", text))
+
+
+def _name_placeholder(found: re.Match[str]) -> str:
+    name, form = found[1], found[2]
+    if form == "time":
+        return "N ms"
+    if form == ".0%":
+        return "N %"
+    if form or name in _NUMBERS or "." in name:
+        return "N"
+    return f"<{name}>"
 
 
 def _remove_bound_word(word: str) -> str:
@@ -304,10 +335,10 @@ def explain_rule(rule: LaunchRule) -> Parts:
         limiters = (", ".join(rule.explains),)
     return {
         "What happens in the hardware": (page.hardware,),
-        "How it is detected": _explain_detection(rule, page),
+        "How to fix it": (rule.advice,),
         "Before": show_code(page.before),
         "After": show_code(page.after),
-        "How to fix it": (rule.advice,),
+        "How it is detected": _explain_detection(rule, page),
         f"Measured on {pages.read_probe_gpu()}": explain_measured(rule),
         "Expected gain": explain_worth(rule),
         "How to measure it": explain_ablations(rule),
@@ -352,7 +383,7 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
     named: list[TextSpan | str] = []
     for metric in _list_metrics_looked_at(rule):
         named += [TextSpan(metric.name, "code"), ", "]
-    reads = ("it reads ", *named[:-1])
+    reads = ("it compares ", *named[:-1])
     thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
     return (reads, *thresholds, *page.thresholds)
 
@@ -388,6 +419,12 @@ def show_code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
 
 
 def explain_threshold(of: pages.Decides) -> Words:
+    """Return what is compared with a threshold, as a quantity; a limiter with its shares of peak."""
+    quantity = find_quantity(of.name, of.family)
+    if quantity is not None and of.number is not None:
+        if quantity.unit == "ratio":
+            return quantity.text.format(speedup(of.number))
+        return quantity.text.format(format_quantity(of.number, quantity.unit))
     if of.reason:
         text = f"{of.value}: {of.reason}"
     else:

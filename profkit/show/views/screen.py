@@ -21,7 +21,6 @@ from profkit.show.text.escape import escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
 FURTHER = 2  # findings of the first row besides the one that leads
 EVIDENCE = 4  # figures of the one that leads
 _COMMANDS = {  # what to record anew, for a doubt of the measurement
@@ -133,9 +132,7 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
     if len(rows) > listed:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
-        said += "; sorted by expected saving"
-        if rows[0].leads_with_uncollected_cause(total):
-            said += AFTER_UNKNOWN
+        said += f"; {words.name_row_order(rows)}"
     return f"{said}."
 
 

@@ -84,24 +84,24 @@ function sayCycles({ measure, before, after, cycles }) {
 /** Whether there is clearly more or less of a cause. */
 function compareAmounts({ measure, before, after, cycles }) {
   const [was, now] = cycles ?? [before, after];
-  if (!hasChanged(cycles ? "count" : measure.unit, was, now)) return "still there";
-  return (measure.less_is_worse ? now > was : now < was) ? "better" : "worse";
+  if (!hasChanged(cycles ? "count" : measure.unit, was, now)) return "unchanged";
+  return (measure.less_is_worse ? now > was : now < was) ? "smaller" : "larger";
 }
 
 /** Whether a finding grew or shrank: by its cause's amount where that was counted, else by its bound. */
 function compareSides(was, now, cause) {
   if (cause) return compareAmounts(cause);
-  if (was[2] === null || now[2] === null) return "still there";
-  return now[2] < was[2] ? "better" : "worse";
+  if (was[2] === null || now[2] === null) return "unchanged";
+  return now[2] < was[2] ? "smaller" : "larger";
 }
 
 /** What became of a finding, in the words of the screen. */
 function nameState(what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
-  if (what === "stays") return "still there";
+  if (what === "stays") return "unchanged";
   if (what === "hidden" && explainedBy) return "explained";
   const state = compareSides(was, now, cause);
-  return what === "uncovered" && state === "worse" ? "new" : state; // it grew until it was reported
+  return what === "uncovered" && state === "larger" ? "new" : state; // it grew until it was reported
 }
 
 /** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
@@ -160,7 +160,7 @@ function findingRows(before, after) {
       if (what === "hidden") explainedBy = explanation(rule, was, after);
       if (what === "uncovered") explainedBy = explanation(rule, now, before);
       if (moved) said = whyClear(what, explainedBy, cause.text);
-      else if (cause && (what === "gone" || what === "changed")) said = `${said}; ${cause.text}`;
+      else if (cause && (what === "gone" || what === "changed")) said = cause.text;
       return [nameState(what, explainedBy, was, now, cause), rule, gain(was), gain(now), said];
     });
 }
