@@ -138,7 +138,7 @@ def record_and_judge(
             "answer"
         )
         counts = _count_kernels(command, answer, asked, kept)
-    sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
+    sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.expected_gains)
     content = make_triage_document(sharper, counts)
     kept.keep_answer(sharper, content)
     if one_document or counts.groups:

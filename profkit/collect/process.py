@@ -62,7 +62,7 @@ def count_available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def make_pool(workers: int | None = None, name: str = "") -> ThreadPoolExecutor:
+def make_thread_pool(workers: int | None = None, name: str = "") -> ThreadPoolExecutor:
     """Return a pool of threads; a ProfkitError where memory is limited, and they cannot begin.
 
     A thread without memory ends before it has begun, and CPython waits for it for ever. So as many are

@@ -91,11 +91,11 @@ def profile_one_call(
         if ended := ncu_output.find_program_failure(done.output):
             raise _explain_failure(ended, done)
         kernels = list_kernels(draft)
-        verify_captured(expected, kernels, call.label)
+        verify_captured_kernels(expected, kernels, call.label)
         return _keep_report(draft, report, command + program, done, kernels)
 
 
-def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
+def verify_captured_kernels(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
     launched, profiled = ([base_name(k) for k in names] for names in (expected, captured))
     if launched != profiled:

@@ -25,7 +25,7 @@ from profkit.evidence.gate import (
     GateReport,
     GateSubject,
     judge_time_comparison,
-    make_report,
+    make_gate_report,
 )
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
 
@@ -265,7 +265,7 @@ def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport
     subjects = []
     for name in sorted({*before.runs, *after.runs}):
         subjects.append(judge_benchmark(name, before.runs, after.runs, before.tool))
-    return make_report(subjects, strict=strict)
+    return make_gate_report(subjects, strict=strict)
 
 
 def judge_benchmark(

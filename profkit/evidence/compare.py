@@ -28,7 +28,7 @@ from profkit.evidence.conditions import (
     WAIVABLE,
     Incomparable,
     get_gpu_uuid,
-    list_notes,
+    list_comparison_notes,
     list_refusals,
 )
 from profkit.evidence.counters import HeaderPrediction, LaunchChange
@@ -167,7 +167,7 @@ def _compare_pairs(
 
 def _list_all_notes(before: Run, after: Run) -> tuple[str, ...]:
     """Return what to know of a comparison; first, that both sides are one measurement."""
-    notes = list_notes(before, after)
+    notes = list_comparison_notes(before, after)
     if is_same_timing(before.record, after.record):
         notes.insert(0, "both sides are the same measurement: record the change first")
     return tuple(notes)
@@ -375,12 +375,12 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
         was, now = read_resource(before, name), read_resource(after, name)
         if was != now:
-            worse = is_worse(name, was, now)
+            worse = is_resource_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
     return tuple(changes)
 
 
-def is_worse(name: str, before: float | None, after: float | None) -> bool:
+def is_resource_worse(name: str, before: float | None, after: float | None) -> bool:
     """Return whether more of a resource is used, or fewer blocks fit; of what is not known, no."""
     if before is None or after is None:
         return False

@@ -250,7 +250,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
 UNLIKE_NAMES = "no kernel has the same name on both sides: these may be different kernels"
 
 
-def list_notes(before: Run, after: Run) -> list[str]:
+def list_comparison_notes(before: Run, after: Run) -> list[str]:
     """Return what else to know about two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):

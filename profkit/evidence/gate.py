@@ -80,7 +80,7 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
         return None
 
 
-def make_report(
+def make_gate_report(
     subjects: Sequence[GateSubject],
     problems: Sequence[ProfkitError] = (),
     *,
@@ -156,7 +156,7 @@ def judge_gate(
             subjects.append(GateSubject(name=name, answer="same", because=because))
         else:
             subjects.append(judge_pair(name, before, after, control.get(key[1]), policy))
-    return make_report(subjects, problems, strict=strict)
+    return make_gate_report(subjects, problems, strict=strict)
 
 
 def get_record(run: Run | None) -> Record | None:

@@ -26,7 +26,7 @@ class Counts:
     report: str = ""  # where the report is kept; empty where it is not
 
     @property
-    def gains(self) -> dict[str, float]:
+    def expected_gains(self) -> dict[str, float]:
         """Expected speed-ups by a group's id; nobody knows what a bare bound brings."""
         tops = {key: found.top for key, found in self.groups.items()}
         known = {key: top for key, top in tops.items() if top and (top.expect or top.at_roof)}

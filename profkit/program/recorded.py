@@ -66,7 +66,7 @@ def judge_recordings(
         if report is None:
             return answer, None
         counts = read_counts(report, answer.groups)
-        return triage_timeline(timeline, step, plain_ms, counts.gains), counts
+        return triage_timeline(timeline, step, plain_ms, counts.expected_gains), counts
 
 
 @contextmanager

@@ -399,7 +399,7 @@ def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, by
             continue
         seen.add(file)
         try:
-            text, bare, includes = read_content(file, state.st_mtime_ns, state.st_size)
+            text, bare, includes = read_file_tokens(file, state.st_mtime_ns, state.st_size)
         except OSError as error:
             raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
         except BudgetSpent as error:
@@ -412,7 +412,7 @@ _COPIES = 4  # of a source's text, which are there at the same time
 
 
 @functools.lru_cache(maxsize=1024)
-def read_content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
+def read_file_tokens(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
     """Return a file's bytes, its tokens as `encode_tokens` has them, and the files that it includes."""
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")

@@ -48,7 +48,7 @@ class RecordedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     regs: float | None = None
     blocks_per_sm: float | None = None
 
-    def write_line(self) -> str:
+    def describe_in_one_line(self) -> str:
         """Return a launch in one line; empty where the grid is not known, as in some older records."""
         if not self.grid:
             return ""

@@ -155,7 +155,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def code_identity(self) -> CodeIdentity:
         """Return the hashes of what ran, by which two records are compared."""
         source = self.source or parts.RecordedSource()
-        lines = [launch.write_line() for launch in self.launches]
+        lines = [launch.describe_in_one_line() for launch in self.launches]
         return CodeIdentity(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),
             flags=source.flags,

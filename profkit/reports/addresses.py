@@ -394,7 +394,7 @@ class LaunchedCode:
         frames = table.find_inlined_lines(pc - start)
         while frames and _TOOLKIT.search(frames[0][0]):
             frames = frames[1:]
-        call = table.find_call(frames)
+        call = table.find_distinguishing_call(frames)
         if call is None:
             return None
         return _cleaned(call[0]), call[1]

@@ -34,7 +34,7 @@ from profkit.reports.contents import (
     BlockHeader,
     Copies,
     Result,
-    has_unnamed_metric,
+    has_id_without_name,
     open_unpacked,
     read_header,
     read_result,
@@ -300,14 +300,14 @@ class _Walk:
             self._check_block_size()
             whole = self._is_whole_frame(field, frame, odd)
             if odd.first and self._out is not None:
-                whole = whole and self._is_from_newer()
+                whole = whole and self._is_from_newer_ncu()
             self._keep_frame(field, frame, whole)
         self._odd = self._odd or odd.first
 
-    def _is_from_newer(self) -> bool:
+    def _is_from_newer_ncu(self) -> bool:
         """Return whether a newer ncu wrote the file, which may be said behind what is read now."""
         version = self._version or check_report(self._path).ncu_version
-        return is_newer(version)
+        return is_newer_ncu(version)
 
     def _begin_block(self, block: BlockHeader, odd: Oddities) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
@@ -437,9 +437,9 @@ class _Walk:
         if len(set(self._names)) < len(self._names):
             self._is_named = False
             self.problems.append("two of its blocks name a metric, as in two reports in one file")
-        if has_unnamed_metric(self._sequences, len(self._names)) and not self.problems:
+        if has_id_without_name(self._sequences, len(self._names)) and not self.problems:
             self.problems.append("a metric has no name")
-        if self._odd and not is_newer(self._version):
+        if self._odd and not is_newer_ncu(self._version):
             self.problems.append(f"{self._name_writer()} does not write {self._odd}")
 
     def _name_writer(self) -> str:
@@ -483,7 +483,7 @@ _KINDS = {kind.counter: kind for kind in wire.KINDS}
 NEWEST_KNOWN = ".".join(map(str, wire.NEWEST))
 
 
-def is_newer(version: str | None) -> bool:
+def is_newer_ncu(version: str | None) -> bool:
     """Return whether ncu is newer than the newest version whose files are known."""
     numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
     return tuple(numbers) > wire.NEWEST

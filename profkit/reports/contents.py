@@ -456,7 +456,7 @@ def _read_metrics(
     return at
 
 
-def has_unnamed_metric(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
+def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*launch_ids)
     longest = max(map(len, ids), default=0)

@@ -179,7 +179,7 @@ class LineTable:
             return []
         return self._list_frames(self._ordered[at])
 
-    def find_call(self, frames: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+    def find_distinguishing_call(self, frames: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
         """Return the call that tells this use of an inlined line from its others; None where it is one.
 
         It is the nearest frame that no other use comes through: a wrapper in a wrapper says nothing.

@@ -141,7 +141,7 @@ def answer_line_requests(
             by_report[os.fspath(expand_home(request.report))].append(n)
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
-    died = _raise_dead_reader if strict else _answer_dead_reader
+    died = _raise_dead_reader if strict else _answer_for_dead_reader
     read = _answer_each_report(items, died)
     for numbers, item, found in zip(by_report.values(), items, read, strict=True):
         if len(found) != len(numbers):
@@ -311,7 +311,7 @@ def _raise_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
-def _answer_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_for_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
     if not is_fault_of_file(why) or is_memory_limited():
         return _answer_with_reason(item, why)

@@ -170,8 +170,8 @@ def decode_function(
                 target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
                 control=decode_control(high),
-                writes=_list_written(low, high, opcode),
-                reads=_list_read(low, high, opcode),
+                writes=_list_written_registers(low, high, opcode),
+                reads=_list_read_registers(low, high, opcode),
             )
         )
     return instructions
@@ -189,7 +189,7 @@ _ALL_REGISTERS = 1  # the form of operands in which the second is a register, to
 _WORDS = {5: 2, 6: 4}  # size field of a load -> registers that it writes, else one
 
 
-def _list_written(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_written_registers(low: int, high: int, opcode: str) -> tuple[int, ...]:
     """Return the registers that a load or an instruction of integers writes."""
     first = low >> 16 & 0xFF
     if first == _ZERO:
@@ -203,7 +203,7 @@ def _list_written(low: int, high: int, opcode: str) -> tuple[int, ...]:
     return (first,)
 
 
-def _list_read(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_read_registers(low: int, high: int, opcode: str) -> tuple[int, ...]:
     """Return the registers of a load's address, or of the operands of an instruction of integers."""
     first = low >> 24 & 0xFF
     if opcode in LOADED:

@@ -161,14 +161,14 @@ def _wait_for_children(busy: Sequence[_Child]) -> list[_Child]:
     """Return the children of which something came, and those that have had all their time."""
     asked = select.poll()
     for child in busy:
-        asked.register(child.answers, select.POLLIN)
+        asked.register(child.answer_file, select.POLLIN)
     began = time.monotonic()
     least = min(child.seconds_left for child in busy)
     ready = {file for file, _ in asked.poll(1000 * max(0.0, least))}
     waited = time.monotonic() - began
     for child in busy:
         child.seconds_left -= waited
-    return [child for child in busy if child.seconds_left <= 0 or child.answers in ready]
+    return [child for child in busy if child.seconds_left <= 0 or child.answer_file in ready]
 
 
 def count_processors() -> int:
@@ -195,7 +195,7 @@ class _Child:
         self._is_second_try = False
 
     @property
-    def answers(self) -> int:
+    def answer_file(self) -> int:
         return self.ends[1].fileno()
 
     def hand_item(self, task: tuple[int, Any]) -> None:
@@ -244,7 +244,7 @@ class _Child:
         ended = self.ends[2]
         # Nothing where those who would tell were killed too, or stopped.
         told = b""
-        if _is_ready(ended.fileno(), _PATIENCE):
+        if _wait_until_ready(ended.fileno(), _PATIENCE):
             told = ended.read()
         if told:
             code = int(told)
@@ -311,7 +311,7 @@ class _Server:
         """Return how it ended; as killed where it lives, and so only a fork of it was."""
         with _GUARD:
             # What ends closes its files one by one: a child's may be seen to close before the wire.
-            has_ended = self.wire.fileno() < 0 or _is_ready(self.wire.fileno(), _ENDING)
+            has_ended = self.wire.fileno() < 0 or _wait_until_ready(self.wire.fileno(), _ENDING)
             if not has_ended:
                 return -signal.SIGKILL
             try:
@@ -331,7 +331,7 @@ class _Group:
 
     def kill_group(self) -> None:
         # Killed before, and one hides: then there is nothing to read, and no end either.
-        if not self.leader and _is_ready(self.alive, _PATIENCE):
+        if not self.leader and _wait_until_ready(self.alive, _PATIENCE):
             self.leader = int(os.read(self.alive, 20) or 0)
         if self.leader:
             with contextlib.suppress(ProcessLookupError):
@@ -339,7 +339,7 @@ class _Group:
 
     def wait_or_kill(self) -> None:
         """Wait until all of it has ended; what has not, though it has no more to do, is killed."""
-        while _is_ready(self.alive, _PATIENCE):
+        while _wait_until_ready(self.alive, _PATIENCE):
             came = os.read(self.alive, 20)
             if not came:
                 break
@@ -349,7 +349,7 @@ class _Group:
         os.close(self.alive)
 
 
-def _is_ready(file: int, seconds: float) -> bool:
+def _wait_until_ready(file: int, seconds: float) -> bool:
     """Return whether there is something to read, or nobody left who could write."""
     asked = select.poll()
     asked.register(file, select.POLLIN)
@@ -391,7 +391,9 @@ def _ask_to_fork(function: str, passed: list[int]) -> _Server:
     key = os.getpid(), encode_import_folders(), *map(resource.getrlimit, _MEMORY)
     request = json.dumps([function, dict(os.environ)]).encode()
     with _GUARD:
-        if key in _SERVERS and _is_ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
+        if key in _SERVERS and _wait_until_ready(
+            _SERVERS[key].wire.fileno(), 0
+        ):  # somebody killed it
             _SERVERS.pop(key).end_server()
         if key not in _SERVERS:
             _SERVERS[key] = _Server()

@@ -207,19 +207,19 @@ def parse_statement(text: str) -> Statement:
     first = _REGISTER.match(operands[0]) if operands else None
     if first is None:
         return Statement(guard, opcode, parts, operands, ())
-    writes = _name_written(first[1], first[2], _count_written(opcode, parts))
+    writes = _name_written_registers(first[1], first[2], _count_written_registers(opcode, parts))
     sources = tuple(x for x in operands[1:] if not _PREDICATE.match(x))
     return Statement(guard, opcode, parts, sources, writes)
 
 
-def _name_written(kind: str, number: str, count: int) -> tuple[str, ...]:
+def _name_written_registers(kind: str, number: str, count: int) -> tuple[str, ...]:
     """Return so many registers from one on, R4 R5; none for RZ, which is always zero."""
     if number == "Z":
         return ()
     return tuple(f"{kind}{n}" for n in range(int(number), int(number) + count))
 
 
-def _count_written(opcode: str, modifiers: Sequence[str]) -> int:
+def _count_written_registers(opcode: str, modifiers: Sequence[str]) -> int:
     if opcode == "LDSM":
         return int(modifiers[-1]) if modifiers[-1:] and modifiers[-1] in "24" else 1
     if _FOURS.match(opcode):

@@ -104,7 +104,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             raise Malformed("a number of more than 64 bits")
 
 
-def _read_shortest(data: bytes, at: int) -> tuple[int, int]:
+def _read_shortest_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint that is as short as it can be; as varint."""
     value, end = read_varint(data, at)
     if not data[end - 1] and end - at > 1:
@@ -122,17 +122,17 @@ def read_field(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]
     try:
         key, at = data[at], at + 1
         if key > 0x7F:  # most keys and sizes are one byte
-            key, at = _read_shortest(data, at - 1)
+            key, at = _read_shortest_varint(data, at - 1)
         number, wire = key >> 3, key & 7
         if wire == BYTES:
             size, start = data[at], at + 1
             if size > 0x7F:
-                size, start = _read_shortest(data, at)
+                size, start = _read_shortest_varint(data, at)
             at = stop = start + size
         elif wire == VARINT:
             start, at = data[at], at + 1
             if start > 0x7F:
-                start, at = _read_shortest(data, at - 1)
+                start, at = _read_shortest_varint(data, at - 1)
             stop = 0
         else:
             start = at

@@ -22,8 +22,8 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.draw import Bar, draw_roofline, make_roofline_row
 from profkit.show.numbers import (
     PIPES,
-    find_block_limits,
     find_cuts_for_one_more_block,
+    find_deciding_block_limits,
     get_pipe_shares,
     spell_unit,
 )
@@ -184,7 +184,7 @@ def describe_launch(shown: PageRow) -> dict[str, Any]:
         "silent": len(clear),
         "position": draw_roofline([(shown.number, shown.label, run)], single=True),
         "levels": list_memory_levels(run.values),
-        "limits": find_block_limits(known),
+        "limits": find_deciding_block_limits(known),
         "needs": find_cuts_for_one_more_block(known),
         "listing": list(group_neighbouring_lines(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),

@@ -294,7 +294,7 @@ def find_cuts_for_one_more_block(row: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def find_block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
+def find_deciding_block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
     """Return the blocks per SM by limiter, who decides, and what they give for one more block.
 
     A dash when one of them cannot. Shared memory without a step needs none: the driver only

@@ -17,7 +17,7 @@ from profkit.evidence.compare import (
     RunComparison,
     classify_timing,
     compare_runs,
-    is_worse,
+    is_resource_worse,
     list_exit_reasons,
     match_launches,
 )
@@ -190,7 +190,7 @@ def test_clocks_three_per_cent_apart_are_worth_a_word(clock, said):
     ],
 )
 def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, before, after, worse):
-    assert is_worse(name, before, after) is worse
+    assert is_resource_worse(name, before, after) is worse
 
 
 def test_what_one_side_does_not_have_has_not_moved():

@@ -13,7 +13,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
 from profkit.evidence.conditions import list_machine_differences, list_method_differences
-from profkit.evidence.gate import GateReport, GateSubject, judge_gate, make_report
+from profkit.evidence.gate import GateReport, GateSubject, judge_gate, make_gate_report
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     GATE,
@@ -753,13 +753,13 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     answers = ("slower", "cannot tell", "wrong", "stale", "same", "new", "no time", "slower")
     subjects = tuple(GateSubject(name=f"v{i}", answer=a, because=a) for i, a in enumerate(answers))
     problem = ProfkitError("half a record")
-    report = make_report(subjects, [problem])
+    report = make_gate_report(subjects, [problem])
     bad = ["v2: wrong", "v0: slower", "v7: slower"]
     assert (report.status, report.reasons) == (
         1,
         (*bad, "v3: stale", "v6: no time", "half a record"),
     )
-    strict = make_report(subjects, [problem], strict=True)
+    strict = make_gate_report(subjects, [problem], strict=True)
     assert list(strict.reasons) == [
         *bad,
         "v1: cannot tell",
@@ -770,9 +770,9 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     assert report.summary == (
         "1 wrong, 2 slower, 0 faster, 1 the same, 1 cannot tell, 1 without a time, 1 stale, 1 new"
     )
-    assert make_report([], [problem]).status == 2, "what cannot be read is not tried"
-    assert make_report([subjects[1]]).status == 0
-    assert make_report([subjects[1]], strict=True).status == 2
+    assert make_gate_report([], [problem]).status == 2, "what cannot be read is not tried"
+    assert make_gate_report([subjects[1]]).status == 0
+    assert make_gate_report([subjects[1]], strict=True).status == 2
 
 
 def test_references_of_one_process_or_of_another_library_are_no_control(tmp_path: Path) -> None:

@@ -160,11 +160,11 @@ def test_an_interrupt_leaves_nothing(
 
 
 def test_another_kernel_than_asked_for_is_refused(tmp_path: Path) -> None:
-    profiler.verify_captured(["void a::kern<3>(int)"], ["kern"], "v1:B")
+    profiler.verify_captured_kernels(["void a::kern<3>(int)"], ["kern"], "v1:B")
     with pytest.raises(ProfkitError, match=r"v1:B: ncu captured other, kern, asked for kern"):
-        profiler.verify_captured(["kern(int)"], ["other", "void kern<3>(int)"], "v1:B")
+        profiler.verify_captured_kernels(["kern(int)"], ["other", "void kern<3>(int)"], "v1:B")
     with pytest.raises(ProfkitError, match="captured nothing"):
-        profiler.verify_captured(["kern(int)"], [], "v1:B")
+        profiler.verify_captured_kernels(["kern(int)"], [], "v1:B")
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

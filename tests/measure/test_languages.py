@@ -16,7 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import languages
 from profkit.lab.measure.languages import language as registry
 from profkit.lab.measure.languages import plan
-from profkit.lab.measure.languages.plan import LaunchArgs, find_parameter, make_array
+from profkit.lab.measure.languages.plan import LaunchArgs, describe_address, make_array
 from profkit.lab.measure.languages.triton import LANGUAGE, shorten_traceback, strip_prose
 from profkit.lab.measure.variants import build, variants
 
@@ -190,15 +190,15 @@ def test_arrays_are_told_by_their_addresses() -> None:
     more = args.scratch((16,), "float32", zero=True)
     x, y = make_array("in", 1, "float16", (4, 8)), make_array("out", 0, "float16", (4, 8))
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
-    assert find_parameter(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
-    assert find_parameter(y.data_ptr()) == plan.Parameter("out", 0, 0)
+    assert describe_address(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
+    assert describe_address(y.data_ptr()) == plan.Parameter("out", 0, 0)
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
         last = make_array(where, index, "int8", (1,))
-        assert find_parameter(last.data_ptr()) == plan.Parameter(where, index, 0)
-    assert find_parameter(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
+        assert describe_address(last.data_ptr()) == plan.Parameter(where, index, 0)
+    assert describe_address(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):
-        find_parameter(4096)
+        describe_address(4096)
     with pytest.raises(ProfkitError, match="no such type"):
         args.scratch((1,), "half")
 

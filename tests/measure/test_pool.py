@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 
 def test_a_pool_runs_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "is_memory_limited", lambda: True)
-    with process.make_pool(3, "named") as pool:
+    with process.make_thread_pool(3, "named") as pool:
         assert list(pool.map(abs, range(-20, 0))) == list(range(20, 0, -1))
 
 
@@ -26,4 +26,4 @@ def test_threads_that_cannot_begin_are_an_error_and_no_endless_wait(
     monkeypatch.setattr(process, "start_new_thread", start)
     monkeypatch.setattr(process, "_BEGIN", 0.01)
     with pytest.raises(ProfkitError, match="3 threads cannot begin"):
-        process.make_pool(3)
+        process.make_thread_pool(3)

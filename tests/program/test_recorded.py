@@ -213,7 +213,7 @@ def test_a_counted_kernel_at_the_hardware_limit_is_no_finding() -> None:
     answer, counts = judge_recordings([DATA / "slow_rank.triage"])
     at_limit = next(g for g in answer.groups if g.name.startswith("nvjet_sm90_tst_128x256"))
     assert counts is not None
-    assert counts.gains[at_limit.id] == 1.0
+    assert counts.expected_gains[at_limit.id] == 1.0
     assert not any("could be" in f.cause and at_limit.id in f.kernels for f in answer.findings)
 
 
@@ -222,4 +222,4 @@ def test_a_bound_that_nothing_prices_is_no_gain() -> None:
     short = next(g for g in answer.groups if g.grid == (1, 1, 1) and "vectorized" in g.name)
     assert counts is not None
     assert short.id in counts.groups
-    assert short.id not in counts.gains
+    assert short.id not in counts.expected_gains

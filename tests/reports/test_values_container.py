@@ -17,7 +17,7 @@ from profkit.reports.container import check_report, repair_report
 from profkit.reports.contents import (
     _verify_metric,
     find_misplaced_ids,
-    has_unnamed_metric,
+    has_id_without_name,
     make_single_frame_header,
     read_header,
     read_result,
@@ -273,7 +273,7 @@ def test_ranges_are_of_a_domain_that_is_there() -> None:
     ],
 )
 def test_an_id_beyond_the_string_table(ids: list[int], names: int, lacking: bool) -> None:
-    assert has_unnamed_metric([tuple(made.varint(n) for n in ids)], names) is lacking
+    assert has_id_without_name([tuple(made.varint(n) for n in ids)], names) is lacking
 
 
 # --- warp samples
@@ -439,7 +439,9 @@ def test_graph_data_may_be_elsewhere(tmp_path: Path) -> None:
 
 
 def test_the_versions_that_are_newer() -> None:
-    newer = {v: container.is_newer(v) for v in ("2026.3.9", "2026.4", "2027.0.0", "2025.9", None)}
+    newer = {
+        v: container.is_newer_ncu(v) for v in ("2026.3.9", "2026.4", "2027.0.0", "2025.9", None)
+    }
     assert list(newer.values()) == [False, True, True, False, False]
 
 

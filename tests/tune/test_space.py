@@ -173,14 +173,14 @@ def test_v3_declares_its_space() -> None:
 
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:
-    from profkit.lab.tune.steer import read_steering
+    from profkit.lab.tune.steer import map_rules_to_directions
     from profkit.reports.metrics import CATALOGUE
 
     every = variants.find_variants(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]
     assert len(tunable) >= 4
     for v in tunable:
-        read_steering(v.space)
+        map_rules_to_directions(v.space)
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in resources.LIMITS:
             if v.choose_target(arch) and int(arch) >= 90:

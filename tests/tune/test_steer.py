@@ -77,5 +77,5 @@ def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
         Header("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
     )
     with pytest.raises(ProfkitError, match="grid-to-small") as caught:
-        steer.read_steering(wrong)
+        steer.map_rules_to_directions(wrong)
     assert "grid-too-small" in caught.value.hint

@@ -146,7 +146,7 @@ def diagnose_reports(
     if csv and str(csv) == "-":
         _print_csv(chosen)
     elif form or options.FORM.json or not files:
-        _print_answer(chosen, form, _Detail(top, lines, every, each))
+        _print_diagnoses(chosen, form, _Detail(top, lines, every, each))
     return chosen.exit_status
 
 
@@ -156,7 +156,7 @@ def _refuse_output_with_history(*wanted: object) -> None:
         raise ProfkitError("--history prints no answer", "remove the other options")
 
 
-def _print_answer(chosen: Chosen, form: str | None, detail: _Detail) -> None:
+def _print_diagnoses(chosen: Chosen, form: str | None, detail: _Detail) -> None:
     """Print annotations, a document, or the answer as text."""
     if form:
         _print_annotations(chosen, form)

@@ -57,7 +57,7 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
         status = _wait_for_fork()
         if status is not None:
             return status
-    problems = _print_answer(History(history), question)
+    problems = _print_query_answer(History(history), question)
     print_errors(problems, quiet=options.FORM.quiet)
     if problems:
         return options.COULD_NOT
@@ -112,7 +112,7 @@ def _print_schema() -> None:
     print_blocks(show_schema(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
 
 
-def _print_answer(history: History, question: str) -> list[ProfkitError]:
+def _print_query_answer(history: History, question: str) -> list[ProfkitError]:
     """Print the answer; return what of the history could not be read."""
     from profkit.cli.output import print_blocks
     from profkit.evidence.history import ROWS_MOST, query_history

@@ -413,12 +413,12 @@ def _add_loads_in_flight(launch: Launch) -> Scenario:
     """More bytes in flight: of a narrow stream by wider loads, else half of the wait remains."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
-            return widen_accesses(launch)
+            return scale_to_wider_accesses(launch)
     plain = _make_typical("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
-def widen_accesses(launch: Launch) -> Scenario:
+def scale_to_wider_accesses(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
     fewer = count_bytes_per_lane(launch) / LANE_BYTES
     stays = share_of_instructions_if_wider(launch)

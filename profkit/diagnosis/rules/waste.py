@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import make_fix_of_full_unit, make_unit_rule, remove_redundant
-from profkit.diagnosis.rules.waits import sum_stalls, widen_accesses
+from profkit.diagnosis.rules.waits import scale_to_wider_accesses, sum_stalls
 from profkit.model.launch import (
     HALF_WIDE,
     LANE_BYTES,
@@ -426,7 +426,7 @@ RULES = (
             "waits for loads the share of the loads remains, of the instructions those that "
             "compute and that share of the others",
             _make_best_widened,
-            widen_accesses,
+            scale_to_wider_accesses,
         ),
         fires=(
             launch(

@@ -104,7 +104,7 @@ def assemble_all(
 ) -> Mapping[str, bytes | ProfkitError]:
     """Text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
-    with process.make_pool(process.count_available_cores()) as pool:
+    with process.make_thread_pool(process.count_available_cores()) as pool:
         made = pool.map(
             lambda text: _assemble_or_return_error(text, arch, flags, folder), different
         )

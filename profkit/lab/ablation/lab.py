@@ -170,4 +170,4 @@ def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
             lambda: bench.measure_host_seconds(lambda: call(stream), n), n, stream
         )
 
-    return Subject(name, call, bench.capture_native, time_plainly)
+    return Subject(name, call, bench.capture_driver_graph, time_plainly)

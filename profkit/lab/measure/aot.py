@@ -291,7 +291,7 @@ def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
         return []
     if kind.startswith("*"):
         return [
-            plans.find_parameter(argument if isinstance(argument, int) else argument.data_ptr())
+            plans.describe_address(argument if isinstance(argument, int) else argument.data_ptr())
         ]
     if kind not in _PACKED:
         raise ProfkitError(

@@ -95,7 +95,7 @@ class Times:
         )
 
 
-def capture_native(body: Callable[[], None], stream: int) -> Callable[[], None]:
+def capture_driver_graph(body: Callable[[], None], stream: int) -> Callable[[], None]:
     """Capture what a function enqueues as a graph, and return the function that replays it."""
     graph = instantiate_graph(capture_graph(stream, body))
     return lambda: replay_graph(graph, stream)
@@ -173,8 +173,8 @@ def bench_subjects(
 
 def _capture_cache_flushes(tools: Support, stream: int) -> Callable[[], None]:
     """Return a replay of as many flushes of the caches as a cold graph has."""
-    return capture_native(
-        lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
+    return capture_driver_graph(
+        lambda: _enqueue_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
     )
 
 
@@ -217,7 +217,7 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     """Capture a subject; without tools there is no cold graph."""
 
     def capture_calls(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
-        return subject.capture(lambda: _repeat_calls(n, stream, *first, subject.call), stream)
+        return subject.capture(lambda: _enqueue_calls(n, stream, *first, subject.call), stream)
 
     once, few = capture_calls(1), capture_calls(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
@@ -228,7 +228,7 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     return _Graphs(subject, once, capture_calls(n), n, cold)
 
 
-def _repeat_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:
+def _enqueue_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:
     """Enqueue some calls, one after the other, n times."""
     for _ in range(n):
         for call in calls:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from profkit.collect.process import make_pool
+from profkit.collect.process import make_thread_pool
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.data import POISON, Arena, Data, allocate_arena
 from profkit.lab.measure.variants.problem import Problem
@@ -51,7 +51,7 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
         part = slice(start, start + _PIECE)
         return _compare_piece(flat[part], flat_ref[part], start, atol, rtol)
 
-    with make_pool() as pool:
+    with make_thread_pool() as pool:
         pieces = list(pool.map(compare_from, range(0, out.size, _PIECE)))
     return _join_pieces(pieces, out.shape)
 
@@ -194,7 +194,7 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
         return make_failed_case(data, error)
     host = here.fetch_bytes()
     device.free_memory(here.base)
-    return judge_case(problem, here, host)
+    return judge_finished_launch(problem, here, host)
 
 
 def make_failed_case(data: Data, error: device.CudaError) -> CaseCheck:
@@ -206,7 +206,7 @@ def make_failed_case(data: Data, error: device.CudaError) -> CaseCheck:
     return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
 
 
-def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
+def judge_finished_launch(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
     """Judge the outputs and guards of one finished launch."""
     count = range(len(here.outputs))
     unwritten = [here.count_unwritten(host, i) for i in count]
@@ -280,7 +280,7 @@ def check_launch_on_stream(
         device.wait_for_stream()
     except device.CudaError as error:
         return make_failed_case(data, error)
-    judged = judge_case(problem, here, here.fetch_bytes())
+    judged = judge_finished_launch(problem, here, here.fetch_bytes())
     faults = list(judged.faults)
     if waited > _SPIN / 2:
         faults.append(

@@ -72,7 +72,7 @@ def prepare_data(
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
     if not is_file(kept):
-        _compute_files(problem, problem.get_case(case), seed, grid, place)
+        _compute_and_store_case(problem, problem.get_case(case), seed, grid, place)
     shapes = read_json(kept)
     arrays = _make_shape_tuples(shapes["inputs"]), _make_shape_tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
@@ -83,7 +83,9 @@ def _make_shape_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], 
     return tuple((tuple(shape), dtype) for shape, dtype in shapes)
 
 
-def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
+def _compute_and_store_case(
+    problem: Problem, case: Any, seed: int, grid: str | None, place: Path
+) -> None:
     import numpy as np
 
     inputs = []

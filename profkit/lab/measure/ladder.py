@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from profkit.collect.process import make_pool
+from profkit.collect.process import make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
@@ -132,14 +132,14 @@ def list_variants(
                 title=variant.header.title,
                 file=str(variant.path),
                 built=build.is_built(variant, places.build_dir()),
-                recorded=_list_recorded(variant, records.get(variant.id, ())),
+                recorded=_list_record_states(variant, records.get(variant.id, ())),
                 missing=variant.language.lacking(),
             )
         )
     return rows, problems
 
 
-def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
+def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
     """Return case -> how its record stands to today's source."""
     states: dict[str, str] = {}
     for path, case in records:
@@ -231,7 +231,7 @@ def compile_named(
         chosen = variants.find_variants(kernels)
     archs = archs or [_find_present_arch()]
     folder = places.build_dir()
-    with make_pool() as pool:  # each waits for a program of its own
+    with make_thread_pool() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.compile_stub, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()

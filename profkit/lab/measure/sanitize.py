@@ -99,7 +99,7 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
     gives no verdict is a fault of that variant; the others go on.
     """
     sanitizer = tools.require_tool("compute-sanitizer")
-    pool = process.make_pool(_AT_ONCE)
+    pool = process.make_thread_pool(_AT_ONCE)
     try:
         waiting = []
         for name, built in run.builds.items():

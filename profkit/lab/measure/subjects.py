@@ -95,7 +95,7 @@ def _make_start_image(here: Arena, data: Data | None) -> int:
 def _judge_outputs_in_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
-        judged.append(check.judge_case(problem, at, at.fetch_bytes()))
+        judged.append(check.judge_finished_launch(problem, at, at.fetch_bytes()))
         if judged[-1].faults:
             faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
             return replace(judged[-1], faults=(*faults, "does it miss a griddepcontrol.wait?"))
@@ -151,7 +151,7 @@ def make_native_subject(
             here.initialize_at(data, here.base)
             subject.call(device.create_stream())
             device.wait_for_stream()
-        return check.judge_case(problem, here, here.fetch_bytes()).faults
+        return check.judge_finished_launch(problem, here, here.fetch_bytes()).faults
 
     return replace(subject, judge=judge_result)
 
@@ -173,7 +173,7 @@ def make_launcher_subject(
             lambda: tools.time_launcher(lib, args(stream), n), n, stream
         )
 
-    return _read_launches(Subject(name, start_call, bench.capture_native, time_calls))
+    return _read_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
 
 
 def check_library_call(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:

@@ -161,7 +161,7 @@ class Worker:
         self._closed = False
 
     @property
-    def env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Return the environment of the process: its GPU, and one thread for BLAS."""
         # The reference runs many blocks side by side: a BLAS with threads of its own per block
         # makes it twenty times slower.
@@ -184,7 +184,7 @@ class Worker:
         self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         command = make_command("profkit.lab.measure.server")
-        self._process = process.start_process(command, env=self.env, **pipes)
+        self._process = process.start_process(command, env=self.environment, **pipes)
         reading = self._process, self._lines
         threading.Thread(target=_queue_lines, args=reading, daemon=True).start()
         self.restarts += 1

@@ -26,7 +26,7 @@ from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.tune.result import Basis, FinalMeasurement
 from profkit.lab.tune.search import Search, SearchOutcome, open_study
-from profkit.lab.tune.steer import check_metrics, read_steering
+from profkit.lab.tune.steer import check_metrics, map_rules_to_directions
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
@@ -292,7 +292,7 @@ def tune_task(
 
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
-    read_steering(task.space)
+    map_rules_to_directions(task.space)
     check_metrics(task.space)
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from profkit.collect.process import count_available_cores, make_pool
+from profkit.collect.process import count_available_cores, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
@@ -92,7 +92,7 @@ class Search:
         threads = max(
             len(self.workers) + 1, min(count_available_cores(), AHEAD * len(self.workers))
         )
-        pool = make_pool(threads, "trial")
+        pool = make_thread_pool(threads, "trial")
         done = []
         for _ in range(threads):
             done.append(pool.submit(self._try_trials))

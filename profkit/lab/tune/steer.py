@@ -34,7 +34,7 @@ class Proposal:
     rule: str
 
 
-def read_steering(space: Space) -> dict[str, list[Direction]]:
+def map_rules_to_directions(space: Space) -> dict[str, list[Direction]]:
     """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
     from profkit.diagnosis.rules import ALL
 
@@ -57,7 +57,7 @@ def propose_configs(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], untried: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
-    by_rule, left = read_steering(space), set(untried)
+    by_rule, left = map_rules_to_directions(space), set(untried)
     proposed: list[Proposal] = []
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):

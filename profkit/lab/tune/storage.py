@@ -36,11 +36,11 @@ def open_storage(url: str) -> Any:
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
-        event.listen(opened.engine, "begin", _begin_immediately)
+        event.listen(opened.engine, "begin", _begin_with_write_lock)
     return opened
 
 
-def _begin_immediately(connection: Any) -> None:
+def _begin_with_write_lock(connection: Any) -> None:
     """Hold others off from the first look on, not from the first change.
 
     Optuna reads that a trial waits, then takes it. It asks the database to lock the row meanwhile,

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
 
-from profkit.collect.process import count_available_cores, make_pool
+from profkit.collect.process import count_available_cores, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
@@ -64,7 +64,7 @@ class Task:
     options: SearchOptions
     # compilers side by side, one a core; a configuration is built once
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: make_pool(count_available_cores(), "build")
+        default_factory=lambda: make_thread_pool(count_available_cores(), "build")
     )
     _builds: dict[Config, Future[ReadyBuild]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -114,7 +114,7 @@ class Profiler:
         # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)
-        options = profiler.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
+        options = profiler.CollectOptions(env={**self.worker.environment, "TMPDIR": str(own)})
         collected = profiler.profile_one_call(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
         return collected

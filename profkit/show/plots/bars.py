@@ -18,7 +18,13 @@ from profkit.model.launch import select_collected_metrics
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
-from profkit.show.numbers import LIMITS, PIPES, find_block_limits, get_pipe_shares, spell_unit
+from profkit.show.numbers import (
+    LIMITS,
+    PIPES,
+    find_deciding_block_limits,
+    get_pipe_shares,
+    spell_unit,
+)
 from profkit.show.plots import base
 from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip_text
 
@@ -335,7 +341,7 @@ def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
 
 def _write_block_limits(ax: Axes, y: int, row: Mapping[str, float]) -> None:
     """Write the blocks per SM by each limiter, who decides in bold, and what one more block needs."""
-    blocks, deciding, needs = find_block_limits(row)
+    blocks, deciding, needs = find_deciding_block_limits(row)
     for i, name in enumerate(LIMITS):
         text = "–"
         if name in blocks:

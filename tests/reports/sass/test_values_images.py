@@ -184,11 +184,15 @@ def test_which_use_of_an_inlined_line_it_is() -> None:
     )
     table = LineTable(rows)
     # Both come through load.h:5, which tells them apart no more than their own line does.
-    assert table.find_call(table.find_inlined_lines(32)) == ("a.cu", 10)
-    assert table.find_call(table.find_inlined_lines(80)) == ("a.cu", 11)
-    assert table.find_call(table.find_inlined_lines(96)) is None  # there is no other use
-    assert table.find_call(table.find_inlined_lines(0)) is None
-    assert LineTable((LineRow(0, "a", 1, 1),)).find_call([("a", 1), ("a", 1)]) is None
+    assert table.find_distinguishing_call(table.find_inlined_lines(32)) == ("a.cu", 10)
+    assert table.find_distinguishing_call(table.find_inlined_lines(80)) == ("a.cu", 11)
+    assert (
+        table.find_distinguishing_call(table.find_inlined_lines(96)) is None
+    )  # there is no other use
+    assert table.find_distinguishing_call(table.find_inlined_lines(0)) is None
+    assert (
+        LineTable((LineRow(0, "a", 1, 1),)).find_distinguishing_call([("a", 1), ("a", 1)]) is None
+    )
 
 
 # --- ELF

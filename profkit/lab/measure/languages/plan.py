@@ -227,7 +227,7 @@ def make_array(where: Where, index: int, dtype: str, shape: Sequence[int]) -> De
     return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
 
 
-def find_parameter(address: int) -> Parameter:
+def describe_address(address: int) -> Parameter:
     """Return what a pointer that a launch function gave a kernel points into."""
     step, offset = divmod(address, _STEP)
     if address == 0:

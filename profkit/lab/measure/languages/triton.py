@@ -82,7 +82,7 @@ def _compile_jobs(
     jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
-    with process.make_pool(parallel or process.count_available_cores()) as pool:
+    with process.make_thread_pool(parallel or process.count_available_cores()) as pool:
         runs = []
         for i, job in enumerate(jobs):
             runs.append(pool.submit(_compile_job, job, work / str(i)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.collect import tools
-from profkit.collect.process import Tool, make_pool
+from profkit.collect.process import Tool, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.files import (
     get_home_folder,
@@ -239,7 +239,7 @@ def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> di
     groups: dict[int, list[Build]] = {}
     for plan in plans:
         groups.setdefault(id(plan.variant.language), []).append(plan)
-    with make_pool(len(groups)) as pool:
+    with make_thread_pool(len(groups)) as pool:
         done = pool.map(lambda group: _compile_group(group, folder, jobs), groups.values())
         return {built.key: built for built in chain.from_iterable(done)}
 
