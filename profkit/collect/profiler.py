@@ -97,7 +97,7 @@ def profile_one_call(
 
 def verify_captured_kernels(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
-    launched, profiled = ([base_name(k) for k in names] for names in (expected, captured))
+    launched, profiled = list(map(base_name, expected)), list(map(base_name, captured))
     if launched != profiled:
         raise ProfkitError(
             f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",

@@ -12,7 +12,7 @@ from typing import Literal
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import FindingChange, FindingState, LaunchChange
+from profkit.evidence.counters import FindingChange, FindingState, LaunchChange, index_findings
 from profkit.evidence.stats import TimeComparison
 from profkit.records.store import Document
 
@@ -58,7 +58,7 @@ def compare_estimate_with_gain(
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
     if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
         return None
-    estimates = {finding.rule: finding for finding in before.findings}
+    estimates = index_findings(before)
     for change in _order_findings_by_gain(launch, launch.leads.before, ("gone", "better")):
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:

@@ -204,14 +204,18 @@ def compare_sides(
     sides = [find_named_runs(side, evidence, case, problems) for side in (before, after)]
     pairs, alone = pair_runs(sides[0], sides[1])
     if not pairs:
-        have = ["; ".join(run.name for run in side) for side in sides]
         hint = "record both at one case: profkit profile --variant ... --case ..."
-        raise ProfkitError(f"nothing to compare: {have[0]} and {have[1]}", hint)
+        why = f"nothing to compare: {_join_names(sides[0])} and {_join_names(sides[1])}"
+        raise ProfkitError(why, hint)
     changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
     return Compared(changes=changes, alone=alone, problems=tuple(problems))
 
 
 # --- time ----------------------------------------------------------------------------------------
+
+
+def _join_names(runs: Iterable[Run]) -> str:
+    return "; ".join(run.name for run in runs)
 
 
 def compare_recorded_times(
@@ -322,15 +326,21 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
     if marked and len(usable[0]) == len(usable[1]):
         return list(zip(*usable, strict=True)), ()
-    keyed = [index_launches(side) for side in usable]
-    common = [key for key in keyed[0] if key in keyed[1]]
-    pairs = [(keyed[0][key], keyed[1][key]) for key in common]
-    renamed = all(len({row["kernel"] for row in side}) == 1 for side in usable)
+    after_by_key = index_launches(usable[1])
+    pairs = []
+    for key, row in index_launches(usable[0]).items():
+        if key in after_by_key:
+            pairs.append((row, after_by_key[key]))
+    renamed = _has_one_kernel(usable[0]) and _has_one_kernel(usable[1])
     if not pairs and renamed and len(usable[0]) == len(usable[1]):
         pairs = list(zip(*usable, strict=True))
     elif not pairs and all(usable) and (marked or renamed):
         pairs = [(before.row, after.row)]
     return pairs, _list_unpaired_kernels(chain.from_iterable(usable), pairs)
+
+
+def _has_one_kernel(rows: Iterable[Row]) -> bool:
+    return len({row["kernel"] for row in rows}) == 1
 
 
 def _list_unpaired_kernels(

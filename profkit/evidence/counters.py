@@ -259,7 +259,7 @@ def compare_findings(
     rows: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
-    was, now = ({f.rule: f for f in d.findings} for d in (before, after))
+    was, now = index_findings(before), index_findings(after)
     launches = (Launch(read_metrics(rows[0])), Launch(read_metrics(rows[1])))
     found = []
     for rule, old in was.items():
@@ -277,6 +277,11 @@ def compare_findings(
         state = name_finding_state(change.what, explained_by, sides, measured)
         found.append(structs.replace(change, explained_by=explained_by, state=state))
     return tuple(sorted(found, key=_rank_change))
+
+
+def index_findings(diagnosis: Diagnosis) -> dict[str, LaunchFinding]:
+    """Return rule -> its finding."""
+    return {finding.rule: finding for finding in diagnosis.findings}
 
 
 def _rank_change(change: FindingChange) -> tuple[int, float]:

@@ -263,8 +263,11 @@ class Evidence:
 
     def list_cases(self) -> list[str]:
         """Return the cases at which there is a run record, sorted."""
-        every = self.scan_files().items()
-        return sorted({case for (_, case), several in every if any(f.record for f in several)})
+        cases = set()
+        for (_, case), several in self.scan_files().items():
+            if any(files.record for files in several):
+                cases.add(case)
+        return sorted(cases)
 
     def find_files(self, variant: str, case: str) -> RunFiles | None:
         """Return where the record and the report of a run are; None where there is neither."""
@@ -421,7 +424,9 @@ def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], ()
-    by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
+    variants_before = {run.variant for run in before}
+    variants_after = {run.variant for run in after}
+    by_variant = len(variants_before) > 1 or len(variants_after) > 1
 
     def make_key(run: Run) -> tuple[str | None, ...]:
         if by_variant:
@@ -429,6 +434,10 @@ def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]
         return (run.case,)
 
     partner = {make_key(run): run for run in after}
-    pairs = [(run, partner[make_key(run)]) for run in before if make_key(run) in partner]
+    pairs = []
+    for run in before:
+        key = make_key(run)
+        if key in partner:
+            pairs.append((run, partner[key]))
     paired = set(map(id, chain.from_iterable(pairs)))
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)

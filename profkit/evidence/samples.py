@@ -241,14 +241,22 @@ def group_by_process(samples: Samples, name: str, positive: bool = False) -> lis
         kind = "finite numbers"
         if positive:
             kind = f"times between {low:g} and {high:g}"
-        why = f"{name}: {bad} of {sum(g.size for g in groups)} samples are not {kind}"
+        why = f"{name}: {bad} of {count_samples(groups)} samples are not {kind}"
         raise ProfkitError(why, "find out why before dropping any: a failed launch has no time")
     return groups
 
 
+def count_samples(groups: Iterable[Array]) -> int:
+    """Return how many samples all processes have together."""
+    return sum(group.size for group in groups)
+
+
 def estimate_process_spread(*sides: list[Array]) -> Spread | None:
-    """Spread from process to process, pooled over the sides that have several processes."""
-    return estimate_pooled_spread([float(np.median(g)) for g in side] for side in sides)
+    """Return the spread from process to process, pooled over sides with several processes."""
+    medians = []
+    for side in sides:
+        medians.append([float(np.median(group)) for group in side])
+    return estimate_pooled_spread(medians)
 
 
 def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:

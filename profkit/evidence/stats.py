@@ -23,6 +23,7 @@ from profkit.evidence.samples import (
     Samples,
     Spread,
     Thresholds,
+    count_samples,
     estimate_process_spread,
     find_two_sided_quantile,
     group_by_process,
@@ -185,7 +186,7 @@ def estimate_ratio(
     thresholds: Thresholds,
 ) -> Sample:
     """Return the log of the speed-up, with what so few samples cannot show."""
-    fewest = min(sum(g.size for g in side) for side in logs)
+    fewest = min(map(count_samples, logs))
     if taken == "interleaved":
         rounds = pair_rounds(*logs)
         ratio = summarize_samples(rounds, thresholds, estimate_process_spread(rounds))
@@ -298,7 +299,7 @@ def write_answer_sentence(
         return format_ratio(speedup, " faster")
     if answer == "same":
         return f"the same within {within * 100:g} %: {ratio}"
-    n = " and ".join(str(sum(g.size for g in side)) for side in groups)
+    n = f"{count_samples(groups[0])} and {count_samples(groups[1])}"
     return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"
 
 

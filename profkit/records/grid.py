@@ -116,14 +116,14 @@ def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
-    lists = {}
-    for n, x in warm.items():
-        if isinstance(x, list):
-            lists[n] = x
+    samples = {}
+    for name, times in warm.items():
+        if isinstance(times, list):
+            samples[name] = tuple(filter(_is_positive, times))
     operations, moved = (document.get(x) for x in ("operations", "bytes"))
     return GridCell(
         at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
-        warm={n: tuple(s for s in x if _is_positive(s)) for n, x in lists.items()},
+        warm=samples,
         ran={n: str(x) for n, x in get_object(document, "ran").items()},
         looked={n: x for n, x in get_object(document, "looked").items() if _is_positive(x)},
         operations=float(operations) if _is_positive(operations) else nan,

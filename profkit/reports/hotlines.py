@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
@@ -139,7 +140,9 @@ def answer_line_requests(
             answers[n] = _answer_without_lines(request.counters)
         else:
             by_report[os.fspath(expand_home(request.report))].append(n)
-    items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
+    items = []
+    for path, numbers in by_report.items():
+        items.append([path, [vars(requests[n]) for n in numbers]])
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _raise_dead_reader if strict else _answer_for_dead_reader
     read = _answer_each_report(items, died)
@@ -239,8 +242,11 @@ def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether an answer is worked out from the text of machine code."""
     if any(fields["sass"] for fields in requests):
         return True
-    names = {name for fields in requests for asked in fields["counters"].values() for name in asked}
-    return not names.isdisjoint({_CONFLICTS, _UNFUSED})
+    for request in requests:
+        for names in request["counters"].values():
+            if _CONFLICTS in names or _UNFUSED in names:
+                return True
+    return False
 
 
 def _answer_large_report(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
@@ -298,7 +304,7 @@ def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    data = [[getattr(line, name) for name in COLUMNS] for line in lines]
+    data = list(map(attrgetter(*COLUMNS), lines))
     kinds = dict.fromkeys(("line", "pc", "producer_line", "producer_pc"), "Int64")
     kinds |= dict.fromkeys(("share", "value", "stall_share"), "float64")
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)

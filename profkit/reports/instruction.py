@@ -128,7 +128,10 @@ _OPCODES = """
     1b9 UTMACCTL, 1ba UBLKCP, 1bc UBLKPF, 1bd STAS, 1c2 R2UR, 1c3 S2UR, 1c5 WARPGROUP, 1c6 FENCE,
     1c8 USETMAXREG, 1f0 HGMMA, 1f3 QGMMA
 """
-OPCODES = {int(code, 16): opcode for code, opcode in (pair.split() for pair in _OPCODES.split(","))}
+OPCODES: dict[int, str] = {}
+for _pair in _OPCODES.split(","):
+    _code, _opcode = _pair.split()
+    OPCODES[int(_code, 16)] = _opcode
 # Codes whose form of operands (bits 9-11) makes them another instruction.
 BY_FORM: dict[int, str] = {
     0x9AB: "ERRBAR",

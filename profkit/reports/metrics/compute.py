@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, product
 from math import nan
 
@@ -10,19 +11,27 @@ from profkit.reports.metrics.derive import Raw, Source, combine_collected, parse
 
 def _write_pipe(name: str, meaning: str, *units: str) -> str:
     """Return a pipe's share of peak, of elapsed (the SpeedOfLight breakdown) and of active cycles."""
-    several = "max of those collected: " if len(units) > 1 else ""
-    elapsed, active = (
-        several + ", ".join(f"{unit}.avg.pct_of_peak_sustained_{cycles}" for unit in units)
-        for cycles in ("elapsed", "active")
-    )
     return f"""
 [SpeedOfLight]
 {name}_busy | share | {meaning}, share of peak, elapsed cycles
-  {elapsed}
+  {_write_busiest(units, "elapsed")}
 [ComputeWorkloadAnalysis]
 {name}_busy_active | share | {meaning}, share of peak, active cycles
-  {active}
+  {_write_busiest(units, "active")}
 """
+
+
+def _write_busiest(units: Sequence[str], cycles: str) -> str:
+    """Return the formula of the largest share of peak that a unit has, in cycles of a kind."""
+    shares = ", ".join(f"{unit}.avg.pct_of_peak_sustained_{cycles}" for unit in units)
+    if len(units) > 1:
+        return f"max of those collected: {shares}"
+    return shares
+
+
+def _name_rates(kind: str) -> dict[str, str]:
+    """Return operation -> the metric of its rate, on operands of a kind: f, d or h."""
+    return {operation: _PER_CYCLE.format(kind + operation) for operation in ("fma", "add", "mul")}
 
 
 _TENSOR_9 = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
@@ -30,7 +39,7 @@ _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ALU = "sm__pipe_alu_cycles_active", "sm__pipe_aluheavy_cycles_active"
 _ADU = "ADU pipe (address divergence: constant and barrier addresses)"
 _PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-_F, _D, _H = ({op: _PER_CYCLE.format(kind + op) for op in ("fma", "add", "mul")} for kind in "fdh")
+_F, _D, _H = map(_name_rates, "fdh")
 _HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on"
 _CLOCK = "smsp__cycles_elapsed.avg.per_second"
 PIPES = parse_metrics(f"""

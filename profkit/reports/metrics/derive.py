@@ -146,12 +146,14 @@ def _make_source(
     names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
 ) -> Source:
     """Return a source, with what is to say of raw names that are doubled in it."""
-    read = {_halve_unit(name) for name in (*names, *optional)}
-    units = [unit for unit in _HALVED if unit in read]
-    versions = [", ".join(f"{a}.{b}" for a, b in sorted(_HALVED[unit])) for unit in units]
-    for unit, halved_on in zip(units, versions, strict=True):
-        text += f"; {unit} twice on {halved_on}"
-    return Source(names, value, text, (*optional, *(_CC if units else ())))
+    read = set(map(_halve_unit, (*names, *optional)))
+    for unit, versions in _HALVED.items():
+        if unit in read:
+            halved_on = ", ".join(f"{major}.{minor}" for major, minor in sorted(versions))
+            text += f"; {unit} twice on {halved_on}"
+    if not read.isdisjoint(_HALVED):
+        optional += _CC
+    return Source(names, value, text, optional)
 
 
 def count_by_opcode(raw: Raw) -> dict[str, float]:

@@ -152,24 +152,22 @@ def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0
     return Source((name,), compute_share, text, all_of)
 
 
-_STALLS = tuple(
-    Metric(
+def _make_stall(state: str, sampled: str, ratio: str) -> Metric:
+    """Return the metric of a warp state, by ncu's ratio or else by its samples."""
+    by_samples = f"{sampled} over all samples, of which {FEWEST} are needed"
+    return Metric(
         f"stall_{state}",
         "share",
         f"Share of a resident warp's time in this state: {MEANING[state]}",
         "WarpStateStats",
         (
             _make_share(ratio, _RATIOS, f"{ratio} over the sum of all states"),
-            _make_share(
-                sampled,
-                _SAMPLED,
-                f"{sampled} over all samples, of which {FEWEST} are needed",
-                FEWEST,
-            ),
+            _make_share(sampled, _SAMPLED, by_samples, FEWEST),
         ),
     )
-    for (sampled, state), ratio in zip(SAMPLES.items(), _RATIOS, strict=True)
-)
+
+
+_STALLS = tuple(map(_make_stall, SAMPLES.values(), SAMPLES, _RATIOS))
 WARPS = _STALLS + parse_metrics(f"""
 [SourceCounters]
 warp_samples | count | Samples of warp states
