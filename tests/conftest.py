@@ -1,5 +1,6 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
+import ctypes
 import gc
 import hashlib
 import json
@@ -29,6 +30,7 @@ settings.load_profile("unhurried")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LIBC = ctypes.CDLL(None)
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"
 
@@ -77,6 +79,13 @@ def worker_stays_small(request: pytest.FixtureRequest):
         told["bytes"] = most
         told["seconds"] = sum(used.ru_utime + used.ru_stime for used in (own, children))
     assert most < WORKER_FAILS, f"a worker took {most / 1e9:.1f} GB: read reports in children"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_is_given_back() -> Iterator[None]:
+    """Give the system what the C library keeps of memory that a file's tests no longer have."""
+    yield
+    LIBC.malloc_trim(0)
 
 
 WORKERS: list[str] = []  # what each took

@@ -1,6 +1,7 @@
 """A test that is marked `forks` runs in a fork of its worker: what it takes of memory goes with it.
 
-ncu_report never gives back what it took to open a report.
+ncu_report never gives back what it took to open a report. compute_in_fork does the same for what the
+tests of a file share.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import contextlib
 import faulthandler
 import json
 import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,3 +78,9 @@ def describe_death(item: pytest.Item, code: int) -> dict[str, Any]:
         when="call",
     )
     return item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+
+
+def compute_in_fork(function: Callable[[], Any]) -> Any:
+    """Return what a function returns, from a fork of this process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        return pool.submit(function).result()

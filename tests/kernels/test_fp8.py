@@ -51,6 +51,7 @@ def _bfloat16(x: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 @pytest.mark.slow
+@pytest.mark.forks
 @pytest.mark.parametrize("name", MODULE.CHECKS)
 def test_the_tolerance_is_within_flash_attention_3s(name: str) -> None:
     """Theirs: twice the error of attention with probabilities in e4m3, and bf16's own rounding."""

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.conftest import ROOT
+from tests.forks import compute_in_fork
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ def where() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def rows(where: ModuleType, reads_in_forks: None) -> dict[str, object]:
-    return {row.probe: row for row in where.rows()}
+    return {row.probe: row for row in compute_in_fork(where.rows)}
 
 
 # What the samples cannot show, and why.

@@ -38,5 +38,6 @@ def test_quantiles_are_between_their_neighbours() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.forks
 def test_the_page_has_the_table_as_it_comes_today() -> None:
     assert left_out.make_table() in left_out.PAGE.read_text("utf-8")
