@@ -137,7 +137,8 @@ def read_once() -> None:
     ROOM.files_left = ROOM.bytes_left = (
         sys.maxsize
     )  # what is read here is kept or small, and a fork would not see what is kept
-    ROOM.close_room = lambda: None  # a verb of many reports ends, and this process goes on
+    # A verb ends, and this process goes on and forks.
+    ROOM.close_room = ROOM.write_text_here = lambda: None
     parts, lines, rows = {}, {}, {}
 
     @wraps(reader.read_part)

@@ -222,8 +222,8 @@ def _answer_in_process(
 ) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another.
 
-    Not here where the library is to write machine code as text: it starts a thread for that, and a
-    fork of this process, which has no such thread, would wait for it for ever (a notebook's pool).
+    Where the library is to write machine code as text, only in a process that is known to make no
+    forks that do so too (a notebook's pool): see LibraryRoom.
     """
     path, requests = item
     if estimate_unpacked_size(path) > LARGE:
@@ -233,7 +233,9 @@ def _answer_in_process(
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
             return _answer_with_reason(item, OUT_OF_MEMORY)
-    if not is_named_by_record(path) or is_memory_limited() or _needs_disassembly(requests):
+    if not is_named_by_record(path) or is_memory_limited():
+        return None
+    if _needs_disassembly(requests) and not ROOM.may_write_text:
         return None
     return answer_requests_of_report(item) if ROOM.reserve_room(check_report(path).size) else None
 

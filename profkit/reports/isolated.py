@@ -509,6 +509,13 @@ class LibraryRoom:
 
     files_left: int = HERE_FILES
     bytes_left: int = HERE_BYTES
+    # Text of machine code is written by a thread of the library, which a fork of this process would not
+    # have and would wait for.
+    may_write_text: bool = False
+
+    def write_text_here(self) -> None:
+        """Let this process write machine code as text: for one that is over when it has answered."""
+        self.may_write_text = True
 
     def close_room(self) -> None:
         """Let forks read every report from now on: for a process that lives for long."""

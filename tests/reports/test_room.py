@@ -63,6 +63,28 @@ def test_bytes_count_too() -> None:
     assert room.reserve_room(0), "nothing to read"
 
 
+COUNTED = """
+import atexit, sys
+from profkit.reports import hotlines
+
+real, apart = hotlines.run_isolated, []
+hotlines.run_isolated = lambda *asked: apart.append(asked) or real(*asked)
+atexit.register(lambda: print(len(apart), file=sys.stderr))
+report = sys.argv.pop()
+"""
+DIAGNOSE = "sys.argv = ['profkit', 'diagnose', report]; from profkit.cli import main; main()"
+FRAME = "import profkit; print(profkit.lines(report))"
+
+
+@pytest.mark.parametrize(("code", "apart"), [(DIAGNOSE, 0), (FRAME, 1)])
+def test_only_a_verb_writes_text_in_its_own_process(code: str, apart: int) -> None:
+    """Another process may fork afterwards, and the fork would wait for the library's thread."""
+    command = [sys.executable, "-c", COUNTED + code, str(report_of("stage2", "B"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "ptx.cuh" in done.stdout
+    assert done.stderr.split()[-1] == str(apart)
+
+
 @pytest.mark.parametrize("room", [0, 1])
 def test_raw_values_and_lines_are_read_in_forks_without_room(
     monkeypatch: pytest.MonkeyPatch, room: int

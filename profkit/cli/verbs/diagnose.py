@@ -130,7 +130,9 @@ def diagnose_reports(
     """
     from profkit.cli import output
     from profkit.cli.launches import read_launches
+    from profkit.reports.isolated import ROOM
 
+    ROOM.write_text_here()
     output.check_format(form)
     if history:
         _refuse_output_with_history(csv, parquet, kernel, where, form)

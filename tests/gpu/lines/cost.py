@@ -105,17 +105,24 @@ def time_by_turns(step, timer, count, rounds):
 
 
 def compare(name, step, timer, count, rounds, launches):
+    """Print what lines cost: the lower quartile of pairs, their median and upper quartile."""
     pairs = time_by_turns(step, timer, count, rounds)
-    ratios = sorted(on / off for on, off in pairs)
-    more = sorted((on - off) / launches for on, off in pairs)
-    low, high = rounds // 4, rounds - 1 - rounds // 4
+    ratio = find_quartiles([on / off for on, off in pairs])
+    more = find_quartiles([(on - off) / launches for on, off in pairs])
+    without = find_quartiles([off for _, off in pairs])
     print(
-        f"{name}: without {sorted(off for _, off in pairs)[low]:.1f} us; with lines "
-        f"{ratios[low]:.3f}x ({ratios[rounds // 2]:.3f}, {ratios[high]:.3f}), a launch "
-        f"{more[low]:+.3f} us ({more[rounds // 2]:+.3f}, {more[high]:+.3f}); lower quartile of "
+        f"{name}: without {without[0]:.1f} us; with lines "
+        f"{ratio[0]:.3f}x ({ratio[1]:.3f}, {ratio[2]:.3f}), a launch "
+        f"{more[0]:+.3f} us ({more[1]:+.3f}, {more[2]:+.3f}); lower quartile of "
         f"{rounds} pairs (median, upper)",
         flush=True,
     )
+
+
+def find_quartiles(values):
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    return ordered[quarter], ordered[len(ordered) // 2], ordered[-1 - quarter]
 
 
 def deepen(depth, call):

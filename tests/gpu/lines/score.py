@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.program.readers import read_timeline
 from profkit.program.timeline import Activity, Place, Process
-from tests.gpu.lines.truth import Truth, cut_steps, find_lines, tell_compiled, tell_eager
+from tests.gpu.lines.truth import STEP, Truth, cut_steps, find_lines, tell_compiled, tell_eager
 
 HERE = Path(__file__).parent
 LAST = 3  # steps that are scored, the last ones
@@ -44,25 +44,29 @@ def score_planted(process: Process, mode: str) -> tuple[dict[str, Score], Counte
     wrong: Counter[tuple[str, ...]] = Counter()
     for begin, end in cut_steps([kernel.name for kernel in kernels])[-LAST:]:
         own = kernels[begin:end]
-        names = [kernel.name for kernel in own]
-        compiled = mode in {"compile", "reduce"}
-        truths = tell_compiled(names) if compiled else tell_eager(names)
+        truths = tell_step([kernel.name for kernel in own], mode)
         for kernel, truth in zip(own, truths, strict=True):
             place = place_of(process, kernel)
             part = truth.part if truth else "no truth"
-            told = add_score(scores[part], kernel, place, truth, lines, mode)
+            told = add_score(scores[part], kernel, place, truth, lines)
             if truth and not told:
                 wrong[kernel.name[:60], truth.mark, truth.module, place.line, place.module] += 1
     return scores, wrong
 
 
+def tell_step(names: Sequence[str], mode: str) -> list[Truth | None]:
+    """The truth of one step's kernels; an optimizer in a graph has the line of its capture."""
+    if mode in {"compile", "reduce"}:
+        return tell_compiled(names)
+    truths = tell_eager(names)
+    if mode != "hand":
+        return truths
+    captured = replace(STEP, mark="captured step")
+    return [captured if truth == STEP else truth for truth in truths]
+
+
 def add_score(
-    score: Score,
-    kernel: Activity,
-    place: Place,
-    truth: Truth | None,
-    lines: dict[str, int],
-    mode: str,
+    score: Score, kernel: Activity, place: Place, truth: Truth | None, lines: dict[str, int]
 ) -> bool:
     """Add one kernel; whether its line and module are right."""
     time = kernel.duration
@@ -72,17 +76,22 @@ def add_score(
     score.module += time * bool(place.module or place.kind)
     if truth is None:
         return False
-    mark = "captured step" if mode == "hand" and truth.mark == "step" else truth.mark
-    wanted = f"planted.py:{lines[mark]}" if mark else ""
+    wanted = f"/planted.py:{lines[truth.mark]}" if truth.mark else ""
     named = place.lines or (place.line,)
-    line = not wanted or any(name.endswith(f"/{wanted}") for name in named)
-    first = not wanted or place.line.endswith(f"/{wanted}")
-    block = truth.module.split(".")[:2] if place.lines or not mark else truth.module.split(".")
-    module = place.module.split(".")[: len(block)] == block or not truth.module
+    line = any(name.endswith(wanted) for name in named)
+    module = is_module_right(place, truth)
     score.right_line += time * line
-    score.right_first += time * first
+    score.right_first += time * place.line.endswith(wanted)
     score.right_module += time * module
     return line and module
+
+
+def is_module_right(place: Place, truth: Truth) -> bool:
+    """Whether a place is in the module; of a fused kernel its block is enough."""
+    wanted = truth.module.split(".")
+    if place.lines or not truth.mark:
+        wanted = wanted[:2]
+    return not truth.module or place.module.split(".")[: len(wanted)] == wanted
 
 
 def score_hard(process: Process) -> tuple[int, Counter[tuple[str, ...]]]:

@@ -6,7 +6,7 @@ Nothing of profkit is asked: the names of activations say which block it is, and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ NAMES = ("tanh", "sigmoid", "gelu", "silu", "elu", "softplus", "mish", "hardswis
 _ORDER = ("hardswish", "mish", "softplus", "sigmoid", "gelu", "silu", "tanh", "elu")
 _OPTIMIZER = re.compile("multi_tensor(?!.*native::Copy<)|FusedAdam|fused_adam", re.IGNORECASE)
 _NORM = re.compile("layer_norm|LayerNorm|GammaBeta|cuCompute")
+_PRODUCT = re.compile("gemm|nvjet|cutlass|xmma|splitK")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ class Truth:
     part: str
     mark: str
     module: str  # empty: none
+
+
+STEP = Truth("optimizer", "step", "")
+LOSS = Truth("loss", "loss", "")
 
 
 def find_lines(program: Path) -> dict[str, int]:
@@ -59,43 +64,70 @@ def cut_steps(names: Sequence[str]) -> list[tuple[int, int]]:
 
 def tell_eager(names: Sequence[str]) -> list[Truth | None]:
     """The truth of one step's kernels, launched one by one or replayed in their order."""
+    at = _Position()
     out: list[Truth | None] = []
-    block, phase, after = 0, "forward", "fc"
     for name in names:
-        activation = find_activation(name)
-        truth = None
         if _OPTIMIZER.search(name):
-            truth = Truth("optimizer", "step", "")
+            out.append(STEP)
         elif "smooth_l1" in name.lower():
-            backward = "backward" in name.lower()
-            truth = Truth("loss", "loss", "")
-            if backward:
-                phase, block, after = "backward", 7, "scale"
-            else:
-                phase = "loss"
-        elif phase == "forward":
-            if activation is not None:
-                truth = Truth(phase, "act", f"blocks.{activation}.act")
-            elif _NORM.search(name):
-                truth = Truth(phase, "norm", f"blocks.{block}.norm")
-            elif "MulFunctor" in name:
-                truth = Truth(phase, "scale", f"blocks.{block}")
-                block += 1
-            elif block < len(NAMES):
-                truth = Truth(phase, "fc", f"blocks.{block}.fc")
-        elif phase == "backward":
-            if activation is not None:
-                truth, after = Truth(phase, "act", f"blocks.{activation}.act"), "norm"
-            elif _NORM.search(name):
-                truth, after = Truth(phase, "norm", f"blocks.{block}.norm"), "fc"
-            elif "MulFunctor" in name and after == "fc":
-                block, after = block - 1, "scale"
-                truth = Truth(phase, "scale", f"blocks.{block}")
-            elif after in {"fc", "scale"} and block >= 0:
-                module = f"blocks.{block}" + (".fc" if after == "fc" else "")
-                truth = Truth(phase, after, module)
-        out.append(truth)
+            at.pass_loss(name)
+            out.append(LOSS)
+        elif at.phase == "forward":
+            out.append(at.tell_forward(name))
+        elif at.phase == "backward":
+            out.append(at.tell_backward(name))
+        else:
+            out.append(None)
     return out
+
+
+@dataclass
+class _Position:
+    """Where in the network a step is, as its kernels are read in order."""
+
+    block: int = 0
+    phase: str = "forward"
+    after: str = "fc"  # the part whose kernels were met last in the backward pass
+
+    def pass_loss(self, name: str) -> None:
+        """Go on behind the loss: first its value, then its gradient."""
+        if "backward" in name.lower():
+            self.phase, self.block, self.after = "backward", 7, "scale"
+        else:
+            self.phase = "loss"
+
+    def tell_forward(self, name: str) -> Truth | None:
+        """Tell a kernel of the forward pass; its multiplication ends a block."""
+        activation = find_activation(name)
+        if activation is not None:
+            return Truth(self.phase, "act", f"blocks.{activation}.act")
+        if _NORM.search(name):
+            return Truth(self.phase, "norm", f"blocks.{self.block}.norm")
+        if "MulFunctor" in name:
+            self.block += 1
+            return Truth(self.phase, "scale", f"blocks.{self.block - 1}")
+        if self.block < len(NAMES):
+            return Truth(self.phase, "fc", f"blocks.{self.block}.fc")
+        return None
+
+    def tell_backward(self, name: str) -> Truth | None:
+        """Tell a kernel of the backward pass, where each block begins with its multiplication."""
+        activation = find_activation(name)
+        if activation is not None:
+            self.after = "norm"
+            return Truth(self.phase, "act", f"blocks.{activation}.act")
+        if _NORM.search(name):
+            self.after = "fc"
+            return Truth(self.phase, "norm", f"blocks.{self.block}.norm")
+        if "MulFunctor" in name and self.after == "fc":
+            self.after = "scale"
+            self.block -= 1
+            return Truth(self.phase, "scale", f"blocks.{self.block}")
+        if self.after == "fc" and self.block >= 0:
+            return Truth(self.phase, "fc", f"blocks.{self.block}.fc")
+        if self.after == "scale" and self.block >= 0:
+            return Truth(self.phase, "scale", f"blocks.{self.block}")
+        return None
 
 
 def tell_compiled(names: Sequence[str]) -> list[Truth | None]:
@@ -107,20 +139,30 @@ def tell_compiled(names: Sequence[str]) -> list[Truth | None]:
     loss = next((at for at, name in enumerate(names) if "smooth_l1" in name.lower()), len(names))
     out: list[Truth | None] = []
     for at, name in enumerate(names):
-        phase = "forward" if at < loss else "backward"
-        before = next((b for b in reversed(blocks[loss : at + 1]) if b is not None), None)
-        following = next((b for b in blocks[at:loss] if b is not None), None)
-        truth = None
+        before = _find_first(reversed(blocks[loss : at + 1]))
         if _OPTIMIZER.search(name):
-            truth = Truth("optimizer", "step", "")
+            out.append(STEP)
         elif "smooth_l1" in name.lower():
-            truth = Truth("loss", "loss", "")
-        elif blocks[at] is not None:
-            truth = Truth(phase, "act", f"blocks.{blocks[at]}.act")
-        elif re.search("gemm|nvjet|cutlass|xmma|splitK", name):
-            block = following if phase == "forward" else before
-            truth = Truth(phase, "fc", f"blocks.{block}.fc") if block is not None else None
-        elif "triton" in name and before is not None and phase == "backward":
-            truth = Truth("backward, block alone", "", f"blocks.{before}")
-        out.append(truth)
+            out.append(LOSS)
+        elif at < loss:
+            out.append(_tell_fused(name, "forward", blocks[at], _find_first(blocks[at:loss])))
+        elif truth := _tell_fused(name, "backward", blocks[at], before):
+            out.append(truth)
+        elif "triton" in name and before is not None and not _PRODUCT.search(name):
+            out.append(Truth("backward, block alone", "", f"blocks.{before}"))
+        else:
+            out.append(None)
     return out
+
+
+def _tell_fused(name: str, phase: str, own: int | None, near: int | None) -> Truth | None:
+    """Tell a kernel by the block that it names itself; a product by the nearest one that is named."""
+    if own is not None:
+        return Truth(phase, "act", f"blocks.{own}.act")
+    if _PRODUCT.search(name) and near is not None:
+        return Truth(phase, "fc", f"blocks.{near}.fc")
+    return None
+
+
+def _find_first(blocks: Iterable[int | None]) -> int | None:
+    return next((block for block in blocks if block is not None), None)

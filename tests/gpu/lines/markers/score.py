@@ -188,33 +188,50 @@ def add_kernel(
 ) -> None:
     """Add one kernel to a score."""
     time = activity.duration
+    operators = row["operators"]
     score.kernels += 1
     score.time += time
     score.line += time * bool(place.line)
     if not place.line:
-        wrong["no line", score.phase, activity.name[:60], *row["operators"][-2:]] += 1
+        wrong["no line", score.phase, activity.name[:60], *operators[-2:]] += 1
         return
     allowed = list_allowed(row, marks, activity.name)
     if not allowed:
         sizes = tuple(row["sizes"])
-        wrong["untold", score.phase, *row["operators"][-3:], sizes, place.line[-30:]] += 1
+        wrong["untold", score.phase, *operators[-3:], sizes, place.line[-30:]] += 1
         return
-    score.told += time
-    named = [short_line(line) for line in place.lines or (place.line,)]
-    lines = {line for line, _ in allowed}
-    score.right_line += time * (named[0] in lines)
-    score.right_all += time * lines.issuperset(named)
-    right_module = True
-    if all(module for _, module in allowed):
-        score.layer += time
-        score.module += time * bool(place.module)
-        right_module = any(is_inside(place.module, module) for _, module in allowed)
-        score.right_module += time * right_module
-        right_module |= not place.module
-    if named[0] not in lines or not right_module:
-        about = row["operators"][-2:], tuple(row["sizes"]), activity.name[:50]
-        told = named, place.module, place.part, sorted(set(allowed))[:6]
+    is_line_right = add_told_line(score, time, place, {line for line, _ in allowed})
+    is_module_right = add_told_module(score, time, place, [module for _, module in allowed])
+    if not is_line_right or not is_module_right:
+        about = operators[-2:], tuple(row["sizes"]), activity.name[:50]
+        told = list_named(place), place.module, place.part, sorted(set(allowed))[:6]
         wrong["wrong", score.phase, str(about), str(told)] += 1
+
+
+def list_named(place: Place) -> list[str]:
+    """List the lines that a place names: of a fused kernel several."""
+    return [short_line(line) for line in place.lines or (place.line,)]
+
+
+def add_told_line(score: Score, time: int, place: Place, allowed: set[str]) -> bool:
+    """Add a kernel whose sizes tell its line; whether the first that is named is allowed."""
+    named = list_named(place)
+    is_right = named[0] in allowed
+    score.told += time
+    score.right_line += time * is_right
+    score.right_all += time * allowed.issuperset(named)
+    return is_right
+
+
+def add_told_module(score: Score, time: int, place: Place, allowed: Sequence[str]) -> bool:
+    """Add a kernel that is of a module by its sizes; whether none is named, or one that is allowed."""
+    if not all(allowed):
+        return True
+    is_right = any(is_inside(place.module, module) for module in allowed)
+    score.layer += time
+    score.module += time * bool(place.module)
+    score.right_module += time * is_right
+    return is_right or not place.module
 
 
 def list_allowed(row: dict[str, Any], marks: Sequence[Mark], name: str) -> list[tuple[str, str]]:
