@@ -214,15 +214,21 @@ def _list_operators(
 
     of_steps = read_operators(of_steps_file, first)
     of_captures = read_operators(of_captures_file, first)
-    launching = {activity.correlation for activity in activities}
-    made = [call for call in calls if call.correlation in launching]
-    exact = {call.correlation: places.find_origin(call.correlation) for call in made}
-    similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
-    launched = {a.correlation: (a.name, a.grid, a.block) for a in activities}
+    launched = {}
+    captured = set()
+    for activity in activities:
+        launched[activity.correlation] = activity.name, activity.grid, activity.block
+        captured.add(activity.captured)
+    made = []
+    exact, similar = {}, {}
+    for call in calls:
+        if call.correlation in launched:
+            made.append(call)
+            exact[call.correlation] = places.find_origin(call.correlation)
+            similar[call.correlation] = places.find_similar_origin(call.correlation)
     spans = assign_operators_to_all_steps(
         of_steps, made, (exact, similar), places.threads, launched
     )
-    captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     return spans + wrap_captured_calls([*of_steps, *of_captures], kept, places.threads)
 

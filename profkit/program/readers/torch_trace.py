@@ -103,12 +103,14 @@ def _make_process(taken: _Taken, rank: int, device: Device | None) -> tuple[Proc
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
     calls = add_traced_time(calls, taken.frames)
+    records = len(activities) + len(calls)
+    activities = _drop_repeats(activities)
+    calls = _drop_repeats(calls)
+    twice = records - len(activities) - len(calls)
     spans = taken.order_spans()
-    once = _drop_repeats(activities), _drop_repeats(calls)
-    twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
-    if twice > TWICE * (len(activities) + len(calls)):
+    if twice > TWICE * records:
         spans = _drop_repeats(spans)
-    return Process(pid, rank, device, *once, spans), twice
+    return Process(pid, rank, device, activities, calls, spans), twice
 
 
 def _judge_device(header: Mapping[str, Any], taken: _Taken) -> tuple[Device | None, list[str]]:
