@@ -257,8 +257,11 @@ def compare_references(
                 by_case.setdefault(name[1], []).append(time)
             except ProfkitError as problem:
                 problems.append(ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint))
-    ordered = {c: sorted(found, key=lambda t: t.speedup.median) for c, found in by_case.items()}
-    return {case: found[len(found) // 2] for case, found in ordered.items()}
+    typical = {}
+    for case, times in by_case.items():
+        times.sort(key=lambda time: time.speedup.median)
+        typical[case] = times[len(times) // 2]
+    return typical
 
 
 def are_timings_of_one_reference(before: Record, after: Record) -> bool:

@@ -91,14 +91,24 @@ def build_ladder_of_runs(
     for run in runs:
         if run.record and not run.record.is_reference:
             recorded[run.variant] = run
-    bad = {run.variant: fault for run in runs if (fault := explain_bad_samples(run))}
+    bad: dict[str, ProfkitError] = {}
+    for run in runs:
+        fault = explain_bad_samples(run)
+        if fault is not None:
+            bad[run.variant] = fault
     problems += bad.values()
-    recorded |= {v: drop_timing(recorded[v]) for v in bad if v in recorded}
+    for variant in bad:
+        if variant in recorded:
+            recorded[variant] = drop_timing(recorded[variant])
     references = []
     for run in list_timed_references(runs):
         if run.variant not in bad:
             references.append(run)
-    order, lost = order_ladder({v: r.record.header.after for v, r in recorded.items() if r.record})
+    parents = {}
+    for variant, run in recorded.items():
+        if run.record:
+            parents[variant] = run.record.header.after
+    order, lost = order_ladder(parents)
     if lost:
         problems.append(
             ProfkitError(

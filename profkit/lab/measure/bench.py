@@ -310,18 +310,27 @@ def _compute_half_width(samples: Sequence[float]) -> float:
 def summarize_times(times: Times) -> JsonObject:
     """Return timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
-    medians = {k: _summarize_samples(v) for k, v in samples.items()}
-    widths = {k: v["width"] for k, v in medians.items() if v}
-    wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
-    reason = times.rounds_short or "neighbouring samples are correlated"
-    short = []
+    medians: dict[str, JsonObject | None] = {}
+    wide, reasons = [], []
+    for state, taken in samples.items():
+        summary = medians[state] = _summarize_samples(taken)
+        if summary is None:
+            continue
+        if summary["width"] is None:
+            reasons.append(f"{state}: no interval, {_explain_unusable(taken)}")
+        elif summary["width"] > WIDTH:
+            wide.append(state)
     if wide:
-        short = [f"{' and '.join(wide)}: wider than {format_percent(WIDTH)}, {reason}"]
-    none = [k for k, width in widths.items() if width is None]
-    why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
+        reason = times.rounds_short or "neighbouring samples are correlated"
+        reasons.insert(0, f"{' and '.join(wide)}: wider than {format_percent(WIDTH)}, {reason}")
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
     plain = {**asdict(times), "host_bound": times.is_host_bound}
-    return {"method": METHOD, "l2": medians, "why_wide": why, **{k: plain[k] for k in kept}}
+    return {
+        "method": METHOD,
+        "l2": medians,
+        "why_wide": "; ".join(reasons),
+        **{k: plain[k] for k in kept},
+    }
 
 
 def _explain_unusable(samples: Sequence[float]) -> str:

@@ -230,8 +230,10 @@ class Arena:
 
     def _find_touched_fences(self, host: Bytes) -> Iterator[str]:
         """Yield a line for each gap between arrays in which a byte changed."""
-        arrays = [(f"input {i}", offset, size) for i, (offset, size) in enumerate(self.inputs)]
-        arrays += [(f"output {i}", offset, size) for i, (offset, size) in enumerate(self.outputs)]
+        arrays = []
+        for kind, places in (("input", self.inputs), ("output", self.outputs)):
+            for index, (offset, size) in enumerate(places):
+                arrays.append((f"{kind} {index}", offset, size))
         start, behind = 0, ""
         for name, offset, size in [*arrays, ("", self.size, 0)]:
             touched = int((host[start:offset] != FENCE).sum())

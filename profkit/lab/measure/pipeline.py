@@ -291,7 +291,7 @@ def run_aa_processes(
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
                 _require_correct_results(worker, builds, checks)
-            yield list(_time_in_one_process(worker, builds, target, rounds))
+            yield list(_time_aa_in_one_process(worker, builds, target, rounds))
 
 
 def _require_correct_results(
@@ -308,7 +308,7 @@ def _require_correct_results(
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _time_in_one_process(
+def _time_aa_in_one_process(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:

@@ -29,7 +29,7 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 def _serve_jobs() -> int:
     exit_with_parent()
-    say = _open_events()
+    say = _open_event_stream()
     server: _Server | None = None
     for line in sys.stdin.buffer:
         request = worker.read_request(line)
@@ -53,7 +53,7 @@ def _serve_jobs() -> int:
     return 0
 
 
-def _open_events() -> Say:
+def _open_event_stream() -> Say:
     """Keep stdout for events: what kernels and libraries print goes to stderr."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

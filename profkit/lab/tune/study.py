@@ -190,11 +190,14 @@ class Study:
     def resume_trials(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
-            lost = [t for t in self._list_earlier_trials() if self._is_abandoned(t)]
-            for t in lost:
+            again = {}
+            for t in self._list_earlier_trials():
+                if not self._is_abandoned(t):
+                    continue
                 if t.state == TrialState.RUNNING:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
-            again = {self._read_config(t.params): t for t in lost if self._has_all_parameters(t)}
+                if self._has_all_parameters(t):
+                    again[self._read_config(t.params)] = t
             for config, t in again.items():
                 self.propose_config(config, _read_source_and_owner(t)[0])
             return len(again)

@@ -130,13 +130,13 @@ def is_complete(folder: Path) -> bool:
     kind, for kernels that are only built.
     """
     try:
-        return set(REQUIRED) <= _list_defined(read_bytes(folder / "problem.py"))
+        return set(REQUIRED) <= _list_defined_names(read_bytes(folder / "problem.py"))
     except (OSError, SyntaxError, ValueError):
         return False
 
 
 @lru_cache
-def _list_defined(source: bytes) -> set[str]:
+def _list_defined_names(source: bytes) -> set[str]:
     """Return the names that a module defines, without running it."""
     names = symtable.symtable(source.decode(), "problem.py", "exec").get_symbols()
     return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
