@@ -283,9 +283,10 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
     title="elementwise kernels run back to back where one kernel would read and write less",
     meaning=(
-        "Runs of at least three elementwise kernels on one stream (norms, softmaxes, reductions "
-        "and joins between them count), of one direction of the training; copies in a row are of "
-        "several tensors and make no run; casts that are made again and again."
+        "Runs of at least three elementwise kernels on one stream, all in the forward or all in the "
+        "backward pass; norms, softmaxes, reductions and concatenations between them count. Two equal "
+        "copies in a row are of different tensors, and end a run. Also tensors that are cast again at "
+        "each use, and kernels in float64."
     ),
     advice="Compile the function that launches them, or write one kernel; cast each tensor once.",
     checks=(
@@ -308,8 +309,8 @@ LAYOUT: StepRule = StepRule(
     meaning=(
         "Transposing copies, conversions between channels first and last, and concatenations, by "
         "operator and by the names of their kernels; gradients that autograd concatenates do not count. "
-        "Where sizes are recorded, a cache is known by a concatenation whose result is the largest part "
-        "of the next step's."
+        "Where sizes are recorded, a growing cache is recognized by a concatenation whose result is the "
+        "largest part of the next step's."
     ),
     advice=(
         "Keep tensors in the layout that the next kernel reads (memory_format=channels_last "
@@ -371,10 +372,10 @@ REDUNDANT: StepRule = StepRule(
     title="work is thrown away, repeated in every step, or launched piece by piece",
     meaning=(
         "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
-        "it whole, with the elementwise kernels that carry it there; copies that the program asks "
-        "for within the GPU, between tensors of one size and type; four or more passes whose rows "
-        "grow by one small amount; and eight or more equal turns of a loop (four, of modules in "
-        "one list), of which none makes what another begins with."
+        "it whole, with the elementwise kernels that carry it there; copies within the GPU that the "
+        "program asks for, between tensors of the same size and type; four or more passes, each over a "
+        "few rows more than the one before; and eight or more equal iterations of a loop (four for "
+        "modules in a list) that do not depend on each other."
     ),
     advice=(
         "Slice first and compute only the rest; read data in place instead of copying it; launch "

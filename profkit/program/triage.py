@@ -13,7 +13,7 @@ from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
-from profkit.program.findings.host import capture_longest_stretch
+from profkit.program.findings.host import capture_longest_stretch, say_times
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, SEEN, Model
 from profkit.program.replay.scenario import (
@@ -304,8 +304,7 @@ def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, mo
         alone: Milliseconds that the step saves without them.
         more: Milliseconds that a graph saves then.
     """
-    count = len(hindering.waits_before_graph)
-    waits = "once" if count == 1 else f"{count:,} times"
+    waits = say_times(len(hindering.waits_before_graph))
     place = ""
     if hindering.where:
         where = hindering.where[0]

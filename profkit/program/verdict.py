@@ -37,6 +37,22 @@ REASONS = {
     "copy": "copies",
     "collective": "collectives",
 }
+# By the cause of idle time: what is not known of it.
+_SAY_IDLE = {
+    "host-launch": (
+        "what the host does for {share} of the step, while the GPU waits for its next launch{where}"
+    ),
+    "host-sync": "what the host does for {share} of the step, after it has waited for the GPU{where}",
+    "copy": "whether the copies are needed that take {share} of the step alone{where}",
+    "collective": (
+        "whether the collectives that take {share} of the step alone{where} transfer data or wait for "
+        "another rank; record every rank"
+    ),
+    "other": (
+        "why the GPU is idle for {share} of the step{where}: no call, copy or kernel in the recording "
+        "explains it"
+    ),
+}
 NO_REASON = "is idle for a reason that was not recorded"
 
 
@@ -226,30 +242,29 @@ def _name_unknown(case: Case) -> str:
             f"{say_devices(case, devices)}; where one waits for another, let each have work of "
             "another batch, or a process of its own"
         )
+    least = LARGE * case.split.period
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
-    kernels = []
-    for g in case.groups:
-        if _is_computing(g) and not is_near_floor(case, g):
-            kernels.append(g)
-    kernel = max(kernels, key=lambda group: group.time, default=None)
-    if (
-        idle
-        and idle.time >= LARGE * case.split.period
-        and idle.time >= (kernel.time if kernel else 0)
-    ):
-        waited = case.sum_idle("host-launch") >= LARGE * case.split.period
-        if waited and not case.repeats and idle.where != CAPTURING:
-            return _say_single_run(case)
+    kernels = [g for g in case.groups if _is_computing(g) and not is_near_floor(case, g)]
+    longest = max((group.time for group in kernels), default=0)
+    if idle and idle.time >= max(least, longest):
         return _say_idle(case, idle)
-    if kernel and kernel.time >= LARGE * case.split.period:
-        return _say_kernel(case, kernel)
-    if not kernels:
-        return (
-            "what the GPU runs in the step, because no kernel of it is in the recording; "
-            f"{_name_recorder(case)} records them"
-        )
-    named = sum(group.time for group in kernels) / case.split.period
-    together = f"{len(kernels)} kernels, which together take {format_percent(named)} of the step"
+    if kernels and longest >= least:
+        return _say_kernel(case, max(kernels, key=lambda group: group.time))
+    if kernels:
+        return _say_many_kernels(case, kernels)
+    if any(_is_computing(group) for group in case.groups):
+        idle_share = format_percent(1 - case.split.busy / case.split.period)
+        return f"why the GPU is idle for {idle_share} of the step: no cause alone takes a twentieth"
+    return (
+        "what the GPU runs in the step, because no kernel of it is in the recording; "
+        f"{_name_recorder(case)} records them"
+    )
+
+
+def _say_many_kernels(case: Case, kernels: Sequence[KernelGroup]) -> str:
+    """Kernels of which nobody knows what limits them, and none of which takes much."""
+    share = format_percent(sum(group.time for group in kernels) / case.split.period)
+    together = f"{len(kernels)} kernels, which together take {share} of the step"
     return f"what limits {together}, {_say_not_counted(case)}"
 
 
@@ -297,32 +312,19 @@ def _say_idle(case: Case, idle: Idle) -> str:
             f"what a step does, because for {share} of the recording a graph is captured, and the GPU "
             "has nothing to run; record its replays: begin after the warm-up"
         )
+    if not case.repeats and case.sum_idle("host-launch") >= LARGE * case.split.period:
+        return _say_single_run(case)
     if idle.where == IN_GRAPH:
         return (
             f"what happens in {share} of the step, in which the GPU is idle between kernels of one "
             f"graph launch; {name_node_tracing(case.is_amd)} records each of its kernels"
         )
-    if idle.cause == "host-launch":
-        return (
-            f"what the host does for {share} of the step, while the GPU waits for its next launch"
-            f"{where}; {_name_host_recorder(case)}"
-        )
-    if idle.cause == "host-sync":
-        return (
-            f"what the host does for {share} of the step, after it has waited for the GPU{where}; "
-            f"{_name_host_recorder(case)}"
-        )
-    if idle.cause == "copy":
-        return f"whether the copies are needed that take {share} of the step alone{where}"
-    if idle.cause == "collective":
-        return (
-            f"whether the collectives that take {share} of the step alone{where} transfer data or wait "
-            "for another rank; record every rank"
-        )
-    return (
-        f"why the GPU is idle for {share} of the step{where}: no call, copy or kernel in the recording "
-        f"explains it; {_name_recorder(case)} records all streams, waits and kernels of graphs"
-    )
+    said = _SAY_IDLE[idle.cause].format(share=share, where=where)
+    if idle.cause in {"host-launch", "host-sync"}:
+        return f"{said}; {_name_host_recorder(case)}"
+    if idle.cause == "other":
+        return f"{said}; {_name_recorder(case)} records all streams, waits and kernels of graphs"
+    return said
 
 
 def _name_host_recorder(case: Case) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from math import prod
+from typing import NamedTuple
 
 from profkit.program.findings.case import (
     EMPTY,
@@ -188,29 +189,50 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     one, other = case.works[i], case.works[softmax]
     if _read_score_size(other) == UNKNOWN:
         return not one.maker.shapes and _is_within_one_head(case, one, other)
-    scores, keys = _read_score_size(other)
-    shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
-    if len(shapes) != 2 or is_of_backward(one) != is_of_backward(other):
+    factors = _read_factors(one)
+    if factors is None or is_of_backward(one) != is_of_backward(other):
         return False
+    scores, keys = _read_score_size(other)
+    makes = factors.count_results() == scores and keys in {factors.rows, factors.columns}
+    reads = scores in {factors.count_left(), factors.count_right()}
+    if is_of_backward(one):
+        return makes or reads
+    if i < softmax:
+        fits, width = makes, factors.inner
+    else:
+        fits, width = reads and factors.inner == keys, factors.rows
+        if factors.count_left() == scores:
+            width = factors.columns
+    return fits and width <= WIDEST_HEAD and (factors.batch > 1 or width <= keys)
+
+
+class _Factors(NamedTuple):
+    """Sizes of a product of matrices."""
+
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+
+    def count_results(self) -> int:
+        return self.batch * self.rows * self.columns
+
+    def count_left(self) -> int:
+        return self.batch * self.rows * self.inner
+
+    def count_right(self) -> int:
+        return self.batch * self.inner * self.columns
+
+
+def _read_factors(product: StepWork) -> _Factors | None:
+    """Return the sizes of a product; None where they are not known, or do not fit."""
+    shapes = [shape for shape in product.maker.shapes if len(shape) > 1][-2:]
+    if len(shapes) != 2:
+        return None
     (*batch, rows, inner), (*_, across, columns) = shapes
     if inner != across:
-        return False
-    many = prod(batch)
-    makes = many * rows * columns == scores and keys in {rows, columns}
-    sums = inner == keys and scores in {many * rows * inner, many * inner * columns}
-    if is_of_backward(one):
-        return makes or scores in {many * rows * inner, many * inner * columns}
-    if makes and i < softmax:
-        width = inner
-    elif many * rows * inner == scores:
-        width = columns
-    else:
-        width = rows
-    if i < softmax:
-        fits = makes
-    else:
-        fits = sums
-    return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
+        return None
+    return _Factors(prod(batch), rows, inner, columns)
 
 
 def _is_within_one_head(case: Case, product: StepWork, softmax: StepWork) -> bool:
@@ -411,19 +433,12 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     if len(uses) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(_sort_operand_sizes(case.works[i]) for i in uses)
-    gradients = case.select_works(
-        lambda w: is_of_backward(w) and _sort_operand_sizes(w) in sizes, claimed
-    )
-    back = [i for i in gradients if case.works[i].kind == "convert"]
-    added = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}]
-    sums = [i for i in added if not _HALF.intersection(case.works[i].maker.types)]
+    back, sums = _find_gradient_casts(case, sizes, claimed)
     if not sums:
         return  # each is cast once: no cache helps
     first = max(0.0, 1 - len(sums) / max(1, len(back)))
-    left = Range(min(1.0, first + 0.3), first, 0.0)
     scale = dict.fromkeys(sums, REACH["sums in half precision"])
-    scale |= dict.fromkeys([*uses, *back], left)
-
+    scale |= dict.fromkeys([*uses, *back], Range(min(1.0, first + 0.3), first, 0.0))
     size, alike = sizes.most_common(1)[0]
     yield case.make_finding(
         AUTOCASTS,
@@ -436,6 +451,23 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
         back=len(back),
         sums=len(sums),
     )
+
+
+def _find_gradient_casts(
+    case: Case, sizes: Collection[tuple[int, ...]], claimed: frozenset[int]
+) -> tuple[list[int], list[int]]:
+    """Return the casts of gradients of some sizes, and their sums in float32."""
+    casts, sums = [], []
+    for index in case.select_works(is_of_backward, claimed):
+        work = case.works[index]
+        if _sort_operand_sizes(work) not in sizes:
+            continue
+        if work.kind == "convert":
+            casts.append(index)
+        is_sum = work.maker.op in {"aten::add", "aten::add_"}
+        if is_sum and not _HALF.intersection(work.maker.types):
+            sums.append(index)
+    return casts, sums
 
 
 CASTS = Words(
@@ -454,7 +486,7 @@ CASTS = Words(
 
 
 def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Tensors that are only put into another type, again and again."""
+    """Kernels that only convert tensors to another type: some of them convert one tensor again."""
     works = case.select_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, product, takewhile
 from statistics import median
@@ -360,50 +360,78 @@ WAITS = Words(
 
 def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
-    step = case.step
     held = _list_short_waits(case)
     if not held or not _is_idle_after_waits(case):
         return
-    looked = _find_values_read_by_host(case, held)
-    looped = _find_values_read_in_loops(case, looked)
-    sized = 2 * sum(_is_waiting_for_size(case, i) for i in held) > len(held)
-    parts: dict[int, CallShare] = {}
-    if not sized:
-        parts = _merge_waiting_loops(case, held)
-    # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
-    # its place, which can be launched at once: what is launched for each size is then one batch, at
-    # best. At best, too, nobody wants the value: then what computes it goes. Values that a loop reads
-    # one after another are computed by one launch.
-    merge = dict.fromkeys(looked, REACH["values not wanted"])
-    merge |= dict.fromkeys(looped, REACH["values read once"])
-    change = Change(
-        merge=merge,
-        host=parts | dict.fromkeys(held, CallShare()),
-        launches=REACH["sizes that are known"] if sized else ALL,
-    )
-    advice = _choose_advice(case, held, sized, looped)
+    is_sized = _are_for_sizes(case, held)
+    parts = {} if is_sized else _merge_waiting_loops(case, held)
+    values = _find_values_read_by_host(case, held)
+    looped = _find_values_read_in_loops(case, values)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
+    advice = _choose_advice(case, held, is_sized, looped)
     if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
-    names = Counter(step.makers[i].op or step.calls[i].name for i in held)
-    places = _count_places(case, held)
+    places, names = _count_places(case, held), _count_names(case, held)
     before_graph = _list_waits_before_graph(case, held)
     finding = case.make_finding(
         WAITS,
         (),
-        change,
+        _free_host(held, values, looped, parts, is_sized),
         advice=advice,
         repeated=repeated,
-        stops="once" if len(held) == 1 else f"{len(held):,} times",
+        stops=say_times(len(held)),
         elsewhere=_say_other_places(places),
-        what=", ".join(f"{name} ({n}x)" for name, n in names.most_common(2)),
+        what=_say_counted(names),
         after=_sum_idle_after(case, held) / 1e6,
         step=case.split.period / 1e6,
-        pieces=", and the work after them is launched piece by piece" if sized else "",
+        pieces=", and the work after them is launched piece by piece" if is_sized else "",
         graph="; such waits also prevent the capture of a CUDA graph" if before_graph else "",
     )
-    where = tuple(place for place, _ in (places or names).most_common())
-    yield replace(finding, where=where, waits_before_graph=before_graph)
+    where = [place for place, _ in (places or names).most_common()]
+    yield replace(finding, where=tuple(where), waits_before_graph=before_graph)
+
+
+def say_times(count: int) -> str:
+    """Say how often something comes."""
+    if count == 1:
+        return "once"
+    return f"{count:,} times"
+
+
+def _count_names(case: Case, calls: Iterable[int]) -> Counter[str]:
+    """Count calls by their operators, or by their own names where none is known."""
+    return Counter(case.step.makers[i].op or case.step.calls[i].name for i in calls)
+
+
+def _say_counted(names: Counter[str]) -> str:
+    """Name the two most common."""
+    return ", ".join(f"{name} ({count}x)" for name, count in names.most_common(2))
+
+
+def _free_host(
+    held: Sequence[int],
+    values: Collection[int],
+    looped: Collection[int],
+    parts: Mapping[int, CallShare],
+    is_sized: bool,
+) -> Change:
+    """The host goes on instead of waiting; what it wanted to know comes later.
+
+    Args:
+        held: Calls that wait.
+        values: What makes the values that the host waits for, and copies them: at best nobody wants
+            them, and it goes.
+        looped: Those of the values that a loop reads one after another: one launch computes them.
+        parts: What is left of calls in loops that wait in each turn.
+        is_sized: Whether it waits for sizes: fixed ones take their place, and what is launched for each
+            size is one batch at best.
+    """
+    merge = dict.fromkeys(values, REACH["values not wanted"])
+    merge |= dict.fromkeys(looped, REACH["values read once"])
+    host = {**parts, **dict.fromkeys(held, CallShare())}
+    if is_sized:
+        return Change(merge=merge, host=host, launches=REACH["sizes that are known"])
+    return Change(merge=merge, host=host)
 
 
 def _count_places(case: Case, calls: Iterable[int]) -> Counter[str]:
@@ -470,8 +498,7 @@ def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare
             continue
         usual = median(end - begin for begin, end in pairwise(waits))
         one = 1 / len(waits)
-        sized = 2 * sum(_is_waiting_for_size(case, i) for i in waits) > len(waits)
-        share = Range(1.0, one if sized else 1.0, one)
+        share = Range(1.0, one if _are_for_sizes(case, waits) else 1.0, one)
         for begin, end in pairwise(waits):
             if end - begin > SAME_TURN * usual:
                 continue
@@ -557,6 +584,11 @@ def _find_values_read_in_loops(case: Case, looked: frozenset[int]) -> frozenset[
         if alike and sum(works[i].kind == "copy" for i in own) >= MANY_COPIES:
             out |= own
     return frozenset(out)
+
+
+def _are_for_sizes(case: Case, waits: Sequence[int]) -> bool:
+    """Whether most of some calls wait for a number of rows."""
+    return 2 * sum(_is_waiting_for_size(case, i) for i in waits) > len(waits)
 
 
 def _is_waiting_for_size(case: Case, call: int) -> bool:

@@ -235,20 +235,14 @@ def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loo
     last = min(begin + min(length, PHASES), end - length * several + 1)
     likely = None
     for first in range(begin, last):
-        turns = (end - first) // length
-        loop = Loop(length, range(first, first + length * turns))
+        loop = Loop(length, range(first, first + length * ((end - first) // length)))
         tensors = _follow_tensors([*places[first - begin :], *places[: first - begin]])
         if tensors is None or _is_of_one_operator(case, loop):
             continue
         if tensors.is_independent_of_turns(tensors.outside):
             return loop
-        begins = _is_start_of_turn(case, first, length, begin)
-        if (
-            likely is None
-            and begins
-            and tensors.entry
-            and tensors.is_independent_of_turns(tensors.entry)
-        ):
+        is_likely = tensors.entry and tensors.is_independent_of_turns(tensors.entry)
+        if likely is None and is_likely and _is_start_of_turn(case, first, length, begin):
             likely = replace(loop, proven=False)
     return likely
 
@@ -338,22 +332,25 @@ def _describe_launch(
     work = case.works[index]
     activity, maker = work.activity, work.maker
     member = _find_source_place(work)
-    named = maker.ordinal >= 0 or member is not None
-    launched = activity.kind in {"kernel", "set"} and not activity.graph and named
-    if index in claimed or not launched or is_of_backward(work) or is_of_optimizer(work):
+    is_named = maker.ordinal >= 0 or member is not None
+    is_launched = activity.kind in {"kernel", "set"} and not activity.graph
+    if index in claimed or not is_launched or not is_named:
         return None
-    if index:
-        before = case.works[index - 1].call
-    else:
-        before = work.call
-    between = case.step.calls[before + 1 : work.call]
-    if any(call.waits or "WaitEvent" in call.name for call in between):
+    if is_of_backward(work) or is_of_optimizer(work) or _is_after_wait(case, index):
         return None
     shown = (activity.name, activity.grid, activity.block, activity.stream)
     if member is not None:
         return (*shown, _name_place_without_numbers(work) if joined else member)
     within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
     return (*shown, within, maker.op, maker.top, maker.shapes, maker.types, maker.source)
+
+
+def _is_after_wait(case: Case, index: int) -> bool:
+    """Whether the host or a stream waits between the launch of a work and that of the one before."""
+    if index == 0:
+        return False
+    between = case.step.calls[case.works[index - 1].call + 1 : case.works[index].call]
+    return any(call.waits or "WaitEvent" in call.name for call in between)
 
 
 def _find_work_with_sizes(case: Case, run: Sequence[int]) -> StepWork:

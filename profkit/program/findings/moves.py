@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import prod
 
 from profkit.program.findings.case import (
@@ -34,12 +33,20 @@ from profkit.records.gpus import find_pinned_copy_rate
 from profkit.reports.figures import figures
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
-WAYS = {"HtoD": "to the GPU", "DtoH": "to the host"}
+BOTH = "both"  # directions
+WAYS = {
+    "HtoD": "to the GPU",
+    "DtoH": "to the host",
+    BOTH: "to the GPU and back",
+    "": "between GPUs",
+}
 PAGEABLE = {
     "HtoD": " from pageable memory",
     "DtoH": "'s pageable memory",
+    BOTH: " through pageable memory",
     "": " through pageable memory",
 }
+LARGE_COPY = 1 << 20  # bytes: a smaller copy does not reach its rate
 TO_AND_FRO = 0.5  # of the bytes of one way, that go the other way too
 BOTH_WAYS = 0.1  # of the copies' time, from which on a way is worth a word
 MAY_STAY = Range(1.0, 0.0, 0.0)  # an operator that is not known may need it
@@ -118,6 +125,16 @@ COPIES = Words(
 )
 
 
+@dataclass(frozen=True)
+class _Copies:
+    """Copies of a step, and those of them that another change takes away."""
+
+    chosen: Sequence[int]
+    kept: frozenset[int]  # may stay on the GPU
+    reduced: Mapping[int, str]  # the operator that reduces it on the host
+    worked_on: Mapping[int, float]  # nanoseconds that the host then works
+
+
 def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.select_works(
@@ -125,70 +142,99 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     )
     if not chosen:
         return
-    every = (w.activity for w in case.works if w.kind == "copy")
-    pinned = [a for a in every if not a.pageable and a.bytes > 1 << 20]
-    seen = [a.bytes / (a.duration * 1e-9) for a in pinned]
-    rate = max(seen, default=find_pinned_copy_rate(case.cc))  # the step's own copies tell
-
-    # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
-    kept = find_avoidable_copies(case, chosen)
-    reduced = find_reduced_copies(case, chosen)
-    worked_on = find_work_on_results(case, chosen)
-    scale, stream = {}, {}
-    for i in chosen:
-        activity = case.works[i].activity
-        fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
-        scale[i] = make_share(min(1.0, fast))
-        if i in kept:
-            scale[i] = scale[i]._replace(expect=0.0, high=0.0)
-        elif i in reduced or i in worked_on:  # a kernel reads it in its place
-            read = activity.bytes / case.bandwidth * 1e9 / max(1, activity.duration)
-            scale[i] = scale[i]._replace(expect=min(read, fast), high=min(read, fast))
-        if number := OWN_STREAM.get(activity.direction):
-            stream[i] = Aside(number, NOTHING)
-    host = dict.fromkeys(find_waiting_calls(case, chosen), CallShare())
-    # What the host does with them goes too, unless it is not for their sake.
-    left = 1 - sum(worked_on.values()) / max(1.0, sum(_list_pauses(case)))
-    pauses = Range(1.0, left, left)
-    change = Change(scale, host=host, stream=stream, pauses=pauses)
+    copies = _Copies(
+        chosen=chosen,
+        kept=find_avoidable_copies(case, chosen),
+        reduced=find_reduced_copies(case, chosen),
+        worked_on=find_work_on_results(case, chosen),
+    )
+    way = _find_main_direction(case, chosen)
     total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    times = {way: case.sum_time(_list_copies_in_direction(case, chosen, way)) for way in WAYS}
-    both = min(times.values()) >= BOTH_WAYS * time
-    way = ""
-    if time and any(times.values()):
-        way = max(times, key=lambda name: times[name])
-    advice = ""
-    if 2 * case.sum_time(kept) > time:
-        advice = "kept"
-    elif 2 * case.sum_time(reduced) > time:
-        advice = "reduced"
-    elif 2 * case.sum_time(worked_on) > time:
-        advice = "worked on"
-    elif way == "DtoH" and not both:
-        advice = "results"
-    if (
-        advice not in {"reduced", "worked on"}
-        and 2 * case.sum_time(_list_harmless_copies(case, chosen)) > time
-    ):
-        advice = f"{advice} aside".strip()
     yield case.make_finding(
         COPIES,
         chosen,
-        change,
+        _make_copies_change(case, copies),
         "",
-        advice,
+        _choose_copies_advice(case, copies, way),
         total=figures(total / 1e6),
-        reduced=", ".join(dict.fromkeys(reduced.values())),
-        way="to the GPU and back" if both else WAYS.get(way, "between GPUs"),
-        pageable=PAGEABLE["" if both else way] if pageable else "",
+        reduced=", ".join(dict.fromkeys(copies.reduced.values())),
+        way=WAYS[way],
+        pageable=PAGEABLE[way] if pageable else "",
         pin="pin the host memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
         alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
-        **_sum_work_on_results(worked_on),
-        after=_say_work_on_results(worked_on),
+        **_sum_work_on_results(copies.worked_on),
+        after=_say_work_on_results(copies.worked_on),
     )
+
+
+def _make_copies_change(case: Case, copies: _Copies) -> Change:
+    """Pin them, on streams of their own, a step ahead; what may stay on the GPU is not copied."""
+    rate = _find_fastest_copy(case)
+    scale, stream = {}, {}
+    for index in copies.chosen:
+        scale[index] = _estimate_copy_left(case, copies, index, rate)
+        if number := OWN_STREAM.get(case.works[index].activity.direction):
+            stream[index] = Aside(number, NOTHING)
+    host = dict.fromkeys(find_waiting_calls(case, copies.chosen), CallShare())
+    # What the host does with them goes too, unless it is not for their sake.
+    left = 1 - sum(copies.worked_on.values()) / max(1.0, sum(_list_pauses(case)))
+    return Change(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
+
+
+def _find_fastest_copy(case: Case) -> float:
+    """Return bytes a second of the step's fastest pinned copy, or else of the GPU's table."""
+    seen = []
+    for work in case.works:
+        copy = work.activity
+        if work.kind == "copy" and not copy.pageable and copy.bytes > LARGE_COPY:
+            seen.append(copy.bytes / (copy.duration * 1e-9))
+    return max(seen, default=find_pinned_copy_rate(case.cc))
+
+
+def _estimate_copy_left(case: Case, copies: _Copies, index: int, rate: float) -> Range:
+    """Return what is left of a copy's time: at the fastest rate, as a kernel reads it, or nothing."""
+    copy = case.works[index].activity
+    took = max(1, copy.duration)
+    fast = copy.bytes / rate * 1e9 / took
+    left = make_share(min(1.0, fast))
+    if index in copies.kept:
+        return left._replace(expect=0.0, high=0.0)
+    if index in copies.reduced or index in copies.worked_on:  # a kernel reads it in its place
+        read = min(copy.bytes / case.bandwidth * 1e9 / took, fast)
+        return left._replace(expect=read, high=read)
+    return left
+
+
+def _find_main_direction(case: Case, chosen: Sequence[int]) -> str:
+    """Return the direction that takes most of the time, or BOTH; empty for copies between GPUs."""
+    times = {}
+    for way in ("HtoD", "DtoH"):
+        times[way] = case.sum_time(_list_copies_in_direction(case, chosen, way))
+    if min(times.values()) >= BOTH_WAYS * case.sum_time(chosen):
+        return BOTH
+    if any(times.values()):
+        return max(times, key=lambda way: times[way])
+    return ""
+
+
+def _choose_copies_advice(case: Case, copies: _Copies, way: str) -> str:
+    """Return the key of what is to be done about most of the time of some copies."""
+    half = case.sum_time(copies.chosen) / 2
+    if case.sum_time(copies.reduced) > half and case.sum_time(copies.kept) <= half:
+        return "reduced"
+    advice = ""
+    if case.sum_time(copies.kept) > half:
+        advice = "kept"
+    elif case.sum_time(copies.worked_on) > half:
+        return "worked on"
+    elif way == "DtoH":
+        advice = "results"
+    if case.sum_time(_list_harmless_copies(case, copies.chosen)) > half:
+        return f"{advice} aside".strip()
+    return advice
 
 
 def _list_harmless_copies(case: Case, chosen: Sequence[int]) -> list[int]:
@@ -203,7 +249,11 @@ def _list_harmless_copies(case: Case, chosen: Sequence[int]) -> list[int]:
 
 
 def _list_copies_in_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
-    return [i for i in chosen if case.works[i].activity.direction == way]
+    found = []
+    for index in chosen:
+        if case.works[index].activity.direction == way:
+            found.append(index)
+    return found
 
 
 def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
@@ -283,16 +333,31 @@ def find_avoidable_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
     sizes = Counter(case.works[i].activity.bytes for i in brought)
     back = Counter(case.works[i].activity.bytes for i in returned)
     shared = sizes & back
-    same = sum(size * count for size, count in shared.items())
-    least = min(sum(case.works[i].activity.bytes for i in part) for part in (brought, returned))
-    if least and same >= TO_AND_FRO * least:
+    least = min(_sum_bytes(sizes), _sum_bytes(back))
+    if least and _sum_bytes(shared) >= TO_AND_FRO * least:
         return frozenset(i for i in chosen if case.works[i].activity.bytes in shared)
-    own = set(brought)
-    kinds = (
-        i in own for i, work in enumerate(case.works) if i in own or work.activity.kind == "kernel"
-    )
-    pieces = sum(is_copy for is_copy, _ in groupby(kinds))
-    return frozenset(brought if pieces >= PIECES else ())
+    if _count_pieces(case, brought) >= PIECES:
+        return frozenset(brought)
+    return frozenset()
+
+
+def _sum_bytes(sizes: Counter[int]) -> int:
+    """Return the bytes of copies that are counted by size."""
+    return sum(size * count for size, count in sizes.items())
+
+
+def _count_pieces(case: Case, copies: Collection[int]) -> int:
+    """Return into how many parts kernels divide some copies."""
+    own = set(copies)
+    pieces = 0
+    is_open = False
+    for index, work in enumerate(case.works):
+        if index in own:
+            pieces += not is_open
+            is_open = True
+        elif work.activity.kind == "kernel":
+            is_open = False
+    return pieces
 
 
 SMALL_COPIES = Words(
@@ -313,28 +378,43 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     if not chosen:
         return
     first = min(chosen)
-    events = case.hosts.usual.events
-    pieces = {n for n, e in enumerate(events) if e.items and chosen.issuperset(e.items)}
-    # What the copies' operators call besides goes too; a pageable copy ends with a wait of its own.
-    ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
-    around = {n for n, maker in enumerate(case.step.makers) if maker.ordinal in ops}
-    around |= {n + 1 for n in pieces if n + 1 < len(events) and case.step.calls[n + 1].waits}
-    if not ops:
-        around |= _find_calls_between(case, pieces)
-
     # One copy in place of all.
-    freed = (around - pieces).union(find_waiting_calls(case, chosen))
+    freed = _find_calls_for_copies(case, chosen).union(find_waiting_calls(case, chosen))
     host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
     change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
-    total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     said = ""
     if waited:
         said = f", and the host waits for {waited} of them"
-    where = describe_launch_place(case.works[first])
     yield case.make_finding(
-        SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said
+        SMALL_COPIES,
+        sorted(chosen),
+        change,
+        describe_launch_place(case.works[first]),
+        total=sum(case.works[i].activity.bytes for i in chosen) / 1e6,
+        waited=said,
     )
+
+
+def _find_calls_for_copies(case: Case, chosen: frozenset[int]) -> set[int]:
+    """The calls that operators make for their copies, besides those that start these.
+
+    A pageable copy ends with a wait of its own. Where no operator is known, it is the calls between two
+    copies.
+    """
+    events, calls = case.hosts.usual.events, case.step.calls
+    starting = {n for n, e in enumerate(events) if e.items and chosen.issuperset(e.items)}
+    ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
+    around = set()
+    for number, maker in enumerate(case.step.makers):
+        if maker.ordinal in ops:
+            around.add(number)
+    for number in starting:
+        if number + 1 < len(events) and calls[number + 1].waits:
+            around.add(number + 1)
+    if not ops:
+        around |= _find_calls_between(case, starting)
+    return around - starting
 
 
 MOVING_PAGES = Words(
@@ -352,43 +432,67 @@ MOVING_PAGES = Words(
 )
 
 
+@dataclass(frozen=True)
+class _Touched:
+    """A kernel and the pages of unified memory that move to the GPU while it runs."""
+
+    kernel: Activity
+    pages: Sequence[Activity]
+
+    @property
+    def moving(self) -> int:
+        """Nanoseconds in which they move."""
+        return sum(page.duration for page in self.pages)
+
+    @property
+    def bytes(self) -> int:
+        """How much moves."""
+        return sum(page.bytes for page in self.pages)
+
+    def estimate_left(self, pinned: float) -> Range:
+        """Return what is left of the kernel without them, `pinned` being bytes a second of a copy.
+
+        At worst they have to come before it; at best it waits from the first to the last.
+        """
+        worst = max(0.0, self.moving - self.bytes / pinned * 1e9)
+        waited = min(self.pages[-1].end, self.kernel.end) - self.pages[0].start
+        left = []
+        for saved in (worst, self.moving, max(self.moving, waited)):
+            left.append(max(0.0, 1 - saved / self.kernel.duration))
+        return Range(*left)
+
+
 def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Kernels that wait for pages of unified memory, which move when they are touched."""
-    brought = [page for page in case.page_moves if page.direction == "HtoD"]
-    starts = [page.start for page in brought]
-    pinned = find_pinned_copy_rate(case.cc)
-    scale: dict[int, Range] = {}
-    pages: list[Activity] = []
-    moving = 0
-    for index, work in enumerate(case.works):
-        kernel = work.activity
-        if kernel.kind != "kernel":
-            continue
-        own = brought[bisect_left(starts, kernel.start) : bisect_left(starts, kernel.end)]
-        if not own:
-            continue
-        pages += own
-        took = sum(page.duration for page in own)
-        moving += took
-        # At worst they have to come before the kernel; at best all of it between the first and the
-        # last waits for them.
-        ahead = sum(page.bytes for page in own) / pinned * 1e9
-        waited = min(own[-1].end, kernel.end) - own[0].start
-        saved = (max(0.0, took - ahead), took, max(took, waited))
-        scale[index] = Range(*(max(0.0, 1 - time / kernel.duration) for time in saved))
-    if not scale:
+    touched = _list_touched(case)
+    if not touched:
         return
-    longest = case.find_longest(scale)
+    pinned = find_pinned_copy_rate(case.cc)
+    scale = {index: own.estimate_left(pinned) for index, own in touched.items()}
+    moved = touched.values()
     yield case.make_finding(
         MOVING_PAGES,
         (),
         Change(scale),
-        describe_launch_place(longest),
-        pages=len(pages),
-        total=sum(page.bytes for page in pages) / 1e6,
-        moving=moving / 1e6,
-        kernels=case.sum_time(scale),
+        describe_launch_place(case.find_longest(touched)),
+        pages=sum(len(own.pages) for own in moved),
+        total=sum(own.bytes for own in moved) / 1e6,
+        moving=sum(own.moving for own in moved) / 1e6,
+        kernels=case.sum_time(touched),
     )
+
+
+def _list_touched(case: Case) -> dict[int, _Touched]:
+    """Return the kernels of the step that touch pages, by work."""
+    brought = [page for page in case.page_moves if page.direction == "HtoD"]
+    starts = [page.start for page in brought]
+    found = {}
+    for index, work in enumerate(case.works):
+        kernel = work.activity
+        first, last = bisect_left(starts, kernel.start), bisect_left(starts, kernel.end)
+        if kernel.kind == "kernel" and first < last:
+            found[index] = _Touched(kernel, brought[first:last])
+    return found
 
 
 def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
@@ -486,17 +590,19 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
     for index in list_copies(case, claimed):
-        work = case.works[index]
-        needless = is_requested_copy(work) or not work.maker.op
-        needless = needless or (convolved > 0 and _is_image_layout_copy(case, index))
-        if work.kind == "layout" or (is_strided(work) and needless):
+        if _is_needless_layout(case, index, convolved > 0):
             chosen.append(index)
     if not chosen:
         return
+    named, images = [], []
+    for index in chosen:
+        if case.works[index].kind == "layout":
+            named.append(index)
+            images.append(index)
+        elif _is_image_layout_copy(case, index):
+            images.append(index)
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
-    named = [i for i in chosen if case.works[i].kind == "layout"]
-    images = [i for i in chosen if i in named or _is_image_layout_copy(case, i)]
-    round_conv = convolved >= SEVERAL and 2 * case.sum_time(images) > case.sum_time(chosen)
+    is_convolved = convolved >= SEVERAL and 2 * case.sum_time(images) > case.sum_time(chosen)
     merge = dict.fromkeys(chosen, NOTHING)
     for index in chosen:
         if not case.works[index].maker.op and index not in images:
@@ -506,9 +612,21 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         chosen,
         Change(merge=merge),
         case.say_place(named or chosen),
-        "convolved" if round_conv else "",
-        around=" around convolutions" if round_conv else "",
+        "convolved" if is_convolved else "",
+        around=" around convolutions" if is_convolved else "",
     )
+
+
+def _is_needless_layout(case: Case, index: int, is_convolved: bool) -> bool:
+    """Whether a copy only changes the order, and the program asked for it or nothing tells who did."""
+    work = case.works[index]
+    if work.kind == "layout":
+        return True
+    if not is_strided(work):
+        return False
+    if is_requested_copy(work) or not work.maker.op:
+        return True
+    return is_convolved and _is_image_layout_copy(case, index)
 
 
 def list_copies(case: Case, claimed: frozenset[int]) -> list[int]:

@@ -74,36 +74,46 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     of_torch = case.select_works(is_of_optimizer, claimed)
     own = of_torch or _find_by_name(case, claimed)
-    names = {i: case.works[i].activity.name for i in own}
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
-    if any(_FUSED.search(names[i]) for i in foreach):
+    if _has_name(case, foreach, _FUSED):
         return  # what else it does, counting its steps over all tensors, is none of its operations
     works = sorted([*single, *foreach])
-    adam = any(_ADAM.search(names[i]) for i in works)
-    if len(single) < MANY and not (adam and len(foreach) >= FEW_UPDATES):
+    is_adam = _has_name(case, works, _ADAM)
+    if len(single) < MANY and not (is_adam and len(foreach) >= FEW_UPDATES):
         return
-    # One kernel for many parameters: the time that bytes need, hardly any launches.
-    times = [case.works[i].activity.duration for i in works]
-    need = sum(max(0.0, time - SHORT) for time in times)
-    left = REACH["adam" if adam else "optimizer"]
-    only = Range(*(max(need * share, 2 * SHORT) / (times[0] or 1.0) for share in left))
-    first = case.works[works[0]]
-    change = Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
-    if len(single) >= len(foreach):
-        kind = "parameters"
-    else:
-        kind = "operations"
-    where = first.maker.range or case.say_place(works)
-    named = _NAMED.search(first.maker.range)
+    maker = case.works[works[0]].maker
+    named = _NAMED.search(maker.range)
+    name = named[1] if named else ""
     advice = ""
-    if named and named[1] not in FUSED:
+    if name and name not in FUSED:
         advice = "unfused"
     elif not of_torch:
         advice = "by hand" if _has_makers(case) else "unnamed"
     yield case.make_finding(
-        OPTIMIZER, works, change, where, advice, kind=kind, named=named[1] if named else ""
+        OPTIMIZER,
+        works,
+        _merge_updates(case, works, REACH["adam" if is_adam else "optimizer"]),
+        maker.range or case.say_place(works),
+        advice,
+        kind="parameters" if len(single) >= len(foreach) else "operations",
+        named=name,
     )
+
+
+def _has_name(case: Case, works: Sequence[int], pattern: re.Pattern[str]) -> bool:
+    """Whether the kernel of any of some works has such a name."""
+    return any(pattern.search(case.works[i].activity.name) for i in works)
+
+
+def _merge_updates(case: Case, works: Sequence[int], left: Range) -> Change:
+    """One kernel for many parameters: the time that bytes need, and hardly any launches."""
+    need = 0.0
+    for index in works:
+        need += max(0.0, case.works[index].activity.duration - SHORT)
+    first = case.works[works[0]].activity.duration or 1.0
+    only = Range(*(max(need * share, 2 * SHORT) / first for share in left))
+    return Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
 
 
 def _has_makers(case: Case) -> bool:
@@ -124,13 +134,21 @@ def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
         return [i for i in updating if case.works[i].kind in KINDS]
     if sum(bool(_OF_ALL.search(case.works[i].activity.name)) for i in free) >= FEW_UPDATES:
         return [i for i in free if case.works[i].kind == "optimizer"]
-    # Works that an optimiser may consist of: LAMB takes a norm of each parameter.
+    return _find_most_updates(case, free)
+
+
+def _find_most_updates(case: Case, free: Sequence[int]) -> list[int]:
+    """The run with most updates, of works that an optimiser may consist of; empty where none has any."""
+    # LAMB takes a norm of each parameter.
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
-    runs = [list(run) for may_be, run in grouped if may_be]
-    updates = {n: count for n, run in enumerate(runs) if (count := _count_updates(case, run))}
-    if updates:
-        return runs[max(updates, key=lambda n: updates[n])]
-    return []
+    found: list[int] = []
+    most = 0
+    for may_be, works in grouped:
+        run = list(works)
+        updates = _count_updates(case, run) if may_be else 0
+        if updates > most:
+            found, most = run, updates
+    return found
 
 
 def _count_updates(case: Case, run: Sequence[int]) -> int:

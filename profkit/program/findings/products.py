@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
@@ -227,21 +227,17 @@ TAILS = Words(
 
 def find_product_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
-    sms = None
-    if case.device:
-        sms = case.device.multiprocessors
+    if not case.device or not case.device.multiprocessors:
+        return
+    sms = case.device.multiprocessors
     found: dict[int, tuple[Product, Tiling]] = {}
-    for i, product in _list_products(case, claimed).items() if sms else ():
-        cut = find_tiling(product, case.works[i].activity, sms or 1)
+    for i, product in _list_products(case, claimed).items():
+        cut = find_tiling(product, case.works[i].activity, sms)
         if cut and cut.used < USED:
             found[i] = product, cut
     if not found:
         return
-    # Full tiles in full rounds; never faster than its bytes, or than the fastest products.
-    scale = {}
-    for i, (product, cut) in found.items():
-        best = max(cut.used / FILLED, case.compute_product_floor(product) / product.seconds)
-        scale[i] = Range((1 + best) / 2, best, cut.used).limit_to(1.0)
+    scale = {i: _estimate_full_tiles(case, *own) for i, own in found.items()}
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
     yield case.make_finding(
@@ -252,8 +248,14 @@ def find_product_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         rows=product.rows,
         columns=product.columns,
         cut=cut,
-        rounds=f", {_say_tile_rounds(cut, sms or 1)}" if cut.rounds else "",
+        rounds=f", {_say_tile_rounds(cut, sms)}" if cut.rounds else "",
     )
+
+
+def _estimate_full_tiles(case: Case, product: Product, cut: Tiling) -> Range:
+    """Return what is left with full tiles: not below its bytes, or the rate of the fastest products."""
+    best = max(cut.used / FILLED, case.compute_product_floor(product) / product.seconds)
+    return Range((1 + best) / 2, best, cut.used).limit_to(1.0)
 
 
 def _say_tile_rounds(cut: Tiling, sms: int) -> str:
@@ -283,16 +285,13 @@ MISFITS = Words(
 def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
-    fitting = [p.rate for p in halves.values() if not p.misfits]
-    known = None
-    if case.gpu:
-        known = case.gpu.half
-    reachable = REACHED * max([*fitting, known or 0.0])
-    slow = {i: p for i, p in halves.items() if p.misfits and p.rate < PART * reachable}
-    odd = {i: p for i, p in slow.items() if i not in claimed}
+    reachable = REACHED * _find_best_rate(case, halves.values())
+    odd = {}
+    for index, product in halves.items():
+        if index not in claimed and product.misfits and product.rate < PART * reachable:
+            odd[index] = product
     if not odd:
         return
-
     # The same products at the rate of those that fit; what is added to pad them is little.
     scale = {i: make_share(p.rate / reachable) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
@@ -307,6 +306,17 @@ def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[Ste
         fits=-(-sizes[-1] // 64) * 64,
         size=sizes[-1],
     )
+
+
+def _find_best_rate(case: Case, products: Iterable[Product]) -> float:
+    """Return operations a second of the fastest product that fits, or of the GPU's table."""
+    best = 0.0
+    if case.gpu:
+        best = case.gpu.half or 0.0
+    for product in products:
+        if not product.misfits:
+            best = max(best, product.rate)
+    return best
 
 
 ODD_BY_NAME = Words(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from profkit.program.findings.case import (
     REACH,
@@ -59,12 +60,33 @@ COPIED_AGAIN = Words(
 
 def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose result is sliced to a small part before anything reads it whole."""
-    cuts = []
-    for span in case.spans:
-        if span.kind == "op" and span.name in CUTS:
-            cuts.append(span)
-    used: dict[int, float] = {}  # by work: the share of what it computes that is used
-    largest = 0
+    used = _find_used_shares(case, claimed)
+    chosen = sorted(used.keys() - claimed)
+    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
+        return
+    longest = max(chosen, key=lambda i: case.works[i].activity.duration)
+    whole = used[longest].whole
+    yield case.make_finding(
+        SLICED,
+        chosen,
+        Change(scale={index: _estimate_time_left(used[index].share) for index in chosen}),
+        whole=whole,
+        part=round(used[longest].share * whole),
+        kernels="one kernel" if len(chosen) == 1 else f"{len(chosen):,} kernels",
+    )
+
+
+class _Used(NamedTuple):
+    """How much of what a work computes is used."""
+
+    share: float
+    whole: int  # values
+
+
+def _find_used_shares(case: Case, claimed: frozenset[int]) -> dict[int, _Used]:
+    """Return products of which a small part is used, with the kernels that carry their results there."""
+    cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
+    used: dict[int, _Used] = {}
     for index, work in enumerate(case.works):
         if index in claimed or work.kind != "gemm":
             continue
@@ -73,29 +95,9 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
             continue
         along = _follow_result(case, index, needs.result)
         share = _find_used_share(case, cuts, along, needs.result)
-        if share is None or share > USED:
-            continue
-        largest = max(largest, needs.result)
-        used |= dict.fromkeys(along, share)
-    chosen = sorted(used.keys() - claimed)
-    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
-        return
-    change = Change(scale={index: _estimate_time_left(used[index]) for index in chosen})
-    worst = case.find_longest(chosen)
-    needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
-    if needs:
-        whole = needs.result
-    else:
-        whole = largest
-    share = max(used[index] for index in chosen if case.works[index] is worst)
-    yield case.make_finding(
-        SLICED,
-        chosen,
-        change,
-        whole=whole,
-        part=round(share * whole),
-        kernels="one kernel" if len(chosen) == 1 else f"{len(chosen):,} kernels",
-    )
+        if share is not None and share <= USED:
+            used |= dict.fromkeys(along, _Used(share, needs.result))
+    return used
 
 
 def _estimate_time_left(share: float) -> Range:
@@ -172,10 +174,13 @@ RECOMPUTED = Words(
     ),
     advice=Advice(
         torch=(
-            "keep what earlier rows gave and compute only the new ones: a cache of keys and values "
+            "keep the results of earlier rows and compute only the new ones: a cache of keys and values "
             "(use_cache=True)"
         ),
-        others="keep what earlier rows gave (a cache of keys and values), and compute only the new ones",
+        others=(
+            "keep the results of earlier rows (a cache of keys and values), and compute only the new "
+            "ones"
+        ),
     ),
 )
 

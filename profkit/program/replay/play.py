@@ -11,12 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
-from profkit.program.steps.cut import Step
+from profkit.program.steps.cut import Step, StepWork
 from profkit.program.timeline import Call, Process
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
@@ -88,75 +88,126 @@ class Model:
         return (ends[-1] - ends[half - 1]) / (rounds - half)
 
 
-def _simulate_rounds(model: Model, rounds: int) -> list[float]:
-    """When each round is over: its last item, or the host where that is later."""
-    items, latency, late_from = model.items, model.latency, model.late
-    free: dict[int, float] = {}
-    done: list[list[float]] = []
-    queues: defaultdict[int, deque[float]] = defaultdict(deque)
-    clock, overs = 0.0, []
-    for turn in range(rounds):
-        ends = [0.0] * len(items)
-        done.append(ends)
+@dataclass
+class _Replay:
+    """Where the host and the streams are after some rounds of a model."""
+
+    model: Model
+    clock: float = 0.0  # of the host
+    free: dict[int, float] = field(default_factory=dict)  # when each stream is done
+    queues: defaultdict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    done: list[list[float]] = field(default_factory=list)  # when each item ended, by round
+
+    def play_round(self) -> float:
+        """Play the step once more; when it is over: its last item, or the host where that is later."""
+        model, turn = self.model, len(self.done)
+        ends = [0.0] * len(model.items)
+        self.done.append(ends)
         # Taken apart at once, and no max(): this runs millions of times.
         for gap, busy, launched, awaits, back, late in model.events:
-            clock += gap
-            soonest = clock + (latency if busy <= late_from else busy)
-            clock += busy
-            for i in launched:
-                stream, duration, after, lag = items[i]
-                queue = queues[stream]
-                if len(queue) >= DEPTH and (taken := queue.popleft()) > clock:
-                    clock = taken
-                ready = free.get(stream, 0.0)
-                if soonest > ready:  # noqa: PLR1730
-                    ready = soonest
-                if after >= 0 and ends[after] > ready:
-                    ready = ends[after]
-                ends[i] = free[stream] = end = ready + lag + duration
-                queue.append(end)
+            self.clock += gap
+            soonest = self.clock + (model.latency if busy <= model.late else busy)
+            self.clock += busy
+            if launched:
+                self._launch(launched, soonest, ends)
             if awaits >= 0 and turn >= back:
-                until = done[turn - back][awaits] + late
-                if until > clock:  # noqa: PLR1730
-                    clock = until
-        clock += model.tail
-        overs.append(max([clock, *free.values()]))
+                until = self.done[turn - back][awaits] + late
+                if until > self.clock:  # noqa: PLR1730
+                    self.clock = until
+        self.clock += model.tail
+        return max([self.clock, *self.free.values()])
+
+    def _launch(self, launched: Sequence[int], soonest: float, ends: list[float]) -> None:
+        """Put items on their streams, none to begin before `soonest`, and set their ends."""
+        items, free = self.model.items, self.free
+        for i in launched:
+            stream, duration, after, lag = items[i]
+            queue = self.queues[stream]
+            if len(queue) >= DEPTH and (taken := queue.popleft()) > self.clock:
+                self.clock = taken
+            ready = free.get(stream, 0.0)
+            if soonest > ready:  # noqa: PLR1730
+                ready = soonest
+            if after >= 0 and ends[after] > ready:
+                ready = ends[after]
+            ends[i] = free[stream] = end = ready + lag + duration
+            queue.append(end)
+
+
+def _simulate_rounds(model: Model, rounds: int) -> list[float]:
+    """When each round is over."""
+    replay = _Replay(model)
+    overs = []
+    for _ in range(rounds):
+        overs.append(replay.play_round())
     return overs
+
+
+@dataclass(frozen=True)
+class _LaunchTimes:
+    """Nanoseconds that a launch of a step takes if none waits."""
+
+    usual: float
+    most: float
 
 
 def build_model(process: Process, step: Step) -> Model:
     """The model of a step as it was recorded; what other steps launched is the process's."""
-    calls = step.calls
-    launches: list[list[int]] = [[] for _ in calls]
-    for i, work in enumerate(step.works):
-        launches[work.call].append(i)
+    launches = _list_works_of_calls(step)
     latency = _measure_latency(process)
-    usual, most = _measure_launch_times(process, step, launches)
+    times = _measure_launch_times(process, step, launches)
     queued = _list_queued_works(process, step)
     endings = _Endings(step, process)
     events, last = [], step.begin
-    for call, own, before in zip(calls, launches, queued, strict=True):
+    for call, own, before in zip(step.calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
         target, back = _find_awaited_item(call, own, endings)
-        busy: float = call.end - call.start
-        if target >= 0 and own:
-            # What it takes before its copy begins, if that waits for nothing else.
-            before_copy = max(0, step.works[target].activity.start - call.start)
-            busy = min(busy, usual, before_copy)
-        elif target >= 0:
-            busy = min(busy, usual)
-        elif own and not _is_loading_code(step, call, own, before):
-            busy = min(busy, most)  # longer is a full queue, which the replay has itself
-        late = 0
+        busy, late = _measure_launch(step, call, own, before, times), 0
+        if target >= 0:
+            busy = _measure_waiting_call(step, call, own, target, times)
         if target >= 0 and not back:
-            late = call.end - step.works[target].activity.end
-            if not own or late >= -NEAR:  # two clocks differ by so much
-                late = max(0, late)
+            late = _measure_return(step, call, own, target)
         events.append(Event(gap, busy, tuple(own), target, back, late))
     items = _make_items(step, events, latency, _find_busy_until(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
     return Model(tuple(events), items, max(0, step.end - last), latency, pause)
+
+
+def _list_works_of_calls(step: Step) -> list[list[int]]:
+    """What each call of a step launches, as indices of its works."""
+    launches: list[list[int]] = [[] for _ in step.calls]
+    for i, work in enumerate(step.works):
+        launches[work.call].append(i)
+    return launches
+
+
+def _measure_launch(
+    step: Step, call: Call, own: Sequence[int], queued: int, times: _LaunchTimes
+) -> float:
+    """Nanoseconds in a call that waits for nothing: the replay has the wait for a full queue itself."""
+    took = call.end - call.start
+    if own and not _is_loading_code(step, call, own, queued):
+        return min(took, times.most)
+    return took
+
+
+def _measure_waiting_call(
+    step: Step, call: Call, own: Sequence[int], target: int, times: _LaunchTimes
+) -> float:
+    """Nanoseconds in a call that waits for an item, without the waiting."""
+    busy = min(call.end - call.start, times.usual)
+    if own:  # what it takes before its copy begins, if that waits for nothing else
+        busy = min(busy, max(0, step.works[target].activity.start - call.start))
+    return busy
+
+
+def _measure_return(step: Step, call: Call, own: Sequence[int], target: int) -> int:
+    """Nanoseconds from the end of an item to the return of the call that waited for it."""
+    late = call.end - step.works[target].activity.end
+    if not own or late >= -NEAR:  # two clocks differ by so much
+        return max(0, late)
+    return late
 
 
 def _list_queued_works(process: Process, step: Step) -> list[int]:
@@ -171,8 +222,8 @@ def _list_queued_works(process: Process, step: Step) -> list[int]:
 
 def _measure_launch_times(
     process: Process, step: Step, launches: Sequence[Sequence[int]]
-) -> tuple[float, float]:
-    """Nanoseconds that a launch of the step usually takes, and takes at most, if none waits.
+) -> _LaunchTimes:
+    """What a launch of the step usually takes, and takes at most, if none waits.
 
     Behind a full queue each of the step's launches takes as long as the GPU takes for one: then the
     quick ones of the whole process tell, those that found room (the first thousand, at least).
@@ -189,14 +240,14 @@ def _measure_launch_times(
     starts = [a.start for a in process.activities]
     first = min(work.activity.start for work in step.works)
     if bisect_left(starts, first) - bisect_left(starts, step.begin) < FULL * DEPTH:
-        return usual, 4 * usual
+        return _LaunchTimes(usual, 4 * usual)
     made = {a.correlation for a in process.activities}
     every = sorted(c.end - c.start for c in process.calls if c.correlation in made)
     if every:
         quick = min(usual, every[int(QUICK * len(every))])
     else:
         quick = usual
-    return quick, quick
+    return _LaunchTimes(quick, quick)
 
 
 def _find_busy_until(process: Process, step: Step) -> dict[int, int]:
@@ -326,22 +377,20 @@ def _make_items(
     step: Step, events: Sequence[Event], latency: float, busy_until: Mapping[int, int]
 ) -> tuple[ReplayItem, ...]:
     """The step's work, with what each had to wait for besides its launch and its stream."""
-    works = step.works
-    by_end = sorted(range(len(works)), key=lambda i: works[i].activity.end)
-    ends = [works[i].activity.end for i in by_end]
+    ends = _sort_by_end(step.works)
     free = dict(busy_until)
     arrivals = []
     for call, event in zip(step.calls, events, strict=True):
         arrivals.append(call.start + (latency if event.busy <= LATE else event.busy))
     out = []
-    for i, work in enumerate(works):
+    for i, work in enumerate(step.works):
         activity = work.activity
         ready = max(free.get(activity.stream, 0), arrivals[work.call])
         late, after = activity.start - ready, -1
         if late > SEEN:
-            after = _find_dependency(step, i, by_end, ends)
+            after = _find_dependency(step, i, ends)
             if after >= 0:
-                late = activity.start - max(ready, works[after].activity.end)
+                late = activity.start - max(ready, step.works[after].activity.end)
             if late > LATE and activity.stream not in free:
                 late = 0  # a queue of before the recording, no delay of its own
         free[activity.stream] = activity.end
@@ -349,12 +398,16 @@ def _make_items(
     return tuple(out)
 
 
-def _find_dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
+def _sort_by_end(works: Sequence[StepWork]) -> list[tuple[int, int]]:
+    """When each work ends, and which it is, in order; of those that end at once the first is first."""
+    return sorted((work.activity.end, i) for i, work in enumerate(works))
+
+
+def _find_dependency(step: Step, i: int, ends: Sequence[tuple[int, int]]) -> int:
     """The item of another stream, launched before, that an item has waited for: the last that ended."""
-    at = bisect_left(ends, step.works[i].activity.start + 1)
-    before = reversed(by_end[max(0, at - FEW_BESIDE) : at])
-    own = step.works[i].activity.stream
-    for j in before:
-        if j < i and step.works[j].activity.stream != own:
+    own = step.works[i].activity
+    at = bisect_left(ends, (own.start + 1, 0))
+    for _, j in reversed(ends[max(0, at - FEW_BESIDE) : at]):
+        if j < i and step.works[j].activity.stream != own.stream:
             return j
     return -1

@@ -93,49 +93,61 @@ class Change:
     def apply(self, before: Model, level: int) -> Model:
         """The model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
-        moved = {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
-        launches, pauses = self.launches[level], self.pauses[level]
         events = []
         for i, called in enumerate(before.events):
-            event = called
-            if (share := self.host.get(i)) is not None:
-                event = event.scale_times(share.gap[level], share.busy[level])._replace(awaits=-1)
-            event = _remove_launches(event, lost)
-            if event.gap > before.pause:
-                gap = pauses
-            else:
-                gap = launches
-            # A call that takes so long loads code, or allocates: a graph does not change that.
-            if event.busy > LONG:
-                busy = 1.0
-            else:
-                busy = launches
+            event = _remove_launches(self._free_call(i, called, level), lost)
+            gap, busy = self._choose_host_shares(event, before.pause, level)
             events.append(event.scale_times(gap, busy))
-        items = []
-        kept_before = _find_remaining_predecessors(before, lost)
+        items = self._change_items(before, lost, level)
+        tail = before.tail * self._choose_share_between_calls(before.tail, before.pause, level)
+        return replace(before, events=tuple(events), items=items, tail=tail)
+
+    def _free_call(self, index: int, event: Event, level: int) -> Event:
+        """A call without its wait, where the fix takes that away."""
+        share = self.host.get(index)
+        if share is None:
+            return event
+        return event.scale_times(share.gap[level], share.busy[level])._replace(awaits=-1)
+
+    def _choose_share_between_calls(self, time: float, pause: float, level: int) -> float:
+        """Return what is left of some time between calls: it launches, or is a pause."""
+        if time > pause:
+            return self.pauses[level]
+        return self.launches[level]
+
+    def _choose_host_shares(self, event: Event, pause: float, level: int) -> tuple[float, float]:
+        """Return what is left of the host's time before a call, and in it."""
+        busy = self.launches[level]
+        # A call that takes so long loads code, or allocates: a graph does not change that.
+        if event.busy > LONG:
+            busy = 1.0
+        return self._choose_share_between_calls(event.gap, pause, level), busy
+
+    def _list_moved(self, level: int) -> dict[int, int]:
+        """The new streams of work that moves to one of its own."""
+        return {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
+
+    def _change_items(
+        self, before: Model, lost: Mapping[int, float], level: int
+    ) -> tuple[ReplayItem, ...]:
+        """The work after the fix; what waited for lost work waits for what that had waited for."""
+        moved = self._list_moved(level)
+        after = _find_remaining_predecessors(before, lost) | dict.fromkeys(moved, -1)
+        left = {**self.scale, **dict.fromkeys(lost, NOTHING)}
+        longest_lag = GRAPH_LAG if self.launches[level] < 1 else inf
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
+        items = []
         for i, item in enumerate(before.items):
-            if i in lost:
-                duration = 0.0
-            else:
-                duration = item.duration * self.scale.get(i, ALL)[level]
-            unexplained = item.lag - item.launch_lag
+            unexplained, stream = item.lag - item.launch_lag, item.stream
+            duration = item.duration * left.get(i, ALL)[level]
             if i in moved or i in lost:
-                waiting[item.stream] = waiting.get(item.stream, 0.0) + unexplained
-                items.append(ReplayItem(moved.get(i, item.stream), duration))
+                waiting[stream] = waiting.get(stream, 0.0) + unexplained
+                items.append(ReplayItem(moved.get(i, stream), duration))
                 continue
-            if launches < 1:
-                own = min(item.launch_lag, GRAPH_LAG)
-            else:
-                own = item.launch_lag
-            lag = own + unexplained + waiting.pop(item.stream, 0.0)
-            if item.after in moved:
-                after = -1
-            else:
-                after = kept_before.get(item.after, item.after)
-            items.append(ReplayItem(item.stream, duration, after, lag))
-        tail = before.tail * (pauses if before.tail > before.pause else launches)
-        return replace(before, events=tuple(events), items=tuple(items), tail=tail)
+            own = min(item.launch_lag, longest_lag)
+            lag = own + unexplained + waiting.pop(stream, 0.0)
+            items.append(ReplayItem(stream, duration, after.get(item.after, item.after), lag))
+        return tuple(items)
 
 
 UNCHANGED = Change()
