@@ -74,11 +74,13 @@ def describe(name: str, changes: Sequence[Change]) -> str:
     ends = [(c.came, c.low, c.high) for c in faster if c.low is not None and c.high is not None]
     inside = sum(low <= came <= high for came, low, high in ends)
     width = median(high / low for _, low, high in ends)
-    broken = sum(c.promised > CLAIMS for c in slower)
+    broken = [c for c in slower if c.promised > CLAIMS]
+    refuted = sum(c.place == 1 for c in broken)  # the change was against the very finding
     return (
         f"{name:18} first {first:2} of {len(faster):2}, among three {three:2}; bound held {held:2} of "
         f"{len(bounds):2}; within two {within:2} of {len(pairs):2}, factor {factor:.2f}; interval "
-        f"{inside:2} of {len(ends):2} ({width:.2f} wide); promised {CLAIMS:g}x {broken} of {len(slower)}"
+        f"{inside:2} of {len(ends):2} ({width:.2f} wide); promised {CLAIMS:g}x "
+        f"{len(broken)} of {len(slower)}, {refuted} for what the change was against"
     )
 
 
@@ -89,5 +91,6 @@ def main() -> int:
         print(f"{date}: {len(changes)} changes of {repositories} repositories")
         print(describe("all", changes))
         triton = [c for c in changes if c.id.startswith("t-")]
-        print(describe("of these in Triton", triton))
+        if triton:
+            print(describe("of these in Triton", triton))
     return 0

@@ -615,14 +615,14 @@ def _find_more_valuable_findings(
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
 
-    Where warps wait, that is wasted work of which more is to be expected: it need not be done, whatever
-    they wait for.
+    Where warps wait, that is work that can be saved and of which more is to be expected: it need not
+    be done, whatever they wait for.
     """
     if verdict.bound != "latency" or not lead or lead[0].gain is None:
         return []
     before = []
     for rule, finding in asked:
-        is_waste = rule.fix is not None and rule.fix.kind == "waste"
-        if is_waste and finding.is_cause and finding.ranking_gain > lead[0].ranking_gain:
+        is_work = rule.fix is not None and rule.fix.kind in ("waste", "throughput")
+        if is_work and finding.is_cause and finding.ranking_gain > lead[0].ranking_gain:
             before.append(finding)
     return before

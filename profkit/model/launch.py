@@ -514,6 +514,30 @@ def wastes_sectors(launch: Launch) -> bool:
     return measure_sector_waste(launch)[0] >= UNUSED
 
 
+PER_REQUEST = (
+    4.2  # sectors that 32 lanes with four bytes each need, and a few accesses of other kinds
+)
+ALL_LANES = Threshold(
+    31.5,
+    "active threads of a warp on average, above which none is left out by a branch to speak of",
+)
+
+
+def is_split_by_branches(launch: Launch) -> bool:
+    """Return whether sectors are fetched twice because lanes of a warp access them on two paths.
+
+    No request spreads over more sectors than a warp's neighbouring values of four bytes do, so no layout
+    is at fault: each path accesses its part of the same sectors.
+    """
+    if not launch.known("threads_per_warp", "global_load_sectors_per_request"):
+        return False
+    per_load = launch["global_load_sectors_per_request"]
+    widest = max(per_load, launch.get("global_store_sectors_per_request", 0.0))
+    return (
+        widest <= PER_REQUEST and launch["threads_per_warp"] < ALL_LANES and wastes_sectors(launch)
+    )
+
+
 def share_of_instructions_if_wider(launch: Launch) -> float:
     """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
 
@@ -545,6 +569,44 @@ _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_bar
 def count_exchanges(launch: Launch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
     return launch.sum_known(_EXCHANGES)
+
+
+# A 32-bit integer division or remainder by a value that the compiler does not know: nvcc 13.0 makes 17
+# and 18 instructions of unsigned ones and 22 and 24 of signed ones, the same for 8.0, 9.0 and 10.0, and
+# at least as many for 7.5. In each are one MUFU.RCP, two conversions and four or more IMAD. A divisor
+# that stays in a loop has its reciprocal taken before it, so the instructions are a lower bound.
+DIVISION = 17
+OF_A_DIVISION = 3  # instructions on the XU pipe: the reciprocal and two conversions
+ROUNDED = 0.05  # of the conversions, which other code may have as well
+_IMAD_OF_A_DIVISION = 4
+FLOATS = Threshold(
+    2,
+    "FP32 instructions to a special function from which it may be the floats' own: a byte that is "
+    "converted, scaled and put through exp has four",
+)
+
+
+def count_integer_divisions(launch: Launch) -> float:
+    """Return the warp instructions that are integer divisions, at least; 0 where opcodes show none.
+
+    Each special function has two conversions to itself then, and there is little else to convert.
+    """
+    special = launch.get("inst_exp", 0.0)
+    if special <= 0 or not launch.known("inst_xu", "inst_imad", "inst_fp32"):
+        return 0.0
+    conversions = launch["inst_xu"] - special
+    if abs(conversions - 2 * special) > 2 * ROUNDED * special:
+        return 0.0
+    if launch["inst_fp32"] >= FLOATS * special:
+        return 0.0
+    if launch["inst_imad"] < _IMAD_OF_A_DIVISION * special:
+        return 0.0
+    return special
+
+
+def share_of_divisions(launch: Launch) -> float:
+    """Return the share of the instructions that integer divisions take, at least."""
+    return min(1.0, DIVISION * count_integer_divisions(launch) / max(launch["instructions"], 1.0))
 
 
 # A tree over the threads of a block (a sum, a scan): after every few accesses to shared memory a

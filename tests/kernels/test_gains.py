@@ -211,11 +211,22 @@ def test_a_usual_stream_is_the_median_of_other_peoples(kept):
         if named and launch["dram_busy"] >= DRAM.sure and not is_scattered(launch):
             reached = launch["dram_busy"] / find_attainable_share_of_pins(launch)
             found.append((pair.repository, reached))
-    assert len(found) == 20
+    assert len(found) == 24
     assert median(share for _, share in found) == pytest.approx(USUAL_STREAM, abs=0.003)
     for left in {repository for repository, _ in found}:
         stays = [share for repository, share in found if repository != left]
         assert median(stays) == pytest.approx(USUAL_STREAM, abs=0.03)
+
+
+def test_what_is_expected_of_integer_divisions_came_five_times(kept):
+    off = {}
+    for pair in [*kept, *GAINS.pairs(GAINS.KEPT_UNSEEN)]:
+        lead = pair.causes[0] if pair.became_faster and pair.causes else None
+        if lead and lead.cause.startswith("integer divisions"):
+            assert "int-pipe" in pair.rules
+            off[pair.name] = lead.expect.gain / pair.speedup
+    assert len(off) == 5
+    assert all(1 / 1.25 < ratio < 1.25 for ratio in off.values()), off
 
 
 def test_the_answered_get_fewer_and_better_as_the_width_falls(judged):

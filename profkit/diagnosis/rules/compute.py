@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
     FEWER,
@@ -11,13 +13,20 @@ from profkit.diagnosis.rules.memory import (
 )
 from profkit.diagnosis.rules.occupancy import count_threads_per_warp
 from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stalls
+from profkit.diagnosis.rules.waste import make_best_coalesced, make_typical_coalesced
 from profkit.model.launch import (
+    DIVISION,
+    OF_A_DIVISION,
     Launch,
     Threshold,
+    count_integer_divisions,
     count_working_lanes,
+    is_split_by_branches,
     is_tree,
+    measure_sector_waste,
     measure_tensor_busy,
     share_of_arithmetic,
+    share_of_divisions,
 )
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, measure_resource_use
 from profkit.model.scenario import (
@@ -71,16 +80,114 @@ def _remove_instructions(limiter: str, stays: float) -> Fix:
         """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
         own = share_of_arithmetic(launch) if "instructions" in launch else 0.0
         stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
+        if count_integer_divisions(launch) > 0:
+            stays["xu"] = _share_of_xu_work_without_divisions(launch)
         return Scenario(stays, NOTHING)
 
     return Fix(
         "throughput",
-        f"bound: the floating-point instructions alone, or L2 or DRAM at its peak. expected: "
-        f"{format_percent(stays)} of the instructions remain, with their waits and their work on chip",
+        f"bound: only the floating-point instructions are left, or L2 or DRAM is at its peak. expected: "
+        f"{format_percent(stays)} of the instructions are left, and as much of their waits and of what "
+        "they do on the SM",
         make_best,
         lambda _: typical,
     )
 
+
+# Integer divisions: many instructions for one operator.
+
+DIVIDED = Threshold(
+    0.2, "share of the instructions that integer divisions take, from which they are worth a line"
+)
+DIVISION_ADVICE = (
+    "Divide less: make the divisor a power of two (shift and mask) or a constant of the build (a "
+    "template parameter); take the indices from a grid of two or three dimensions; add a step to an "
+    "index in place of dividing again; or multiply by a reciprocal that the host computes."
+)
+_DIVIDING = ("int", "issue", "xu", "math_pipe_throttle", "not_selected", "short_scoreboard", "wait")
+
+
+def _has_many_divisions(launch: Launch) -> bool:
+    return "instructions" in launch and share_of_divisions(launch) >= DIVIDED
+
+
+def _check_divisions(launch: Launch) -> Hit | None:
+    if not _has_many_divisions(launch):
+        return None
+    return Hit(
+        f"integer divisions take at least {share(share_of_divisions(launch))} of the instructions: by a "
+        f"value that the compiler does not know, each takes {DIVISION} and more",
+        advice=DIVISION_ADVICE,
+        explains=_DIVIDING,
+    )
+
+
+def _share_of_xu_work_without_divisions(launch: Launch) -> float:
+    gone = OF_A_DIVISION * count_integer_divisions(launch)
+    return max(0.0, 1 - gone / max(launch["inst_xu"], 1.0))
+
+
+def _remove_divisions(launch: Launch) -> Scenario:
+    """Their instructions go, and the waits for what they compute on the XU pipe."""
+    stays = 1 - share_of_divisions(launch)
+    results = OF_A_DIVISION * count_integer_divisions(launch)
+    awaited = 1 - min(1.0, results / max(launch.sum_known(TRIPS), results))
+    units = {"issue": stays, "int": stays, "xu": _share_of_xu_work_without_divisions(launch)}
+    return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays) | dict.fromkeys(MIO, awaited))
+
+
+def _make_integer_rule() -> LaunchRule:
+    """Return the rule of integer work: its pipe is full, or much of the work is divisions."""
+    fewer = _remove_instructions("int", FEWER)
+    plain = make_unit_rule(
+        unit="Integer pipe",
+        limiter="int",
+        metric="alu_busy",
+        title="Too much integer arithmetic",
+        meaning="Integer, logic and compare instructions (ALU) or integer multiply-adds (the "
+        "heavy half of FMA) are issued whenever their pipe can take them; or much of the work is "
+        "integer division, which the GPU has no instruction for.",
+        advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
+        "multiplication, unroll.",
+        triton=(
+            "Step pointers by a constant in the loop instead of computing offsets again, keep "
+            "offsets in 32 bits, use tensor descriptors, mask the last tile only, and make what // "
+            "and % divide by a tl.constexpr."
+        ),
+    )
+
+    def check_integer_work(launch: Launch) -> Hit | None:
+        return _check_divisions(launch) or plain.check(launch)
+
+    def make_typical(launch: Launch) -> Scenario | None:
+        if _has_many_divisions(launch) or fewer.typical is None:
+            return _remove_divisions(launch)
+        return fewer.typical(launch)
+
+    opcodes = {"instructions": 1e7, "inst_exp": 3e5, "inst_xu": 9e5, "inst_imad": 3e6}
+    return replace(
+        plain,
+        check=check_integer_work,
+        looks=(*plain.looks, "inst_xu", "inst_exp", "inst_imad"),
+        fires=(*plain.fires, {**opcodes, "inst_fp32": 1e5, "alu_busy": 0.5, "issue_busy": 0.8}),
+        clear=(*plain.clear, {**opcodes, "inst_fp32": 2e6, "alu_busy": 0.5, "issue_busy": 0.8}),
+        measures=(
+            *plain.measures,
+            Measure(
+                of=share_of_divisions,
+                what="of the instructions are integer divisions",
+                border=DIVIDED,
+            ),
+        ),
+        fix=replace(
+            fewer,
+            formula=f"{fewer.formula}. Integer divisions go entirely, and so do the waits for them",
+            typical=make_typical,
+        ),
+    )
+
+
+_NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 
 # Where a tree waits for its own instructions, they are of few threads each. Its waits at barriers and
 # for shared memory are barrier-wait's; where issue slots are full, no counter says which instructions
@@ -92,8 +199,19 @@ def _count_full_lanes(launch: Launch) -> float:
     return count_threads_per_warp(launch) if "block_size" in launch else 32.0
 
 
+_SECTORS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")  # what unused ones cost
+
+
 def _check_divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
+    if is_split_by_branches(launch):
+        waste, _ = measure_sector_waste(launch)
+        return Hit(
+            f"branches split warps ({threads:.3g} of 32 threads are active), and both sides access the "
+            f"same sectors one after the other: {share(waste)} of the sectors moved are unused",
+            advice=_ACCESS_ONCE,
+            explains=_SECTORS,
+        )
     if threads < DIVERGED:
         if threads >= BLOCKS_OWN * _count_full_lanes(launch):
             return None  # lanes that never had a thread are another rule's
@@ -107,10 +225,38 @@ def _check_divergence(launch: Launch) -> Hit | None:
     )
 
 
+_ACCESS_ONCE = (
+    "Choose the value by a select (x ? a : b) and load or store it once behind the branch, with all "
+    "lanes of the warp together."
+)
+
+
 def _count_active_lanes(launch: Launch) -> float:
     if is_tree(launch):
         return count_working_lanes(launch)
     return launch["threads_per_warp"]
+
+
+def _make_divergence_fix() -> Fix:
+    """All lanes active do the same in fewer instructions; the bytes that they ask for stay.
+
+    Where branches split the accesses to a sector, sectors go instead.
+    """
+    fewer = remove_redundant(
+        lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch), *_NOT_BYTES
+    )
+
+    def make_best(launch: Launch) -> Scenario:
+        if is_split_by_branches(launch) or fewer.best is None:
+            return make_best_coalesced(launch)
+        return fewer.best(launch)
+
+    def make_typical(launch: Launch) -> Scenario | None:
+        if is_split_by_branches(launch) or fewer.typical is None:
+            return make_typical_coalesced(launch)
+        return fewer.typical(launch)
+
+    return replace(fewer, best=make_best, typical=make_typical)
 
 
 def _check_unfused(launch: Launch) -> Hit | None:
@@ -240,7 +386,6 @@ def _estimate_gain_of_overlap(launch: Launch) -> float:
     return (xu + matrix) / max(xu, matrix)
 
 
-_NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
@@ -302,21 +447,7 @@ RULES = (
         ),
         fix=make_fix_of_full_unit("fp16", RELIEVED, "issue"),
     ),
-    make_unit_rule(
-        unit="Integer pipe",
-        limiter="int",
-        metric="alu_busy",
-        title="Integer work near the pipe's peak",
-        meaning="Integer, logic and compare instructions (ALU) or integer multiply-adds (the "
-        "heavy half of FMA) are issued whenever their pipe can take them.",
-        advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
-        "multiplication, unroll.",
-        triton=(
-            "Step pointers by a constant in the loop instead of computing offsets again, keep "
-            "offsets in 32 bits, use tensor descriptors, and mask the last tile only."
-        ),
-        fix=_remove_instructions("int", FEWER),
-    ),
+    _make_integer_rule(),
     make_unit_rule(
         unit="XU pipe",
         limiter="xu",
@@ -374,7 +505,7 @@ RULES = (
         less_work=True,
         fix=Fix(
             "instructions",
-            "no bound. expected: an eighth of the scalar instructions of the product remains",
+            "no bound. expected: an eighth of the product's scalar instructions is left",
             typical=_move_to_tensor_cores,
         ),
         fires=(
@@ -454,12 +585,23 @@ RULES = (
             ),
         ),
         least=LINE,
-        # All lanes active do the same in fewer instructions, and ask for the same bytes.
-        fix=remove_redundant(
-            lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch), *_NOT_BYTES
-        ),
+        fix=_make_divergence_fix(),
         less_work=True,
-        fires=(launch(threads_per_warp=4.0, issue_busy=0.8, sm_active=0.98),),
+        fires=(
+            launch(threads_per_warp=4.0, issue_busy=0.8, sm_active=0.98),
+            # Each of two branches stores its lanes' part of a line.
+            launch(
+                threads_per_warp=29.6,
+                global_load_sectors_per_request=4.0,
+                global_store_sectors_per_request=3.99,
+                excess_sectors=0.26,
+                l2_tag_busy=0.7,
+                l2_to_xbar_busy=0.2,
+                xbar_to_l2_busy=0.4,
+                l2_cache_busy=0.7,
+                sm_active=0.98,
+            ),
+        ),
         clear=(launch(threads_per_warp=31.9, issue_busy=0.8, sm_active=0.98),),
         explains=(
             *_MATH,
@@ -495,9 +637,10 @@ RULES = (
             count_exps_per_useful_exp,
             *COMPUTE,
             held=_share_held_by_exponentials,
-            formula="bound: time falls with the exponentials, up to the next unit at its peak. "
-            f"expected: of the time that they hold with {AROUND_EXP:.0f} instructions around each, the "
-            "same where a pipe is full of them, else its square root",
+            formula="bound: the launch is as many times faster as there are fewer exponentials, until "
+            f"the next unit reaches its peak. expected: the same for the time that they and "
+            f"{AROUND_EXP:.0f} instructions around each take, if they fill a pipe; otherwise the square "
+            "root of it",
         ),
         less_work=True,
         fires=(launch(declared_exps=2.1e6, inst_exp=2.1e6, xu_busy=0.3),),

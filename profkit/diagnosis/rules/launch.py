@@ -295,7 +295,7 @@ def _remove_launch_ends(launch: Launch) -> Scenario:
     return Scenario(units, gone=min(_share_without_work(launch), 0.95))
 
 
-_GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
+_GIVEN_BACK = "bound and expected: no SM is without work any more"
 _EVEN = Fix("shape", _GIVEN_BACK, _balance_sms, _balance_sms)
 
 
@@ -436,9 +436,10 @@ RULES = (
         costs=lambda launch: _estimate_gain_of_filling(launch, _share_filled(launch)),
         fix=Fix(
             "shape",
-            "bound: every slot of the GPU filled, except at the launch's ends, up to the fullest "
-            "unit. expected: the same, with the ends that each block pays. Both count more warps in "
-            "all: the same threads in smaller blocks gain less, since no more of them wait at once",
+            "bound: every slot of the GPU is filled, except while the launch starts and ends, until "
+            "the fullest unit reaches its peak. expected: the same, and each block takes its time to "
+            "start and end. Both assume more warps in total: the same threads in smaller blocks gain "
+            "less, since no more of them wait at the same time",
             lambda launch: _fill_empty_slots(launch, EMPTY_LAUNCH),
             lambda launch: _fill_empty_slots(launch, SHARE_OF_ENDS),
         ),

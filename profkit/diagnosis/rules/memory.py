@@ -76,8 +76,8 @@ def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     typical = Scenario(units, waits)
     return Fix(
         "throughput",
-        f"bound: the next unit at its peak. expected: {format_percent(stays)} of the unit's work "
-        "remains, the wait for it goes",
+        f"bound: the next unit reaches its peak. expected: {format_percent(stays)} of the unit's work "
+        "is left, and no warp waits for it any more",
         lambda _: best,
         lambda _: typical,
     )
@@ -91,8 +91,8 @@ def _run_at_full_rate(launch: Launch) -> Scenario:
 # What is certain for a stream; that bytes are not needed is not.
 SAME_BYTES = Fix(
     "throughput",
-    "bound: the next unit at its peak, when no byte is left. expected: the same bytes at the rate that "
-    "other people's streams reach; where bytes go, time goes with them",
+    "bound: no bytes are moved, and the next unit reaches its peak. expected: the same bytes at the "
+    "rate that other people's streams reach; moving fewer of them takes proportionally less time",
     lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
     _run_at_full_rate,
 )
@@ -121,8 +121,8 @@ def make_unit_rule(
 
 
 _REDUNDANT = (
-    "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
-    "where a unit is full of that work, else its square root"
+    "bound: time falls with the redundant work, until the next unit reaches its peak. expected: the "
+    "same if that work fills a unit, otherwise the square root of it"
 )
 
 

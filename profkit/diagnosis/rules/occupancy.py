@@ -122,14 +122,15 @@ _TRITON = {
 }
 _SMALLER_TILES = Fix(
     "places",
-    "bound: as many warps as an SM holds, up to the fullest unit. expected: the same, with the loads on "
-    "chip that smaller tiles cost",
+    "bound: as many warps as an SM holds, until the fullest unit reaches its peak. expected: the same, "
+    "with the additional loads from L1 and shared memory that smaller tiles need",
     _add_warps,
     _make_tiles_smaller,
 )
 _LARGER_BLOCKS = Fix(
     "places",
-    "bound and expected: as many warps as an SM holds, and full ones, up to the fullest unit",
+    "bound and expected: as many warps as an SM holds, all of them full, until the fullest unit "
+    "reaches its peak",
     _make_blocks_larger,
     _make_blocks_larger,
 )
@@ -384,8 +385,8 @@ RULES = (
         ),
         fix=Fix(
             "places",
-            "bound: the empty slots filled, and of the instructions those that compute remain. "
-            "expected: the empty slots filled",
+            "bound: the empty slots are filled, and only the floating-point instructions are left. "
+            "expected: the empty slots are filled",
             _make_blocks_longer,
             _fill_all_places,
         ),

@@ -441,14 +441,18 @@ def _make_fix(state: str, family: Family) -> Fix:
                 stays |= dict.fromkeys(PER_INSTRUCTION, share_of_instructions_if_widest(launch))
         return Scenario(stays, waits)
 
-    left = "bound: what is left are the busy units and the waits of other families"
+    left = "bound: the busy units, and the waits that have nothing to do with this one, are left"
     if state == "long_scoreboard":
         expected = (
-            f"{format_percent(LOADS_WAIT)} of this wait remains, where lanes read a stream of few bytes "
-            "each the share of the loads with 16; its queue and its own instructions go"
+            f"{format_percent(LOADS_WAIT)} of this wait is left, or if each lane reads a stream by "
+            "fewer than 16 bytes at a time, as much as loads of 16 bytes would wait; the wait for a "
+            "full queue and the issue slots of the loads go"
         )
         return Fix("wait", f"{left}. expected: {expected}", make_best, _add_loads_in_flight)
-    expected = "this wait, its queue and its own instructions go; barrier waits shrink by as much"
+    expected = (
+        "this wait goes, and so do the wait for a full queue and the issue slots of the instructions "
+        "that cause it; waits at barriers become shorter in proportion"
+    )
     return Fix("wait", f"{left}. expected: {expected}", make_best, _make_typical(state, family))
 
 
@@ -584,9 +588,9 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
         ),
         fix=Fix(
             "wait",
-            "bound: what is left are the busy units, without a tree's own instructions. expected: the "
-            f"wait goes; of a tree {format_percent(RELIEVED)} of the steps remain, with their "
-            "instructions and waits",
+            "bound: the busy units are left, without the instructions of a tree. expected: the "
+            f"wait goes; {format_percent(RELIEVED)} of a tree's steps are left, with their instructions "
+            "and waits",
             _remove_reduction_tree,
             _use_shuffles,
         ),

@@ -20,6 +20,7 @@ from profkit.model.launch import (
     is_mostly_atomics,
     is_narrow,
     is_narrow_stream,
+    is_split_by_branches,
     measure_sector_waste,
     share_of_instructions_if_widest,
     wastes_sectors,
@@ -77,8 +78,8 @@ def _share_unused(launch: Launch) -> float:
 
 def _check_uncoalesced(launch: Launch) -> Hit | None:
     waste, text = measure_sector_waste(launch)
-    if not wastes_sectors(launch):
-        return None
+    if not wastes_sectors(launch) or is_split_by_branches(launch):
+        return None  # what two paths access apart is thread-divergence's
     near = [u for u in list_resource_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
         after = compute_busy_if_coalesced(launch, waste)
@@ -129,7 +130,8 @@ def scale_units_to_useful_sectors(launch: Launch) -> dict[str, float]:
     return stays
 
 
-def _make_best_coalesced(launch: Launch) -> Scenario:
+def make_best_coalesced(launch: Launch) -> Scenario:
+    """No sector is wasted, and where a level is near its peak nobody waits any more."""
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
     units = scale_units_to_useful_sectors(launch)
@@ -152,7 +154,8 @@ def _share_of_trip_to_memory(launch: Launch) -> float:
     return 0.0
 
 
-def _make_typical_coalesced(launch: Launch) -> Scenario:
+def make_typical_coalesced(launch: Launch) -> Scenario:
+    """No sector is wasted, and loads wait for what is left of them, or for a trip to memory."""
     keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
     left = max(keep, _share_of_trip_to_memory(launch))
@@ -376,11 +379,11 @@ RULES = (
         less_work=True,
         fix=Fix(
             "waste",
-            "bound: every level moves the useful sectors only, up to the ratio of the level that saves "
-            "most. expected: the same, and of the waits for memory the useful share remains, of a few "
-            "loads per warp at least a trip to memory",
-            _make_best_coalesced,
-            _make_typical_coalesced,
+            "bound: every level moves useful sectors only, and the launch becomes no more times faster "
+            "than the level that saves most. expected: the same, and waits for memory become shorter in "
+            "proportion; if a warp makes only a few loads, each still takes a trip to memory",
+            make_best_coalesced,
+            make_typical_coalesced,
         ),
         fires=(launch(excess_sectors=0.875, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
         clear=(launch(excess_sectors=0.0, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
@@ -421,10 +424,9 @@ RULES = (
         least=WIDER,
         fix=Fix(
             "wait",
-            "bound: the arithmetic's issue slots, the fullest unit behind, or 16 bytes over those of "
-            "today. expected: of the "
-            "waits for loads the share of the loads remains, of the instructions those that "
-            "compute and that share of the others",
+            "bound: the issue slots of the arithmetic, the fullest unit behind L1TEX, or 16 bytes over "
+            "what a lane loads today. expected: waits for loads and all instructions that do not "
+            "compute become fewer in proportion to the loads",
             _make_best_widened,
             scale_to_wider_accesses,
         ),
@@ -529,8 +531,9 @@ RULES = (
         least=LINE,
         fix=Fix(
             "waste",
-            "bound: only the useful wavefronts, and no wait for shared memory, up to their ratio. "
-            "expected: its waits shrink to the share of the useful wavefronts, barrier waits by as much",
+            "bound: only the useful wavefronts are left and no warp waits for shared memory; at most "
+            "as many times faster as there are fewer wavefronts. expected: waits for shared memory "
+            "become shorter in proportion to the wavefronts, and so do waits at barriers",
             _make_best_conflict_free,
             _make_typical_conflict_free,
         ),
@@ -567,8 +570,8 @@ RULES = (
         ),
         fix=Fix(
             "atomics",
-            f"no bound. expected: {format_percent(RELIEVED)} of a full unit's work remains; where one "
-            "address is hot, no counter says what fewer atomics on it gain",
+            f"no bound. expected: {format_percent(RELIEVED)} of a full unit's work is left; if one "
+            "address is hot, no counter tells what fewer atomics on it would gain",
             typical=_reduce_atomics,
         ),
         fires=(
