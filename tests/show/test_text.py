@@ -111,7 +111,7 @@ def test_markup_in_a_name_is_text(made: Made) -> None:
 def test_a_row_says_time_share_bound_and_finding(made: Made) -> None:
     table = _table(_shown(make_launch_rows([made("slow", 3e-3), made("quick", 1e-3)]), 120))
     assert " ".join(table[1].split()) == (
-        "1 slow a.ncu-rep #0 3.00 ms 75 % memory: shared shared-bank-conflicts 7.90x (3.56 to 7.98)"
+        "1 slow a.ncu-rep #0 3.00 ms 75 % memory: shared shared-bank-conflicts 7.90x (3.85 to 7.98)"
     )
 
 
@@ -181,7 +181,7 @@ def test_the_answer_comes_first(made: Made) -> None:
     assert write_headline(table) == [
         "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
-        "Fixing that: expect 7.90x (3.56 to 7.98), at most 7.98x; "
+        "Fixing that: expect 7.90x (3.85 to 7.98), at most 7.98x; "
         "saves about 2.62 ms of 4.00 ms in all.",
         "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
         "on a conflict-free layout.",
