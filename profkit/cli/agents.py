@@ -250,7 +250,7 @@ class Answers:
         for row in rows:
             source = (row.pop("source") or "").strip()
             row["share"] = round(row["share"], 4)
-            where = f"{row['file']}:{row['line'] or '?'}"
+            where = f"{os.path.basename(row['file'])}:{row['line'] or '?'}"
             text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
         return self._make_answer("\n".join(text), {"lines": rows})
 

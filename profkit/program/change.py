@@ -33,6 +33,9 @@ class StepTime(TypedDict):
     low: float
     high: float
     recorded: float  # with the recorder: what was measured
+    least: float  # of the steps that were recorded
+    most: float
+    steps: int
 
 
 class TriagesDocument(TypedDict):
@@ -120,7 +123,15 @@ def _read_step_time(of: Mapping[str, Any]) -> StepTime:
     expect = _get_or_default(plain.get("expect"), recorded)
     low = _get_or_default(plain.get("low"), expect)
     high = _get_or_default(plain.get("high"), expect)
-    return {"expect": expect, "low": low, "high": high, "recorded": recorded}
+    return {
+        "expect": expect,
+        "low": low,
+        "high": high,
+        "recorded": recorded,
+        "least": _get_or_default(of["step"].get("min_ms"), recorded),
+        "most": _get_or_default(of["step"].get("max_ms"), recorded),
+        "steps": int(of["program"].get("steps") or 1),
+    }
 
 
 def _get_or_default(value: float | None, otherwise: float) -> float:

@@ -100,12 +100,7 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
     answer = frame.attrs.get("answer")
     if answer and answer["rows"] == len(frame) and "rule" in frame.columns:
         yield Paragraph(answer["text"])  # of part of the launches it would be another one
-    not_shown = []
-    if {"rule", "status"} <= set(frame.columns):
-        for status, times in frame["status"].value_counts().items():
-            if status != "fires":
-                not_shown.append(f"{times} {status}")
-        frame = frame[frame["status"] == "fires"]
+    frame, not_shown = _leave_out_silent(frame)
     count = len(frame)
     frame, doubts = _leave_out_doubts(frame)
     most = pd.options.display.max_rows or len(frame)
@@ -158,6 +153,17 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
     if head and head[-1] in ("cause", "source"):
         wraps = len(head) - 1
     return Grid(tuple(head), tuple(cells), wraps=wraps, asked=True)
+
+
+def _leave_out_silent(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of findings that fire, and how many others there are: "234 clear"."""
+    if not {"rule", "status"} <= set(frame.columns):
+        return frame, []
+    others = []
+    for status, times in frame["status"].value_counts().items():
+        if status != "fires":
+            others.append(f"{times} {status}")
+    return frame[frame["status"] == "fires"], others
 
 
 def _leave_out_doubts(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, int]]:

@@ -56,6 +56,7 @@ from profkit.show.text.words import (
     format_median,
     format_metric,
     name_row_order,
+    say_total_time,
     write_headline,
 )
 from profkit.show.views.comparison import show_ladder_steps
@@ -133,7 +134,7 @@ def _describe_answer(
         "answer": write_headline(rows),
         "left_out": len(every) - len(shown),
         "count": launches,
-        "total": figures.seconds(_sum_times(every)),
+        "total": say_total_time(every),
         "order": name_row_order(every),
     }
 
@@ -226,7 +227,7 @@ def name_reports(runs: Sequence[Judged]) -> str:
     if len(files) > 1:
         name += f" and {len(files) - 1} more"
     devices = sorted({run.device for run in runs if run.device})
-    return ", ".join([name, *devices[:1]])
+    return ", ".join([name, *([" and ".join(devices)] if devices else [])])
 
 
 def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:

@@ -52,9 +52,9 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
     head, rows = _list_kernels(of, launched, at)
     return {
         "name": of.name,
-        "answer": screen.write_step_title(content),
+        "answer": screen.write_step_answer(content),
+        "step": screen.write_step_title(content),
         "steps": screen.say_steps(content),
-        "verdict": _say_verdict(content["first"]),
         "findings": _list_cards(of, at, marks),
         "timeline": lanes,
         "stays": len(lanes) <= LANES,
@@ -76,13 +76,6 @@ def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
         bars.append(Bar(begin, end, LOOKS[cause], text))
     legend = [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)]
     return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
-
-
-def _say_verdict(first: Mapping[str, Any]) -> str:
-    """Return what is said of a step without a finding; "" where there is one."""
-    if first["category"] in screen.NO_FINDING:
-        return str(first["say"])
-    return ""
 
 
 def _list_kinds(of: Triage) -> list[tuple[str, str]]:

@@ -73,21 +73,43 @@ def roofline(
     _set_frame(ax, roofs, [*every, *shapes.values()])
     base.finish_picture(ax, write_title(device, rows), _write_small_print(rows, points, roofs))
     _draw_shapes(ax, shapes.values())
-    size, letters = (7.0, 9.5) if len(groups) > _CROWD else (10.0, 10.5)
-    for colour, group in zip(cycle(COLOURS), launches, strict=False):
-        for launch in group:
-            draw_launch(ax, launch, colour, size)
+    _draw_groups(ax, launches)
     base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
     draw_legend(ax, points, shapes)
     if not points:
         _write_why_no_point(ax, rows)
-    named = name_points(ax, groups, launches)
-    written = write_labels(ax, named[:labels], texts, every, letters)
-    if written < len(named):
-        ax.set_title(f"{written} of {len(named)} named", loc="right", fontsize=9.5, color=FAINT)
+    _name_launches(ax, groups, launches, texts, labels)
     base.take_text_literally(ax)
     return ax
+
+
+def _draw_groups(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:
+    """Draw the points of launches, those that are alike in one colour."""
+    size = 10.0
+    if len(launches) > _CROWD:
+        size = 7.0
+    for colour, group in zip(cycle(COLOURS), launches, strict=False):
+        for launch in group:
+            draw_launch(ax, launch, colour, size)
+
+
+def _name_launches(
+    ax: Axes,
+    groups: Sequence[base.AlikeLaunches],
+    launches: Sequence[Sequence[Points]],
+    texts: Sequence[Text],
+    most: int,
+) -> None:
+    """Write the names of launches beside their points, and how many found no room."""
+    letters = 10.5
+    if len(groups) > _CROWD:
+        letters = 9.5
+    every = list(chain.from_iterable(launches))
+    named = name_points(ax, groups, launches)
+    written = write_labels(ax, named[:most], texts, every, letters)
+    if written < len(named):
+        ax.set_title(f"{written} of {len(named)} named", loc="right", fontsize=9.5, color=FAINT)
 
 
 def _replace_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:

@@ -145,6 +145,11 @@ def shorten_name(name: str, width: int) -> str:
             full = f"{head}<{inside}>"
         if full and len(full) <= width:
             return full
+    return _shorten_template(base, bare, width)
+
+
+def _shorten_template(base: str, bare: str, width: int) -> str:
+    """Return a name with its template arguments, which have no room in full, by their words."""
     words = []
     for word in map(shorten_argument, split_arguments(bare)):
         if word and word not in _DULL:

@@ -580,11 +580,22 @@ def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     said = _say_worth_of_top(row, rows, leading)
     larger = find_larger_gain(row.median_launch)
     if larger is None:
-        return said
+        return said + _say_larger_but_unsure(row, rows)
     return (
         f"{said.removesuffix('.')}. That is what holds it up now; a larger gain is expected from "
         f"{larger.rule}: {format_worth(larger)}."
     )
+
+
+def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
+    """Return which launch may save more than the sure one that leads; "" where none does."""
+    if row.seconds_saved <= 0 or len(rows) < 2:
+        return ""
+    largest = max(rows[1:], key=lambda other: other.seconds_saved)
+    if largest.sure_seconds_saved > 0 or largest.seconds_saved <= row.seconds_saved:
+        return ""
+    name = shorten_name(largest.median_launch.kernel, NAME)
+    return f" {name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
 
 
 def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
@@ -593,7 +604,11 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     time = seconds(row.total)
     of_all = ""
     if len(rows) > 1:
-        of_all = f" of {seconds(sum(r.total for r in rows))} in all"
+        device = row.median_launch.device
+        beside = [other for other in rows if other.median_launch.device == device]
+        of_all = f" of {seconds(sum(other.total for other in beside))} in all"
+        if len(beside) < len(rows):
+            of_all += f" on {name_device(row.median_launch)}"
     too_little = leading.expect is not None and leading.expect.gain < NOTHING_TO_WIN
     if row.seconds_saved <= 0 or too_little:
         return f"It takes {time}{of_all}; {say_finding_worth(leading)}."
@@ -613,6 +628,20 @@ def name_row_order(rows: Sequence[Row]) -> str:
     if rows[0] is find_sure_row(rows):
         return f"{ORDER}; first, the largest saving that is sure"
     return ORDER
+
+
+def say_total_time(rows: Sequence[Row]) -> str:
+    """Return the time of all rows under ncu; of several GPUs that of each, as a sum says nothing."""
+    totals: dict[str, float] = {}
+    for row in rows:
+        if row.times:
+            device = name_device(row.median_launch)
+            totals[device] = totals.get(device, 0.0) + row.total
+    if not totals:
+        return "no durations"
+    if len(totals) == 1:
+        return f"{seconds(sum(totals.values()))} in all"
+    return " and ".join(f"{seconds(time)} on {device}" for device, time in totals.items())
 
 
 def is_incomplete(run: Judged) -> bool:

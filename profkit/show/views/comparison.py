@@ -459,6 +459,17 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
     yield from _show_findings(launch.findings)
+    yield from _show_moved_metrics(launch, shown)
+    for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
+        if names:
+            some = ", ".join(names[:6])
+            if len(names) > 6:
+                some += f" and {len(names) - 6} more"
+            yield TextLine(f"collected in {side} only: {some}", "note")
+
+
+def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
+    """Yield the metrics that moved; near-copies are one row where not all are asked for."""
     chosen = choose_metrics(launch, len(launch.moved))
     if shown < len(chosen):
         rows = join_equal_moves(chosen)[:shown]
@@ -467,12 +478,6 @@ def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterato
     if rows:
         yield Heading(f"Metrics that moved ({len(rows)} of {len(chosen)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(rows))
-    for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
-        if names:
-            some = ", ".join(names[:6])
-            if len(names) > 6:
-                some += f" and {len(names) - 6} more"
-            yield TextLine(f"collected in {side} only: {some}", "note")
 
 
 def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:

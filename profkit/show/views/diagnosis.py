@@ -139,10 +139,7 @@ def _say_in_brief(finding: LaunchFinding) -> str:
 def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
     launches = sum(len(row.launches) for row in rows)
-    time = sum(row.total for row in rows)
-    total = "no durations"
-    if any(row.times for row in rows):
-        total = f"{figures.seconds(time)} in all"
+    total = words.say_total_time(rows)
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"

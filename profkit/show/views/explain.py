@@ -103,6 +103,19 @@ def explain(name: str | None = None) -> Explanation:
         return _list_everything()
     if screen_word := find_screen_word(name):
         return _explain_screen_word(screen_word)
+    page = _find_page(name)
+    told = _keep_filled(page.parts)
+    if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
+        for heading, texts in _keep_filled(_explain_step_rule(STEP_RULES[page.name])).items():
+            told[f"For a step: {heading}"] = texts
+    asked = ""
+    if not _is_same_name(name, page.name):
+        asked = name.strip()
+    return replace(page, parts=told, asked=asked)
+
+
+def _find_page(name: str) -> Explanation:
+    """Return the page of a name, of the rule that it is a part of, or of what ncu calls so."""
     word = _find_full_name(_remove_bound_word(name.strip()))
     answered = name_nvidia_rules(name)
     if len(answered) == 1:
@@ -120,14 +133,7 @@ def explain(name: str | None = None) -> Explanation:
         page = Explanation(word, "ncu metric", title, _explain_counter(word, readers))
     if page is None:
         raise ProfkitError(f"unknown rule or metric: {name}", find_nearest_names(word))
-    asked = ""
-    if not _is_same_name(name, page.name):
-        asked = name.strip()
-    told = _keep_filled(page.parts)
-    if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
-        for heading, texts in _keep_filled(_explain_step_rule(STEP_RULES[page.name])).items():
-            told[f"For a step: {heading}"] = texts
-    return replace(page, parts=told, asked=asked)
+    return page
 
 
 def _is_same_name(asked: str, name: str) -> bool:

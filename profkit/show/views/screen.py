@@ -123,12 +123,7 @@ def say_expected(finding: LaunchFinding | None) -> str:
 
 def _count_launches(rows: Sequence[Row], listed: int) -> str:
     launches = sum(len(row.launches) for row in rows)
-    total = sum(row.total for row in rows)
-    said = figures.counted(launches, "launch", "launches")
-    if total:
-        said += f", {figures.seconds(total)} in all"
-    else:
-        said += ", no durations"
+    said = f"{figures.counted(launches, 'launch', 'launches')}, {words.say_total_time(rows)}"
     if len(rows) > listed:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:

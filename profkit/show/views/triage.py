@@ -28,6 +28,7 @@ from profkit.show.text.escape import shorten_name
 FIRST = 3  # findings shown; --json has all
 GROUPS = 10
 NOTES = 5
+NAMED = 3  # kernels in the name of a finding
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 _FILE = re.compile(r"\.\w+:\d+")  # a line of a file, in a place
@@ -86,13 +87,13 @@ def show_triage(
 
 
 def write_step_title(document: Mapping[str, Any]) -> str:
-    """Return the step's time, recorded and without the profiler, its GPU and how it was recorded."""
+    """Return the step's time, without the profiler where that differs, its GPU and the recorder."""
     program = document["program"]
     device = program["device"] or "unknown GPU"
     times = format_ms(document["step"]["ms"])
     if differs_without_recorder(document):
-        plain = format_ms(document["step"]["plain_ms"]["expect"])
-        times += f" recorded, about {plain} without the profiler,"
+        plain = format_interval(**document["step"]["plain_ms"])
+        times = f"about {plain} without the profiler, {times} recorded,"
     return f"Step of {times} on {device} ({program['how']})"
 
 
@@ -122,10 +123,21 @@ def write_finding_title(
     row: Mapping[str, Any], step: Mapping[str, Any]
 ) -> tuple[TextSpan | str, ...]:
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
-    title = (TextSpan(row["category"], "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
+    title = (TextSpan(name_finding(row), "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
     if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
         return (*title, f"; {format_ms(row['on_top_ms'])} after the fixes above")
     return title
+
+
+def name_finding(row: Mapping[str, Any]) -> str:
+    """Return what a finding is called: its rule, and of one about a kernel also which kernel."""
+    category = str(row["category"])
+    kernels = sorted(row["kernels"], key=lambda name: (len(name), name))[:NAMED]
+    if category != "kernel" or not kernels:
+        return category
+    if len(kernels) == 1:
+        return f"kernel {kernels[0]}"
+    return f"kernels {', '.join(kernels)}"
 
 
 def say_advice(row: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
@@ -210,21 +222,17 @@ def format_ms(value: float) -> str:
 
 
 def say_steps(document: Mapping[str, Any]) -> str:
-    """Return which step it is, how they spread, and what one takes without the profiler."""
+    """Return which step it is, and how the steps spread that were recorded."""
     program, step = document["program"], document["step"]
-    steps = f"median of {program['steps']} steps ({step['found']}), "
+    steps = f"median of {program['steps']} steps ({step['found']})"
     if program["steps"] == 2:
-        steps = f"one of 2 steps ({step['found']}), "
+        steps = f"one of 2 steps ({step['found']})"
     if program["steps"] < 2:
-        steps = f"one step ({step['found']}), "
+        steps = f"one step ({step['found']})"
     low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
-    spread = f"{low} to {high}"
     if high == f"{low} ms":
-        spread = high
-    if differs_without_recorder(document):
-        plain = format_interval(**step["plain_ms"])
-        spread += f"; {plain} without the profiler"
-    return steps + spread
+        return steps
+    return f"{steps}, recorded in {low} to {high}"
 
 
 def format_interval(expect: float, low: float, high: float) -> str:
@@ -564,6 +572,15 @@ def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     yield make_grid(promises, columns)
 
 
+def write_step_answer(document: Mapping[str, Any]) -> str:
+    """Return in one sentence what to do first in a step, or why there is nothing to do."""
+    if document["first"]["category"] in NO_FINDING or not document["findings"]:
+        return f"{document['first']['category'].capitalize()}: {document['first']['say']}."
+    first = document["findings"][0]
+    said = f"{name_finding(first)} {say_saving(first, document['step'])}: {first['say']}"
+    return f"{said}. Try: {get_plain_text(say_advice(first))}."
+
+
 def say_program_change(document: Mapping[str, Any]) -> str:
     """Return in one sentence by how much a step changed, and which findings came and went."""
     sides = [document[side] for side in ("before", "after")]
@@ -571,6 +588,8 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     answer = document["answer"].capitalize()
     if document["answer"] in ("faster", "slower"):
         answer += f", {say_ratio(*sides)}"
+    if any(UNLIKE in note for note in document["notes"]):
+        answer += ", if both are one program"
     said = f"{answer}: a step took {before} and takes {after}"
     gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
     for change, names in (("gone", gone), ("new", document["new"])):
@@ -579,13 +598,26 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     return said
 
 
-def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """Return how many times faster AFTER is: "1.43x"; with an interval where a time is an estimate.
+UNLIKE = "unless the change replaced the others"  # in the note on two recordings with other kernels
+ENOUGH = 3  # steps, whose times have a spread
 
-    The ends are compared in pairs, as they are for the answer: one recorder slows both hosts alike.
+
+def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Return how many times faster AFTER is, with its interval: "1.43x (1.41 to 1.46)".
+
+    Of estimates the ends are compared in pairs, as they are for the answer: one recorder slows both
+    hosts alike. Of measured times the shortest and longest steps are; of one or two steps there is no
+    interval, and that is said.
     """
-    expect, *ends = (before[of] / max(1e-9, after[of]) for of in ("expect", "low", "high"))
-    if not is_estimate(before) and not is_estimate(after):
-        return f"{figures(expect)}x"
+    expect = before["expect"] / max(1e-9, after["expect"])
+    if is_estimate(before) or is_estimate(after):
+        ends = [before[end] / max(1e-9, after[end]) for end in ("low", "high")]
+    elif min(before.get("steps", 1), after.get("steps", 1)) < ENOUGH:
+        return f"{figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"
+    else:
+        ends = [
+            before["least"] / max(1e-9, after["most"]),
+            before["most"] / max(1e-9, after["least"]),
+        ]
     low, high = min(expect, *ends), max(expect, *ends)
     return f"{figures(expect)}x ({figures(low)} to {figures(high)})"
