@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from profkit.collect.tools import find_tool
-from profkit.lab.ablation import pairs, survey, timeline
+from profkit.lab.ablation import survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
@@ -371,21 +370,6 @@ def test_accesses_that_one_register_leads_to_are_chosen_for_once() -> None:
     assert places == [("%r1", 12), ("%r1", 24), ("%r7", 0)], (
         "what is written twice is followed no further"
     )
-
-
-def test_a_pair_of_changes_is_one_code_with_two_tables() -> None:
-    code = make_code(read_module(KERNEL.read_text()))
-    changes = make_changes(code)
-    by_id = {ablation.id: ablation for ablation in list_ablations()}
-    reading = SimpleNamespace(read_launched=read_module)
-    both = pairs.combine_changes(reading, code, changes["no-barriers"], by_id["no-stores"])
-    assert both is not None
-    assert "profkit1_table" in both.text
-    assert "profkit_table" in both.text
-    assert both.table == changes["no-stores"].table
-    ours = replace(code, module=read_module(changes["no-stores"].text))
-    with pytest.raises(Refused, match="names that profkit adds"):
-        pairs.combine_changes(reading, ours, changes["no-barriers"], by_id["no-stores"])
 
 
 def test_atomics_are_stored_where_nobody_reads_their_answer() -> None:

@@ -55,23 +55,6 @@ def measure_chains(code: Code) -> Chain:
     return max(by_warp.values(), key=lambda chain: chain.cycles, default=Chain())
 
 
-def count_jumps(code: Code) -> float:
-    """Jumps of the warp of a thread block that makes most: back in a loop, to a function and back."""
-    by_warp: dict[int, float] = {}
-    for number, kernel, statement in code.module.number_blocks():
-        jumps = 0
-        if statement.words[0] == "call":
-            jumps = 2
-        elif statement.words[0] == "bra":
-            target = kernel.labels.get(statement.operands[0], kernel.blocks)
-            jumps = int(target <= statement.block)
-        if jumps and kernel.name in code.grids:
-            for warp, times in enumerate(code.survey.entries[number]):
-                made = jumps * times / code.grids[kernel.name]
-                by_warp[warp] = by_warp.get(warp, 0.0) + made
-    return max(by_warp.values(), default=0.0)
-
-
 def _find_longest(statements: list[Statement]) -> Chain:
     """The longest path through a basic block from a register to itself."""
     chains = [Chain()]

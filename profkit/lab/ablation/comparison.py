@@ -92,23 +92,6 @@ def refuse_gain_beyond_arithmetic(gain: float, busy: Mapping[str, float]) -> Non
         )
 
 
-def refuse_contradiction(rows: Sequence[MeasuredAblation]) -> None:
-    """Refuse that all accesses gone are worth less than some of them gone.
-
-    Values that are not loaded can be numbers that arithmetic takes longer for.
-    """
-    gains = {row.ablation: row.gain for row in rows}
-    part = max(_PARTS_OF_MEMORY, key=lambda name: gains.get(name, 0.0))
-    of_part = gains.get(part, 0.0)
-    if "no-memory" in gains and gains["no-memory"] < of_part * (1 - REBUILT):
-        raise Refused(
-            "other-work",
-            f"all accesses gone are worth {gains['no-memory']:.2f}x, {part} alone {of_part:.2f}x",
-            "at least as much",
-            "values that were not loaded make arithmetic slower: look at the parts",
-        )
-
-
 def refuse_work_of_others(rows: Sequence[MeasuredAblation]) -> None:
     """Refuse a gain of wide accesses where accesses that are gone bring nothing for sure.
 

@@ -41,11 +41,8 @@ _OF_TIME = 0.7  # of a warp's time that its longest chain of dependent instructi
 _SCHEDULERS = 4  # of an SM
 _IN_TURNS = 0.75  # of the time, that units which work in turns take together
 _ITS_TURN = 0.25  # of the time: a unit that works less than that has no turn
-_NOTHING = 1.05  # the same time: what is taken away, or the half of the warps, did not matter
 _MOST = 1.1  # of a unit: counts are of PTX, and may say a little more than there is
 _AS_WARM = 1.02  # as long with a cold L2, within what two rounds differ by
-_INSTRUCTION_CACHE = 128 << 10  # bytes that an SM of each GPU since 2017 keeps of the code
-_JUMP = 29  # cycles, measured on an H100: a loop of one to eight additions, half of a call and back
 _PRODUCTS = 0.25  # of the instructions are arithmetic in half precision: products are the work
 _FROM_SHARED = 0.03  # of the instructions load the operands of products
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
@@ -139,17 +136,6 @@ class Case:
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
         return 0 < on_each * self.get_survey_count("warps") <= _SCHEDULERS
 
-    def may_bring_something(self, *ablations: str) -> bool:
-        """Whether any of them was measured to bring something, or one was not measured at all."""
-        for ablation in ablations:
-            row = self.measured.get(ablation)
-            refusal = self.refused.get(ablation)
-            if row and row.gain > _NOTHING:
-                return True
-            if row is None and refusal and refusal.code != "nothing-to-take-away":
-                return True
-        return False
-
     @property
     def is_full(self) -> bool:
         """Whether counted instructions fill a unit."""
@@ -190,13 +176,9 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_loads,
         _judge_stores,
         _judge_warps,
-        _judge_products,
         _judge_chains,
         _judge_occupancy,
         _judge_dependency,
-        _judge_jumps,
-        _judge_code_size,
-        _judge_operands,
         _judge_slow_functions,
     )
     for step in steps:
@@ -415,79 +397,12 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
     share, barriers = case.get_survey_count("busiest_warp"), case.get_survey_count("barriers")
     products = case.get_survey_count("warpgroup_products")
-    if share < _ONE_WARP:
+    if share < _ONE_WARP or not barriers + products:
         return None
-    if not barriers + products:
-        return _judge_schedulers(case)
     because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
     if products > barriers:  # each begins when all four warps of its group are there
         return AblationVerdict("latency", "gmma", "gmma-wait", because)
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
-
-
-def _judge_schedulers(case: Case) -> AblationVerdict | None:
-    """Work for one scheduler of an SM, the warps of which fill a unit of theirs."""
-    unit = _find_busiest(case.busy)
-    share = case.busy.get(unit, 0.0) * case.get_survey_count("busiest_scheduler")
-    if not _FULL <= share <= _MOST:
-        return None
-    because = (
-        f"every fourth warp has the work, which keeps {unit} of one scheduler busy for "
-        f"{100 * min(share, 1.0):.0f} % of the time"
-    )
-    return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
-
-
-def _judge_products(case: Case) -> AblationVerdict | None:
-    """Matrix products of warp groups that are waited for before the next is begun."""
-    row = case.find_row("no-product-waits")
-    if row is None:
-        return None
-    return AblationVerdict("latency", "barrier", row.rules[0], _say_time_without(row))
-
-
-def _judge_jumps(case: Case) -> AblationVerdict | None:
-    """Calls of tiny functions, and loops round next to nothing."""
-    share = _JUMP * case.get_survey_count("jumps")
-    if share < _OF_TIME or case.is_full:
-        return None
-    because = f"jumps take a warp {100 * min(share, 1.0):.0f} % of its time"
-    return AblationVerdict("latency", "branch_resolving", "branch-resolving", because)
-
-
-def _judge_code_size(case: Case) -> AblationVerdict | None:
-    """More code than is kept, and warps that wait for nothing else."""
-    code = case.get_survey_count("code_bytes")
-    if (
-        code <= _INSTRUCTION_CACHE
-        or not case.is_latency_bound
-        or case.may_bring_something("hits-l1", "no-stores")
-    ):
-        return None
-    because = (
-        f"{code / 1024:.0f} KiB of code run, an SM keeps {_INSTRUCTION_CACHE >> 10}; {case.slower}"
-    )
-    return AblationVerdict("latency", "no_instruction", "instruction-cache", because)
-
-
-def _judge_operands(case: Case) -> AblationVerdict | None:
-    """A full thing that is no memory and no unit: registers, which two banks hand out."""
-    fetching = case.get_survey_count("operands")
-    quarter = case.shape.quarter_occupancy
-    is_as_fast = quarter is not None and quarter <= _NOTHING
-    if (
-        not is_as_fast
-        or case.is_full
-        or case.may_bring_something("no-memory", "hits-l1", "no-stores")
-    ):
-        return None
-    if not _FULL <= fetching <= _MOST:
-        return None
-    because = (
-        f"a quarter of the warps is as fast and no unit is full; fetching three operands from two "
-        f"banks of registers takes {100 * min(fetching, 1.0):.0f} % of the time"
-    )
-    return AblationVerdict("latency", "dispatch_stall", "dispatch-stall", because)
 
 
 def _judge_chains(case: Case) -> AblationVerdict | None:

@@ -15,11 +15,10 @@ from statistics import median
 import msgspec
 
 from profkit.evidence.stats import estimate_median
-from profkit.lab.ablation import pairs, preparation, reading
+from profkit.lab.ablation import preparation, reading
 from profkit.lab.ablation.change import Change, Code, Refused, refuse_by_name
 from profkit.lab.ablation.comparison import (
     compute_gain_of_change,
-    refuse_contradiction,
     refuse_gain_beyond_arithmetic,
     refuse_work_of_others,
 )
@@ -35,7 +34,6 @@ from profkit.records.ablation import (
     AblationVerdict,
     LineGain,
     MeasuredAblation,
-    MeasuredPair,
     Refusal,
     Shape,
 )
@@ -102,19 +100,6 @@ def _compare_with_base(
     )
     if code:
         record = _add_survey(record, lab, code, times)
-        record = _add_pair(record, lab, code, prepared, say)
-    return record
-
-
-def _add_pair(
-    record: AblationRecord, lab: Lab, code: Code, prepared: Prepared, say: Say
-) -> AblationRecord:
-    """Add what the two largest bring together, where they do not add up."""
-    pair = pairs.time_pair(lab, code, prepared, record.measured, say)
-    if isinstance(pair, MeasuredPair):
-        return msgspec.structs.replace(record, pairs=(pair,))
-    if pair:
-        return msgspec.structs.replace(record, refused=(*record.refused, pair))
     return record
 
 
@@ -217,13 +202,11 @@ def _compare_all(
             measured.append(row)
         except Refused as why:
             refused.append(ablation.make_refusal(why))
-    checks = {"wide": refuse_work_of_others, "no-memory": refuse_contradiction}
-    for name, check in checks.items():
-        try:
-            check(measured)
-        except Refused as why:
-            measured = [row for row in measured if row.ablation != name]
-            refused.append(refuse_by_name(name, why))
+    try:
+        refuse_work_of_others(measured)
+    except Refused as why:
+        measured = [row for row in measured if row.ablation != "wide"]
+        refused.append(refuse_by_name("wide", why))
     return measured, refused
 
 

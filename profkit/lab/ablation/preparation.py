@@ -143,7 +143,7 @@ def _prepare_change(
     module = lab.limit_registers(change.text)
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
-        play, _ = load_with_same_occupancy(lab, module, table, base)
+        play = _load_with_same_occupancy(lab, module, table, base)
         lab.run_call(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
 
@@ -245,9 +245,7 @@ def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     return difference
 
 
-def load_with_same_occupancy(
-    lab: Lab, module: Module, table: bytes, base: Loaded
-) -> tuple[Play, Loaded]:
+def _load_with_same_occupancy(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
@@ -256,7 +254,7 @@ def load_with_same_occupancy(
             wanted[start.name] = start.count_blocks(base.functions[start.name])
             fitting = start.count_blocks(loaded.functions[start.name])
             _refuse_fewer_blocks(fitting, wanted[start.name])
-    return _limit_occupancy(lab, loaded, wanted), loaded
+    return _limit_occupancy(lab, loaded, wanted)
 
 
 def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:

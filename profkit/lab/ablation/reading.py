@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 
-from profkit.lab.ablation import chains, launches, ptx, units
+from profkit.lab.ablation import chains, launches, units
 from profkit.lab.ablation.change import Code
 from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.timeline import Timeline
@@ -16,8 +16,6 @@ from profkit.lab.measure.cuda.resources import LIMITS, count_fitting_blocks
 from profkit.records.ablation import Shape
 
 _SINGLE = frozenset("add sub mul fma".split())
-_SCHEDULERS = 4  # of an SM, each with its own part of the warps
-_INSTRUCTION = 16  # bytes of machine code
 
 
 def describe_shape(
@@ -62,22 +60,8 @@ def measure_units(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], 
         return {}, {}
     stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
     turns = units.measure_units_in_turns(stretches, cycles)
-    operands = _count_operands(code) / (_SCHEDULERS * cycles)
     seen = {f"turns_{unit}": share for unit, share in turns.items()}
-    return units.measure_busy(stretches, cycles), {**seen, "operands": operands}
-
-
-def _count_operands(code: Code) -> int:
-    """Cycles of a scheduler that fetching operands takes, where none is kept from before.
-
-    The two banks of its registers hand out one operand each in a cycle, so three take two.
-    """
-    cycles = 0
-    for block, _, statement in code.module.number_blocks():
-        if statement.words[0] in ("fma", "mad"):
-            different = set(ptx.list_read_registers(statement))
-            cycles += sum(code.survey.entries[block]) * (2 if len(different) > 2 else 1)
-    return cycles
+    return units.measure_busy(stretches, cycles), seen
 
 
 def measure_longest_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
@@ -93,7 +77,6 @@ def measure_longest_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> d
         "chain_fixed": chain.fixed / cycles,
         "chain_xu": chain.xu / cycles,
         "chain_shared": chain.shared / cycles,
-        "jumps": chains.count_jumps(code) / cycles,
     }
 
 
@@ -105,9 +88,7 @@ def summarize_survey(code: Code) -> dict[str, float]:
         **_sum_memory_traffic(code),
         **_sum_instructions(code),
         **_share_instructions(code),
-        "code_bytes": _INSTRUCTION * _count_statements(code),
         "warps": len(by_warp),
-        "busiest_scheduler": _find_busiest_scheduler(code.survey.by_warp),
         "lanes": threads / (32 * warps) if warps else 1.0,
         "busiest_warp": max(by_warp) * len(by_warp) / sum(by_warp) if by_warp else 1.0,
     }
@@ -158,17 +139,3 @@ def _share_instructions(code: Code) -> dict[str, float]:
             counted["half_share"] += number
     total = sum(code.survey.issued.values())
     return {name: number / max(1, total) for name, number in counted.items()}
-
-
-def _count_statements(code: Code) -> int:
-    """How many statements of the module ran at least once."""
-    return sum(code.survey.blocks[block] > 0 for block, _, _ in code.module.number_blocks())
-
-
-def _find_busiest_scheduler(by_warp: Sequence[int]) -> float:
-    """What the scheduler of every fourth warp has to do, over the mean of the four."""
-    warps = [number for number in by_warp if number]
-    if len(warps) % _SCHEDULERS or not warps:
-        return 1.0
-    most = max(sum(by_warp[first::_SCHEDULERS]) for first in range(_SCHEDULERS))
-    return _SCHEDULERS * most / sum(by_warp)
