@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.evidence import tables
 from profkit.evidence.ablated import HistoryAblation, make_ablation_rows
-from profkit.evidence.runs import Evidence, read_reports_together
+from profkit.evidence.runs import Evidence, Run, read_reports_together
 from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRow,
@@ -320,30 +320,50 @@ def add_artifacts(
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
     diagnosed = set(kept.read_columns("launches", ["report"])[0]["report"].to_pylist())
-    runs: list[HistoryRun] = []
-    launches: list[HistoryLaunch] = []
-    ablations: list[HistoryAblation] = []
     found, problems = evidence.load_readable(counters=False)
     recorded = [run for run in found if run.record]
     read_reports_together(
         [run for run in recorded if get_report_sha256(run.record) not in diagnosed]
     )
-    for run in found:
+    rows = _NewRows([], [], [])
+    for run in recorded:
         try:
-            if run.record is None:
-                continue
-            row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
-            report = row.report or run.sha256
-            if run.report and report and report not in diagnosed:
-                launches += tables.make_launch_rows(list_frame_rows(run.launches), report)
-            runs.append(row)
-            ablations += make_ablation_rows(run.record, row.record)
+            rows.add_run(run, diagnosed, commit, origin)
         except ProfkitError as problem:
             problems.append(problem)
-    runs = kept.select_new_runs(runs)
+    runs = kept.select_new_runs(rows.runs)
     new = {run.record for run in runs}
-    kept.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
-    return Added(len(runs), len(launches), tuple(problems))
+    ablations = [row for row in rows.ablations if row.record in new]
+    kept.append_rows([*runs, *rows.launches, *ablations])
+    return Added(len(runs), len(rows.launches), tuple(problems))
+
+
+@dataclass(frozen=True)
+class _NewRows:
+    """Rows of the three tables that a folder of artifacts may add to."""
+
+    runs: list[HistoryRun]
+    launches: list[HistoryLaunch]
+    ablations: list[HistoryAblation]
+
+    def add_run(
+        self, run: Run, diagnosed: set[str], commit: str | None, origin: str | None
+    ) -> None:
+        """Add a run with a record: its row, its ablations, and launches of a report not diagnosed.
+
+        A ProfkitError where a file of it cannot be read; then nothing of it is added.
+        """
+        if run.record is None:
+            return
+        row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
+        report = row.report or run.sha256
+        launches: list[HistoryLaunch] = []
+        if run.report and report and report not in diagnosed:
+            launches += tables.make_launch_rows(list_frame_rows(run.launches), report)
+        ablations = make_ablation_rows(run.record, row.record)
+        self.runs.append(row)
+        self.launches.extend(launches)
+        self.ablations.extend(ablations)
 
 
 def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:

@@ -7,7 +7,7 @@ than one session. What is estimated from few sessions counts for more than it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from math import isnan, log, nan, sqrt
@@ -292,31 +292,54 @@ def compare_consecutive_runs(
     ordered = list(runs)
     if spreads is None:
         spreads = estimate_spreads(ordered)
-    known = {}
+    scaled: dict[str, float] = {}
     for gpu, spread in spreads.items():
-        known[gpu] = scale_spread(spread)
-    policy = replace(STRICT, spread_of=known.get)
-    by_subject: dict[str, list[HistoryRun]] = {}
-    first_of: dict[str, str] = {}  # record -> the first one of the same measurement
-    had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
-    for run in ordered:
-        mine = by_subject.setdefault(run.subject, [])
-        if run.sass:
-            had.setdefault((run.sass, run.case), []).append(run)
-        # A record whose header was mended is another file of one measurement: the first counts.
-        first = next(
-            (r for r in mine if r.made and r.made == run.made and r.session == run.session), run
-        )
-        first_of[run.record] = first.record
-        if first is run:
-            mine.append(run)
+        scaled[gpu] = scale_spread(spread)
+    policy = replace(STRICT, spread_of=scaled.get)
+    measured = _group_measurements(ordered)
     found: list[HistoryStep] = []
-    for _, mine in sorted(by_subject.items()):
-        found += (judge_step(mine[:n], run, policy, had) for n, run in enumerate(mine))
+    for _, mine in sorted(measured.by_subject.items()):
+        for n, run in enumerate(mine):
+            found.append(judge_step(mine[:n], run, policy, measured.by_machine_code))
     by_record: dict[str, list[HistoryAblation]] = {}
     for row in ablations:
-        by_record.setdefault(first_of.get(row.record, ""), []).append(row)
+        by_record.setdefault(measured.first_record.get(row.record, ""), []).append(row)
     return add_dearer_causes(found, by_record)
+
+
+@dataclass(frozen=True)
+class _Measurements:
+    """Runs in order, each measurement once."""
+
+    by_subject: dict[str, list[HistoryRun]]
+    by_machine_code: dict[tuple[str, str], list[HistoryRun]]  # (SASS, case); every record counts
+    first_record: dict[str, str]  # record -> the first one of the same measurement
+
+
+def _group_measurements(ordered: Iterable[HistoryRun]) -> _Measurements:
+    """Group runs by subject and by machine code.
+
+    A record whose header was mended is another file of one measurement: of a subject the first
+    file counts.
+    """
+    measured = _Measurements({}, {}, {})
+    for run in ordered:
+        mine = measured.by_subject.setdefault(run.subject, [])
+        if run.sass:
+            measured.by_machine_code.setdefault((run.sass, run.case), []).append(run)
+        first = _find_same_measurement(mine, run)
+        measured.first_record[run.record] = (first or run).record
+        if first is None:
+            mine.append(run)
+    return measured
+
+
+def _find_same_measurement(earlier: Iterable[HistoryRun], run: HistoryRun) -> HistoryRun | None:
+    """Return the run that was made at the same time in the same session; None if there is none."""
+    for other in earlier:
+        if other.made and other.made == run.made and other.session == run.session:
+            return other
+    return None
 
 
 def add_dearer_causes(
