@@ -104,7 +104,10 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
 def test_roofline_says_each_launch_in_words(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'profkit[plots]'")
     told = Answers(ROOT).roofline(REPORT)
-    assert re.search(r"^stage2<64>: 55.1 µs, [\d.]+ % of [\w ]+$", told.text)
+    assert re.search(
+        r"^stage2<64>: 55.1 µs, 9.74 TFLOP/s tensor FP16, .* [\d.]+ % of the tensor FP16 roof$",
+        told.text,
+    )
     assert told.picture is None
     assert Answers(ROOT).roofline(REPORT, picture=True).picture
     with pytest.raises(ProfkitError, match="no launch matches --kernel gemm"):

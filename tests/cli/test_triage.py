@@ -27,7 +27,7 @@ def test_a_trace_on_the_screen_as_json_and_as_markdown(run) -> None:
     document = json.loads(run("triage", COPY, "--json").stdout)
     assert document["first"]["category"] == "copy"
     assert run("triage", COPY, "--markdown").stdout.startswith(
-        f"## Step of {document['step']['ms']:.3g} ms"
+        f"## Step of about {document['step']['plain_ms']['expect']:.2f} ms"
     )
 
 

@@ -577,7 +577,8 @@ def write_step_answer(document: Mapping[str, Any]) -> str:
     if document["first"]["category"] in NO_FINDING or not document["findings"]:
         return f"{document['first']['category'].capitalize()}: {document['first']['say']}."
     first = document["findings"][0]
-    said = f"{name_finding(first)} {say_saving(first, document['step'])}: {first['say']}"
+    cause = first["say"].partition(";")[0]  # the card below has all of it
+    said = f"Fixing {name_finding(first)} {say_saving(first, document['step'])}: {cause}"
     return f"{said}. Try: {get_plain_text(say_advice(first))}."
 
 
