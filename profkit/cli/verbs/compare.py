@@ -60,7 +60,7 @@ Every = Annotated[
     GROUP,
     SUMMARY,
     forms="brief json markdown quiet",
-    bad="AFTER is wrong, or --fail-on applies",
+    bad="AFTER gives wrong results, or --fail-on applies",
 )
 def compare_two(
     before: Before,

@@ -1,6 +1,6 @@
 """A name  ->  what the rule or metric means.
 
-# Explain a rule, a finding of triage, a metric or a word of a verdict.
+# Explain a rule, a finding of triage, a metric or a term in a verdict.
 profkit explain shared-bank-conflicts
 # Explain a label of Nsight Compute, or a term from a screen.
 profkit explain DRAM Throughput
@@ -18,7 +18,7 @@ import typer
 from profkit.cli import options
 
 GROUP = "Understand a kernel"
-SUMMARY = "Explain a rule, a metric or a word of a verdict."
+SUMMARY = "Explain a rule, a metric or a term in a verdict."
 
 
 @options.verb(GROUP, SUMMARY, forms="")

@@ -102,7 +102,7 @@ NoLines = Annotated[
 ]
 NoOperators = Annotated[
     bool,
-    typer.Option("--no-operators", help="Record no operators of torch, which slows a few steps."),
+    typer.Option("--no-operators", help="Skip torch operators; recording them slows a few steps."),
 ]
 Output = Annotated[
     Path | None,

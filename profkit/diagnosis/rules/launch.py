@@ -96,7 +96,7 @@ def _check_grid(launch: Launch) -> Hit | None:
     room = slots * sms
     return Hit(
         f"{counted(blocks, 'block')} of {counted(warps, 'warp')} where {room:,.0f} would fit at once "
-        f"({share(blocks / room)}): {part}, the others too little"
+        f"({share(blocks / room)}): {part}, the rest have too few warps"
     )
 
 

@@ -531,9 +531,9 @@ RULES = (
         least=LINE,
         fix=Fix(
             "waste",
-            "bound: only the useful wavefronts are left and no warp waits for shared memory; at most "
-            "as many times faster as there are fewer wavefronts. expected: waits for shared memory "
-            "become shorter in proportion to the wavefronts, and so do waits at barriers",
+            "bound: as if every conflict wavefront and every wait for shared memory were gone, up to "
+            "the ratio of the wavefronts before and after. expected: waits for shared memory and at "
+            "barriers shrink in proportion to the wavefronts removed",
             _make_best_conflict_free,
             _make_typical_conflict_free,
         ),

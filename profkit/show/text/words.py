@@ -581,10 +581,12 @@ def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     larger = find_larger_gain(row.median_launch)
     if larger is None:
         return said + _say_larger_but_unsure(row, rows)
-    return (
-        f"{said.removesuffix('.')}. That is what holds it up now; a larger gain is expected from "
-        f"{larger.rule}: {format_worth(larger)}."
-    )
+    limiters = set((row.median_launch.diagnosis.limiter or "").split("+"))
+    if limiters.isdisjoint(leading.explains):
+        why = "A"
+    else:
+        why = "It comes first because it explains the limit named here; a"
+    return f"{said} {why} larger gain is expected from {larger.rule}: {format_worth(larger)}."
 
 
 def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
@@ -606,8 +608,9 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
     if len(rows) > 1:
         device = row.median_launch.device
         beside = [other for other in rows if other.median_launch.device == device]
-        of_all = f" of {seconds(sum(other.total for other in beside))} in all"
-        if len(beside) < len(rows):
+        if len({other.median_launch.report for other in rows}) == 1:
+            of_all = f" of {seconds(sum(other.total for other in beside))} in all"
+        if of_all and len(beside) < len(rows):
             of_all += f" on {name_device(row.median_launch)}"
     too_little = leading.expect is not None and leading.expect.gain < NOTHING_TO_WIN
     if row.seconds_saved <= 0 or too_little:

@@ -15,7 +15,7 @@ from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.evidence.causes import GainEstimate
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
-from profkit.evidence.conditions import UNLIKE_NAMES
+from profkit.evidence.conditions import UNLIKE_NAMES, WAIVABLE
 from profkit.evidence.counters import (
     FindingChange,
     FindingSide,
@@ -66,6 +66,8 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
     if not change.compared:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
+        if all(refusal.code in WAIVABLE for refusal in change.refusals):
+            yield TextLine("--anyway", "to compare anyway")
         return
     yield from _show_answer(change)
     groups = group_launches(change.launches)
@@ -81,7 +83,7 @@ def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     # Without a timing the durations under ncu come first, and that they are none comes later.
     under_ncu = list(show_time_under_ncu(change))
     yield from under_ncu
-    if under_ncu and UNLIKE_NAMES in change.notes:
+    if UNLIKE_NAMES in change.notes:
         yield TextLine(UNLIKE_NAMES, "note")
     if not under_ncu:
         yield TextLine(*say_time_change(change))
@@ -123,13 +125,12 @@ def _show_notes(change: RunComparison) -> Iterator[Block]:
     """Yield the kernels without a partner, and what else to know of the comparison."""
     if change.unmatched:
         names = ", ".join(shorten_name(name, NAME) for name in change.unmatched)
-        yield TextLine(f"launches of one side only: {names}")
+        yield TextLine(f"launches on one side only: {names}")
     is_one = change.time is not None and change.time.reason == "identical"
-    is_first = any(show_time_under_ncu(change))
     for note in _join_missing_records(change):
         if is_one and note.startswith("both sides are the same"):  # said above
             continue
-        if is_first and note == UNLIKE_NAMES:
+        if note == UNLIKE_NAMES:  # said above, too
             continue
         yield TextLine(note, "note")
 
@@ -140,7 +141,7 @@ def _join_missing_records(change: RunComparison) -> list[str]:
     if not all(note in change.notes for note in lacking):
         return list(dict.fromkeys(change.notes))
     said = [note for note in change.notes if note not in lacking]
-    return [f"neither side {NO_RECORD}", *said]
+    return ["neither side has a run record: whether their results are correct is unknown", *said]
 
 
 # --- launches that became the same are one block --------------------------------------------------
@@ -293,7 +294,8 @@ def _explain_time(
         said = say_finding_change(found[cause.rule])
         if cause.share is not None and change.time is not None:
             did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
-            said += f", {figures.quantity(min(cause.share, 1.0), 'share')} of the time {did}"
+            part = figures.quantity(min(cause.share, 1.0), "share")
+            said += f"; that accounts for {part} of the time {did}"
         yield TextLine(said, "cause")
     is_said = len(change.launches) == 1 and any(show_time_under_ncu(change))
     if before in found:
@@ -347,6 +349,7 @@ def list_prediction_cells(prediction: HeaderPrediction) -> tuple[str, str, str]:
 
 _MOVE = re.compile(r"(\w+)([<>~])([\d.]+x)")
 _WAYS = {"<": "at most", ">": "at least", "~": "about"}
+_OTHER_WAYS = {"<": "above", ">": "below", "~": "away from"}
 
 
 def say_prediction(prediction: HeaderPrediction) -> str:
@@ -359,7 +362,7 @@ def say_prediction(prediction: HeaderPrediction) -> str:
     if move := _MOVE.fullmatch(rule):
         rule = f"{move[1]} {_WAYS[move[2]]} {move[3]}"
         if kind == "moves-not":
-            rule = f"{move[1]} not {_WAYS[move[2]]} {move[3]}"
+            rule = f"{move[1]} stays {_OTHER_WAYS[move[2]]} {move[3]}"
     return rule
 
 
@@ -385,6 +388,7 @@ STATES: Mapping[FindingState, str] = {
     "better": "smaller",
     "worse": "larger",
     "still there": "unchanged",
+    "explained": "not gone",
 }
 
 
@@ -482,12 +486,10 @@ def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
 
 def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
     """Yield the findings that differ as a table, those that stay, and notes of one side only."""
-    differ, stay, said_twice, notes = [], [], [], []
+    differ, stay, notes = [], [], []
     for finding in findings:
         if BY_ID[finding.rule].note:
             notes.append(finding)
-        if finding.repeated_rule:
-            said_twice.append(finding)
         if BY_ID[finding.rule].note or finding.repeated_rule:
             continue
         if finding.what == "stays":
@@ -500,9 +502,6 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay:
         yield TextLine(", ".join(stay), "as before")
-    for finding in said_twice:
-        if finding.what != "stays":
-            yield TextLine(f"{finding.rule} (the same as {finding.repeated_rule})", "seen as")
     for finding in notes:
         if finding.before.status == finding.after.status:
             continue
@@ -568,7 +567,7 @@ def join_equal_moves(moved: Sequence[Moved]) -> list[tuple[str, ...]]:
         _, *values = list_move_cells(first)
         name = ", ".join(names[:2])
         if len(names) > 2:
-            name += f" +{len(names) - 2}"
+            name += f" and {len(names) - 2} more"
         rows.append((name, *values))
     return rows
 
@@ -766,7 +765,9 @@ def show_predicted_times(
         which = ""
         if len(wide) < len(expected):
             which = f" for {', '.join(shorten_name(str(row.case), 24) for row in wide)}"
-        yield TextLine(f"wide interval{which}: the change may also gain nothing", "note")
+        yield TextLine(
+            f"wide interval{which}: the change may gain nothing, or cost a little", "note"
+        )
     yield TextLine(
         "times are under ncu; the interval reflects the error on programs not used for calibration"
     )

@@ -226,6 +226,8 @@ def _say_worth_briefly(finding: LaunchFinding) -> str:
         return words.format_gain(finding.gain)
     if hope.is_wide:
         return f"expect {figures.figures(hope.low)}x to {figures.speedup(hope.high)}"
+    if hope.low < 1:
+        return f"expect {words.format_expectation(hope)}"
     return f"expect {say_expected(finding)}"
 
 
@@ -262,9 +264,9 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
         cause = found[0].cause.partition(": ")[0]
         part = ""
         if len(found) < len(runs):
-            part = f" in {len(found)} of {len(runs)} launches"
+            part = f"in {len(found)} of {len(runs)} launches, "
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
-        yield blocks.TextLine(f"{cause}{part}; {command}", rule)
+        yield blocks.TextLine(f"{part}{cause}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")

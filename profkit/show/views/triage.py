@@ -42,7 +42,8 @@ UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
 NO_FINDING = ("healthy", "unknown")  # what is said first where no finding is
 COMPUTING = "computing"
 WITH_FRAMES = "profile(with_stack=True) records functions"
-WITH_LINES = "profkit triage -- python train.py records the line of every kernel"
+RECORD = "profkit triage -- python train.py"
+WITH_LINES = f"{RECORD} records the line of every kernel"
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
     COMPUTING: ("#", "computing", "compute"),
@@ -214,7 +215,7 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
         return f"the trace has no Python frames: {WITH_FRAMES}"
     if has_functions:
         return f"the trace has functions but no lines: {WITH_LINES}"
-    return f"the trace has no Python frames: {WITH_FRAMES}; {WITH_LINES}"
+    return f"none in this trace. To get them, run {RECORD}, which records the line of every kernel"
 
 
 def format_ms(value: float) -> str:
@@ -542,8 +543,10 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"{format_ms(abs(saved))} per step", change)
     if any(map(is_estimate, sides)):
         first, second = (format_ms(side["recorded"]) for side in sides)
-        text = f"{first} before, {second} after; times with an interval are estimates without a profiler"
-        yield TextLine(text, "recorded")
+        kinds = "both times above are estimates without the profiler"
+        if not all(map(is_estimate, sides)):
+            kinds = "only the time with an interval is an estimate without the profiler"
+        yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
     for text in document["notes"]:
         yield TextLine(text, "note" if is_known else answer)
     if document["outcome"]:
@@ -591,7 +594,7 @@ def say_program_change(document: Mapping[str, Any]) -> str:
         answer += f", {say_ratio(*sides)}"
     if any(UNLIKE in note for note in document["notes"]):
         answer += ", if both are one program"
-    said = f"{answer}: a step took {before} and takes {after}"
+    said = f"{answer}: a step took {before} and now takes {after}"
     gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
     for change, names in (("gone", gone), ("new", document["new"])):
         if names:

@@ -99,7 +99,7 @@ function compareSides(was, now, cause) {
 function nameState(what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
-  if (what === "hidden" && explainedBy) return "explained";
+  if (what === "hidden" && explainedBy) return "not gone";
   const state = compareSides(was, now, cause);
   return what === "uncovered" && state === "larger" ? "new" : state; // it grew until it was reported
 }
@@ -131,8 +131,8 @@ function explanation(rule, finding, launch) {
 /** How much of the cause there is, and why it is clear on a side that has enough of it. */
 function whyClear(what, explainedBy, amount) {
   if (what === "hidden")
-    return explainedBy ? `now explained by ${explainedBy} (${amount})` : `no longer reported (${amount})`;
-  return explainedBy ? `explained by ${explainedBy} before (${amount})` : `not reported before (${amount})`;
+    return explainedBy ? `now has the same cause as ${explainedBy} (${amount})` : `no longer reported (${amount})`;
+  return explainedBy ? `had the same cause as ${explainedBy} before (${amount})` : `not reported before (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
