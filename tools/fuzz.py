@@ -158,7 +158,7 @@ def _header(content: bytes, folder: Path) -> None:
 def _where(content: bytes, _: Path) -> None:
     import pandas as pd
 
-    from profkit.cli.launches import select_rows as where
+    from profkit.cli.launches import filter_rows_by_expression as where
 
     frame = pd.DataFrame(
         {

@@ -121,10 +121,10 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
 
 def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
     """Return what is said first of a program that the shares of floors were not fitted to."""
-    from profkit.program.triage import price_drafts, rank_findings
+    from profkit.program.triage import estimate_draft_savings, rank_findings
     from profkit.program.verdict import judge_step
 
-    drafts = price_drafts(program.case, program.drafts, fit_shares(read, program.name))
+    drafts = estimate_draft_savings(program.case, program.drafts, fit_shares(read, program.name))
     found = rank_findings(program.case, drafts)
     verdict = judge_step(program.case, found, drafts)
     if verdict.category:

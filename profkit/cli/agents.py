@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profkit.cli import sources
-from profkit.cli.launches import explain_no_match, select_rows
+from profkit.cli.launches import explain_no_match, filter_rows_by_expression
 from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import (
     Judged,
@@ -28,7 +28,7 @@ from profkit.diagnosis.launches import (
     make_launch_lines_frame,
     make_launch_rows,
 )
-from profkit.diagnosis.launches import make_table as judged_table
+from profkit.diagnosis.launches import add_verdict_columns as judged_table
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import (
@@ -101,7 +101,7 @@ def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
             try:
                 return ask(answers, *given, **named)
             except ProfkitError as error:
-                message, hint = map(answers.drop_root, (error.message, error.hint))
+                message, hint = map(answers.make_paths_relative, (error.message, error.hint))
                 raise ProfkitError(message, hint) from error
 
     return answer
@@ -128,11 +128,11 @@ class Answers:
         """
         paths = self.expand_inside(reports)
         if len(paths) == 1:
-            self._refuse_other(paths[0], "diagnose")
+            self._refuse_file_of_another_tool(paths[0], "diagnose")
         read = read_some_reports(paths)
-        bad = self._list_unread(read.files)
+        bad = self._describe_unread_files(read.files)
         launches = judge_reports(read)
-        kept = find_launches(read, launches, kernel, where)
+        kept = find_requested_launches(read, launches, kernel, where)
         table = make_launch_rows([launches[n] for n in kept])
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
@@ -188,7 +188,7 @@ class Answers:
         if by not in TABLES:
             raise ProfkitError(f"by={by}: no such table", f"one of {', '.join(TABLES)}")
         path = self._find_file(recording)
-        self._refuse_other(str(path), "triage")
+        self._refuse_file_of_another_tool(str(path), "triage")
         answer, counts = judge_recordings([path], plain_ms=step_ms or None)
         content = make_triage_document(answer, counts)
         if counts and counts.report:
@@ -237,7 +237,7 @@ class Answers:
         if others:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
-        self._refuse_other(path, "diagnose")
+        self._refuse_file_of_another_tool(path, "diagnose")
         frame = make_launch_lines_frame(path, launch, min(count, LINES)).head(LINES)
         frame = frame[frame["file"].notna()]
         if not len(frame):
@@ -268,10 +268,10 @@ class Answers:
         """
         paths = self.expand_inside(reports)
         if len(paths) == 1:
-            self._refuse_other(paths[0], "roofline")
+            self._refuse_file_of_another_tool(paths[0], "roofline")
         read = read_some_reports(paths)
         launches = judge_reports(read)
-        kept = find_launches(read, launches, kernel, where)
+        kept = find_requested_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
         rows = make_row_views(frame)
         if why := numbers.explain_empty_roofline(rows):
@@ -281,7 +281,7 @@ class Answers:
             plots = import_plots()
             drawn = plots.png(plots.roofline(frame))
             gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
-        text = [say_roof(row) for row in rows[:TOP]]
+        text = [describe_nearest_roof(row) for row in rows[:TOP]]
         if len(rows) > TOP:
             text.append(f"{len(rows) - TOP} more launches: ask for fewer with kernel or where")
         told = self._make_answer("\n".join(text))
@@ -304,20 +304,20 @@ class Answers:
     def _make_relative(self, path: str) -> str:
         return os.path.relpath(path, self.root)
 
-    def drop_root(self, text: str) -> str:
+    def make_paths_relative(self, text: str) -> str:
         """Return a text in which paths are what an agent calls them: relative to the folder."""
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
 
     def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
-        return make_short_answer(self.drop_root(text), content)
+        return make_short_answer(self.make_paths_relative(text), content)
 
-    def _refuse_other(self, path: str, tool: str) -> None:
+    def _refuse_file_of_another_tool(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
         if other := suggest_verb(path, tool):
             name = self._make_relative(path)
-            raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
+            raise ProfkitError(f"{name}: is {other[0]}", self.make_paths_relative(other[1]))
 
-    def _list_unread(self, files: Iterable[ReportFile]) -> list[str]:
+    def _describe_unread_files(self, files: Iterable[ReportFile]) -> list[str]:
         """Return which files could not be read whole, and why."""
         return [f"{self._make_relative(f.path)}: {f.message}" for f in files if f.status != "ok"]
 
@@ -364,17 +364,23 @@ class Answers:
         return path
 
 
-def find_launches(read: Reports, launches: Sequence[Judged], kernel: str, where: str) -> list[int]:
+def find_requested_launches(
+    read: Reports, launches: Sequence[Judged], kernel: str, where: str
+) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
     kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
     if where and kept:
-        kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))
+        kept = list(
+            map(
+                int, filter_rows_by_expression(judged_table(read, launches).iloc[kept], where).index
+            )
+        )
     if launches and not kept:
         raise explain_no_match(launches, kernel, where)
     return kept
 
 
-def say_roof(row: Mapping[Any, Any]) -> str:
+def describe_nearest_roof(row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
     launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
     return f"{launch}, {numbers.say_position(row)}"

@@ -127,7 +127,7 @@ def _is_report_of_variant(args: list[str]) -> bool:
     return args[:1] == ["report"] and len(args) > 1 and not page and not _is_report_name(args[1])
 
 
-def replace_old_flag(args: list[str]) -> list[str]:
+def replace_flag_by_verb(args: list[str]) -> list[str]:
     """Return the words of the verb that a flag became; the same words where there is none."""
     if "--" in args:
         end = args.index("--")
@@ -217,7 +217,7 @@ def _read_constants(file: Path) -> dict[str, str]:
     return constants
 
 
-def _print_new_name(ctx: Any, old: str, new: str) -> None:
+def _print_renamed_verb(ctx: Any, old: str, new: str) -> None:
     if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
         print_note(f"profkit {old} is now profkit {new}")
 
@@ -282,11 +282,11 @@ class Verbs(TyperGroup):
         else:
             old = first
         if now := OLD.get(old):
-            _print_new_name(ctx, old, " ".join(now[:2]))
+            _print_renamed_verb(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
-        elif (replaced := replace_old_flag(args)) != args:
+        elif (replaced := replace_flag_by_verb(args)) != args:
             gone = sorted(set(args) - set(replaced))
-            _print_new_name(ctx, " ".join([first, *gone][:2]), replaced[0])
+            _print_renamed_verb(ctx, " ".join([first, *gone][:2]), replaced[0])
             args = replaced
         elif first not in list_verbs() and _is_report_name(first):
             args = ["diagnose", *args]
@@ -315,7 +315,7 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
-        stop_on_term()
+        treat_sigterm_as_interrupt()
         FORM.set_forms({})
         try:
             refuse_too_little_memory()
@@ -512,7 +512,7 @@ def restore_default_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def stop_on_term() -> None:
+def treat_sigterm_as_interrupt() -> None:
     """Let SIGTERM end what was started too, as Ctrl-C does; neither is ever lost."""
     last = 0.0
 

@@ -10,7 +10,7 @@ from profkit.lab.measure.variants.variants import find_kernels_dir, find_variant
 from profkit.records.record import SourceFile
 
 
-def find_kernels(given: Path | None = None) -> Path:
+def find_kernels_folder(given: Path | None = None) -> Path:
     """Return the folder of problems: as it was given, or the nearest."""
     return find_kernels_dir(given)
 
@@ -37,13 +37,13 @@ class SourceFiles(Mapping[str, SourceFile]):
         return len(self._variants)
 
 
-def read_hashes(kernels: Path) -> dict[str, str]:
+def read_code_hashes(kernels: Path) -> dict[str, str]:
     """Return problem/variant -> the hash of its code, of the variants that can be read."""
     readable, _ = scan_variants(kernels)
     return {f"{variant.problem}/{variant.id}": variant.source_hash for variant in readable}
 
 
-def list_titles(kernels: Path) -> dict[str, str]:
+def list_variant_titles(kernels: Path) -> dict[str, str]:
     """Return variant -> its title, of the variants that can be read."""
     readable, _ = scan_variants(kernels)
     return {variant.id: variant.header.title for variant in readable}

@@ -18,7 +18,7 @@ import typer
 
 from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import print_error, show_progress
-from profkit.diagnosis.launches import Judged, judge_reports, make_table
+from profkit.diagnosis.launches import Judged, add_verdict_columns, judge_reports
 from profkit.errors import ProfkitError
 from profkit.files import is_there, shorten_path
 from profkit.records.paths import NOT_THERE, expand_paths, suggest_nearby_report, suggest_verb
@@ -67,7 +67,7 @@ class Chosen:
     @property
     def frame(self) -> DataFrame:
         """Return the rows of the frame with the judgement in it."""
-        table = make_table(self.reports, self.everything)
+        table = add_verdict_columns(self.reports, self.everything)
         if len(self.kept) == len(table):
             return table
         return table.iloc[self.kept]
@@ -98,13 +98,15 @@ def read_launches(
     left_out: dict[str, int] = {}
     if ignore:
         left_out = count_findings(launches, ignore)
-        launches = [drop_rules(run, ignore) for run in launches]
+        launches = [drop_findings_of_rules(run, ignore) for run in launches]
     chosen = Chosen(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel is not None:
-        matches = match_kernels([run.kernel for run in launches], kernel)
+        matches = match_kernel_names([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
     if where is not None:
-        chosen = replace(chosen, kept=[int(i) for i in select_rows(chosen.frame, where).index])
+        chosen = replace(
+            chosen, kept=[int(i) for i in filter_rows_by_expression(chosen.frame, where).index]
+        )
     if launches and not chosen.kept:
         raise explain_no_match(launches, kernel, where)
     return chosen
@@ -120,7 +122,7 @@ def count_findings(launches: Sequence[Judged], rules: Sequence[str]) -> dict[str
     return counts
 
 
-def drop_rules(run: Judged, ignored: Sequence[str]) -> Judged:
+def drop_findings_of_rules(run: Judged, ignored: Sequence[str]) -> Judged:
     """Return a launch without what these rules found; what limits it stays as it was judged."""
     diagnosis = run.diagnosis
     findings = tuple(f for f in diagnosis.findings if f.rule not in ignored)
@@ -211,7 +213,7 @@ _MEND = {
 }
 
 
-def match_kernels(names: Sequence[str], pattern: str) -> list[bool]:
+def match_kernel_names(names: Sequence[str], pattern: str) -> list[bool]:
     """Return which kernel names match a regular expression anywhere, in either case."""
     try:
         with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
@@ -253,11 +255,11 @@ def limit_seconds(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def select_rows(frame: DataFrame, expression: str) -> DataFrame:
+def filter_rows_by_expression(frame: DataFrame, expression: str) -> DataFrame:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
-    refuse_unsafe(expression, [str(c) for c in frame.columns], texts)
+    refuse_unsafe_expression(expression, [str(c) for c in frame.columns], texts)
     try:
         # The python engine: numexpr, where it is installed, would evaluate the text by itself.
         with warnings.catch_warnings(action="ignore"):
@@ -291,7 +293,9 @@ def _refuse_forbidden_node(
         raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
 
 
-def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
+def refuse_unsafe_expression(
+    expression: str, columns: Collection[str], texts: Collection[str] = ()
+) -> None:
     """Raise a ProfkitError for an expression that does more than compare columns."""
     if len(expression) > LONGEST:
         raise ProfkitError(f"--where: {len(expression)} characters is too long", EXAMPLE)

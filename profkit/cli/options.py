@@ -34,10 +34,12 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
     """Headings in bold, verbs and options in cyan, where stdout is a terminal that has colours."""
 
     def write_heading(self, heading: str) -> None:
-        super().write_heading(_set_colour(heading, _HEADING))
+        super().write_heading(_colour_text(heading, _HEADING))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *args: Any, **layout: Any) -> None:
-        super().write_dl([(_set_colour(name, _NAME), text) for name, text in rows], *args, **layout)
+        super().write_dl(
+            [(_colour_text(name, _NAME), text) for name, text in rows], *args, **layout
+        )
 
 
 class Context(_Context):  # type: ignore[misc]
@@ -46,15 +48,15 @@ class Context(_Context):  # type: ignore[misc]
     formatter_class = HelpFormatter
 
 
-def is_coloured(stream: TextIO) -> bool:
+def supports_colour(stream: TextIO) -> bool:
     """Return whether a stream takes colours: a terminal that has them, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return stream.isatty()
 
 
-def _set_colour(text: str, colour: str) -> str:
-    return f"{colour}{text}{_PLAIN}" if is_coloured(sys.stdout) else text
+def _colour_text(text: str, colour: str) -> str:
+    return f"{colour}{text}{_PLAIN}" if supports_colour(sys.stdout) else text
 
 
 def explain_usage_error(error: Any, verb: str | None = None) -> ProfkitError:
@@ -113,10 +115,10 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def list_known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
-    from profkit.cli.lab import find_kernels, list_titles
+    from profkit.cli.lab import find_kernels_folder, list_variant_titles
 
     try:
-        titles = list_titles(find_kernels(ctx.params.get("kernels")))
+        titles = list_variant_titles(find_kernels_folder(ctx.params.get("kernels")))
     except ProfkitError:
         titles = {}
     return [*(dict.fromkeys(list_recorded_variants(ctx), "recorded") | titles).items()]

@@ -11,7 +11,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.options import FORM, FORMATS, is_coloured
+from profkit.cli.options import FORM, FORMATS, supports_colour
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     check_output,
@@ -35,7 +35,7 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where
 
 def print_error(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    if is_coloured(sys.stderr):
+    if supports_colour(sys.stderr):
         name = "\x1b[1;31mprofkit:\x1b[0m"
     else:
         name = "profkit:"

@@ -117,11 +117,11 @@ def make_server(root: Path) -> Any:
         server.tool(description=summary, annotations=reads, structured_output=False)(
             _make_tool(ask)
         )
-    _explain_wrong_arguments(server)
+    _reword_argument_errors(server)
     return server
 
 
-def _explain_wrong_arguments(server: Any) -> None:
+def _reword_argument_errors(server: Any) -> None:
     """Let a server refuse a call with wrong arguments in words of ours, not in its library's."""
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError

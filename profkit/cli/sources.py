@@ -23,12 +23,12 @@ def open_evidence(artifacts: Path) -> Evidence:
 
     They say nothing where no readable kernels lie beside the artifacts.
     """
-    from profkit.cli.lab import SourceFiles, find_kernels
+    from profkit.cli.lab import SourceFiles, find_kernels_folder
     from profkit.evidence.runs import Evidence
 
     headers: Mapping[str, SourceFile] = {}
     with suppress(ProfkitError):
-        kernels = find_kernels()
+        kernels = find_kernels_folder()
         # Those of somebody else may have the same names.
         if kernels.parent in resolve_path(artifacts).parents:
             try:
@@ -44,14 +44,14 @@ def refuse_other_kind(path: str | Path, verb: str) -> None:
         raise ProfkitError(f"{path}: is {other[0]}", other[1])
 
 
-def is_triage(path: str | Path) -> bool:
+def is_triage_folder(path: str | Path) -> bool:
     """Return whether it is a whole program as profkit triage -o keeps it, and may be looked at."""
     with suppress(ProfkitError):
         return is_file(Path(path) / "triage.json")
     return False
 
 
-def is_history(path: str | Path) -> bool:
+def is_history_folder(path: str | Path) -> bool:
     """Return whether it is a folder of the tables of a history, and may be looked at."""
     with suppress(ProfkitError):
         files = list_folder(Path(path) / "runs")
@@ -59,7 +59,7 @@ def is_history(path: str | Path) -> bool:
     return False
 
 
-def is_timeline(path: str | Path) -> bool:
+def is_timeline_folder(path: str | Path) -> bool:
     """Return whether it is a program's timeline, kept by a triage that ended before its answer."""
     with suppress(ProfkitError):
         return is_file(Path(path) / "timeline.json")

@@ -16,7 +16,7 @@ from profkit.cli.output import (
     print_note,
     refuse_overwriting_evidence,
 )
-from profkit.cli.sources import is_timeline, is_triage, refuse_other_kind
+from profkit.cli.sources import is_timeline_folder, is_triage_folder, refuse_other_kind
 from profkit.errors import ProfkitError
 from profkit.files import (
     check_output,
@@ -90,12 +90,12 @@ class Question:
         print_blocks(show_triage(content, by=self.by), document)
 
 
-def judge_and_keep(paths: Sequence[Path], asked: Question, kept: Outputs) -> TriageDocument:
+def judge_and_save(paths: Sequence[Path], asked: Question, kept: Outputs) -> TriageDocument:
     """Judge recordings of one program, a file per rank, and keep what was asked for."""
     answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
     content = make_triage_document(answer, kept.set_final_report_path(counts or Counts()))
     kept.name = paths[0].name
-    kept.keep_recording(answer.timeline, content, counts)
+    kept.save_recording(answer.timeline, content, counts)
     kept.write_files(answer, content)
     return content
 
@@ -115,13 +115,13 @@ def record_and_judge(
 
     timeline, ended = watching.record_program(command, window)
     timeline = select_ranks(timeline, asked.ranks)
-    kept.keep_timeline(timeline)
+    kept.save_timeline(timeline)
     answer = triage_timeline(timeline, asked.step, asked.step_ms)
     counts = None
     if asked.budget and not ended:
         counts = Counts(notes=(watching.UNENDED,))
     content = make_triage_document(answer, counts)
-    kept.keep_answer(answer, content)
+    kept.save_answer(answer, content)
     if not asked.budget or not ended:
         asked.print_answer(content)
         return
@@ -129,7 +129,7 @@ def record_and_judge(
     one_document = options.FORM.json or options.FORM.markdown
     if one_document:
         with _print_answer_if_interrupted(content, asked):
-            counts = _count_kernels(command, answer, asked, kept)
+            counts = _collect_counters(command, answer, asked, kept)
     else:
         asked.print_answer(content)
         sys.stdout.flush()
@@ -137,10 +137,10 @@ def record_and_judge(
             "now collecting counters of the important kernels; press Ctrl-C to stop and keep this "
             "answer"
         )
-        counts = _count_kernels(command, answer, asked, kept)
+        counts = _collect_counters(command, answer, asked, kept)
     sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.expected_gains)
     content = make_triage_document(sharper, counts)
-    kept.keep_answer(sharper, content)
+    kept.save_answer(sharper, content)
     if one_document or counts.groups:
         asked.print_answer(content)
     else:
@@ -159,7 +159,7 @@ def _print_answer_if_interrupted(content: TriageDocument, asked: Question) -> It
             asked.print_answer(content)
 
 
-def _count_kernels(
+def _collect_counters(
     command: Sequence[str], answer: Triage, asked: Question, kept: Outputs
 ) -> Counts:
     """Collect hardware counters of the kernels that matter, within the budget."""
@@ -167,7 +167,7 @@ def _count_kernels(
 
     with kept.open_report_folder() as folder:
         report = folder / "counters.ncu-rep"
-        counts = watching.count_program(command, answer, asked.budget, report)
+        counts = watching.collect_program_counters(command, answer, asked.budget, report)
     if kept.output is None:  # the report went with its folder
         return replace(counts, report="")
     return counts
@@ -185,24 +185,24 @@ class Outputs:
 
     def check_outputs(self, what: Sequence[str]) -> None:
         """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
-        _check_outputs(self.output, self.page, what)
+        _check_output_paths(self.output, self.page, what)
         for file in (self.trace, self.speedscope):
             if file:
                 check_output(file, what)
 
-    def keep_timeline(self, timeline: Timeline) -> None:
+    def save_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""
         if self.output:
             with _open_output(self.output) as folder:
                 store.write_timeline(timeline, folder)
 
-    def keep_answer(self, answer: Triage, content: TriageDocument) -> None:
+    def save_answer(self, answer: Triage, content: TriageDocument) -> None:
         """Keep what is known now with the timeline, in place of what was known before."""
         if self.output:
             _write_documents(self.output, content)
         self.write_files(answer, content)
 
-    def keep_recording(
+    def save_recording(
         self, timeline: Timeline, content: TriageDocument, counts: Counts | None
     ) -> None:
         """Keep a recording that was read, its answer, and the report that its counters are from."""
@@ -271,7 +271,7 @@ def _open_output(output: Path) -> Iterator[Path]:
         print_note(f"{output}: kept")
 
 
-def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
+def _check_output_paths(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
@@ -285,7 +285,7 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
             f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
             f"{output.with_suffix('.triage')}",
         )
-    if output and is_there(output) and not (is_triage(output) or is_timeline(output)):
+    if output and is_there(output) and not (is_triage_folder(output) or is_timeline_folder(output)):
         raise ProfkitError(f"-o {output}: already exists", "name a folder that is not there")
     if output:
         _refuse_foreign_files(output)

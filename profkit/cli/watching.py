@@ -36,7 +36,7 @@ def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Tim
     with make_temporary_folder() as folder, show_spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, window, echo)
-        timeline = injected.read_injected(folder)
+        timeline = injected.read_injected_recording(folder)
     notes = timeline.notes
     if done.note:
         notes = (*notes, done.note)
@@ -44,20 +44,22 @@ def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Tim
     return replace(timeline, command=" ".join(command), notes=notes), done.by_itself
 
 
-def count_program(command: Sequence[str], answer: Triage, budget: float, report: Path) -> Counts:
+def collect_program_counters(
+    command: Sequence[str], answer: Triage, budget: float, report: Path
+) -> Counts:
     """Return counters of the groups that matter; why there are none, where there are none."""
     groups = answer.groups
     device = None
     if len(answer.timeline.processes) > 1:
         device = find_main_gpu(answer.process)
-    names = [base_name(g.name) for g in counting.choose_groups(groups)]
+    names = [base_name(g.name) for g in counting.choose_main_groups(groups)]
     if not names:
         return Counts(notes=("no kernel to profile",))
     try:
         with show_ncu_output(report.with_suffix(".log"), program=False) as words:
             done = recorder.collect_counters(command, names, report, budget, words, device)
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
-            counted = counting.read_counts(report, groups)
+            counted = counting.read_counters_of_groups(report, groups)
         packed = recorder.compress_report(report)
     except ProfkitError as error:  # the timeline is an answer too
         print_error(error)

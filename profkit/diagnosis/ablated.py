@@ -31,20 +31,20 @@ def add_measured_gains(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis
     """The verdict with what was measured of its findings, which come in another order then."""
     findings = []
     for finding in diagnosis.findings:
-        row = _find_row(found.measured, finding.rule)
+        row = _find_ablation_of_rule(found.measured, finding.rule)
         if row and finding.status == "fires":
-            finding = replace(finding, measured=_describe_row(row))  # noqa: PLW2901
+            finding = replace(finding, measured=_convert_to_measured_gain(row))  # noqa: PLW2901
         findings.append(finding)
-    return replace(diagnosis, findings=tuple(sorted(findings, key=_rank_measured)))
+    return replace(diagnosis, findings=tuple(sorted(findings, key=_rank_by_measured_gain)))
 
 
-def _find_row(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation | None:
+def _find_ablation_of_rule(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation | None:
     """What measures a rule: the largest gain that a fix can reach, else the largest bound."""
     rows = [row for row in rows if rule in row.rules]
     return max(rows, key=lambda row: (row.reachable, row.gain), default=None)
 
 
-def _describe_row(row: MeasuredAblation) -> Measured:
+def _convert_to_measured_gain(row: MeasuredAblation) -> Measured:
     gain, low, high = row.gain, row.low, row.high
     if (
         row.reachable and row.sure_gain < NOTHING_TO_WIN <= gain
@@ -60,7 +60,7 @@ def _describe_row(row: MeasuredAblation) -> Measured:
     )
 
 
-def _rank_measured(finding: LaunchFinding) -> tuple[int, float]:
+def _rank_by_measured_gain(finding: LaunchFinding) -> tuple[int, float]:
     """Measured and worth it, then what is expected, then what was measured to bring nothing."""
     if not finding.is_cause:
         return 3, 0.0

@@ -340,7 +340,7 @@ def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judge
     return launches
 
 
-def diagnose_frame(launches: Iterable[Judged]) -> DataFrame:
+def make_findings_frame(launches: Iterable[Judged]) -> DataFrame:
     """Do `pk.diagnose`: return every finding of judged launches."""
     import pandas as pd
 
@@ -362,7 +362,7 @@ def diagnose_frame(launches: Iterable[Judged]) -> DataFrame:
     return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
 
 
-def make_table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
+def add_verdict_columns(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     """Return a copy of the frame with what was judged behind its identity columns.
 
     That is bound, limiter, because, headroom, saves (s), finding (the leading one) and its gain,
@@ -450,7 +450,7 @@ def add_source_lines(
     lined = list(runs)
     places, asked = [], []  # of the launches that have something to ask for
     for place, run in enumerate(runs):
-        request = _request_lines(run, most, listed, around)
+        request = _make_lines_request(run, most, listed, around)
         if request.counters or request.sampled:
             places.append(place)
             asked.append(request)
@@ -485,7 +485,7 @@ def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[J
     return lined, unread
 
 
-def _request_lines(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
+def _make_lines_request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
     chosen = {}
@@ -508,15 +508,15 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
             finding = replace(finding, where=tuple(_list_source_shares(lines)))  # noqa: PLW2901
         gathered = answer.gathered.get(finding.rule)
         if gathered:
-            finding = _price_without_gathers(run, finding, gathered)  # noqa: PLW2901
+            finding = _estimate_gain_without_gathers(run, finding, gathered)  # noqa: PLW2901
         findings.append(finding)
     for rule, share in answer.fusable.items():
-        findings = _reprice_unfused_arithmetic(run, findings, rule, share)
+        findings = _correct_gain_of_unfused_arithmetic(run, findings, rule, share)
     is_triton = _is_triton(run.kernel, findings)
     advised = []
     for finding in findings:
         if is_triton:
-            advised.append(_use_triton_advice(finding))
+            advised.append(_replace_advice_for_triton(finding))
         else:
             advised.append(_add_conflict_free_layouts(finding, answer.layouts.get(finding.rule)))
     diagnosis = replace(run.diagnosis, findings=tuple(advised))
@@ -540,14 +540,14 @@ def _make_hot_line(line: CounterLine) -> HotLine:
     )
 
 
-def _reprice_unfused_arithmetic(
+def _correct_gain_of_unfused_arithmetic(
     run: Judged, findings: Sequence[LaunchFinding], rule: str, share: float
 ) -> list[LaunchFinding]:
     """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
 
     Where that is nothing to speak of it is clear, and comes after those that fire.
     """
-    asked = BY_ID[rule].ask_launch(Launch({**run.values, "fp32_fusable": share}))
+    asked = BY_ID[rule].evaluate_launch(Launch({**run.values, "fp32_fusable": share}))
     leading = [findings[0].rule]
     fires, others = [], []
     for finding in findings:
@@ -582,13 +582,15 @@ _GATHERS = (
 )
 
 
-def _price_without_gathers(run: Judged, finding: LaunchFinding, share: float) -> LaunchFinding:
+def _estimate_gain_without_gathers(
+    run: Judged, finding: LaunchFinding, share: float
+) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
     waste = run.values.get("excess_sectors", nan)
     if finding.status != "fires" or isnan(waste):
         return finding
     rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
-    asked = BY_ID[finding.rule].ask_launch(rest)
+    asked = BY_ID[finding.rule].evaluate_launch(rest)
     saving = asked[1] if asked else NOT_PRICED
     part = figures.share(share)
     why = f"{part} of them at gathers (an index loaded just before), which a layout cannot fix"
@@ -611,7 +613,7 @@ def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
     return False
 
 
-def _use_triton_advice(finding: LaunchFinding) -> LaunchFinding:
+def _replace_advice_for_triton(finding: LaunchFinding) -> LaunchFinding:
     rule = BY_ID.get(finding.rule)
     if finding.status == "fires" and rule and rule.triton:
         return replace(finding, advice=rule.triton)
@@ -660,7 +662,7 @@ def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
     if there:
-        asked = _request_lines(runs[launch], count, 0, 0)
+        asked = _make_lines_request(runs[launch], count, 0, 0)
     else:
         asked = LinesRequest(path, launch)
     answer = answer_line_requests([asked])[0].counters

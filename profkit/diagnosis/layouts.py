@@ -30,13 +30,13 @@ def say_layout(layout: Layout) -> str:
     accesses = counted(layout.accesses, "access", "accesses")
     warps = counted(layout.warps, "warp", "warps")
     return (
-        f"{_say_change(layout)}: {layout.before:.3g} wavefronts per request become "
+        f"{_describe_layout_change(layout)}: {layout.before:.3g} wavefronts per request become "
         f"{layout.after:.3g}{where}. That is {share(layout.share)} of the conflicts, computed from the "
         f"addresses of all lanes of {warps} at {accesses}, which agree with the counters."
     )
 
 
-def _say_change(layout: Layout) -> str:
+def _describe_layout_change(layout: Layout) -> str:
     if layout.kind == "padding":
         words = layout.row // WORD
         more = f"a row of {words} words becomes {words + layout.bytes // WORD}"

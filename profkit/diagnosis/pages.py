@@ -155,21 +155,21 @@ def _read_snippet(text: str) -> Snippet | None:
 
 
 @cache
-def _read_measured() -> dict[str, Any]:
+def _read_probe_measurements() -> dict[str, Any]:
     return dict(json.loads((FOLDER / "measured.json").read_text("utf-8")))
 
 
 def read_probe_gpu() -> str:
     """Return the GPU that the probes were measured on."""
-    return str(_read_measured()["gpu"])
+    return str(_read_probe_measurements()["gpu"])
 
 
 def read_probe_pairs(rule: str) -> tuple[MeasuredPair, ...]:
     """Return the probes with a twin that a rule must name first, the largest gain first."""
-    return tuple(MeasuredPair(**pair) for pair in _read_measured()["rules"].get(rule, ()))
+    return tuple(MeasuredPair(**pair) for pair in _read_probe_measurements()["rules"].get(rule, ()))
 
 
-def find_range(metric: str) -> ProbeRange | None:
+def find_probe_range(metric: str) -> ProbeRange | None:
     """Return where a metric goes on the probes; None where none of them has it."""
-    ends = _read_measured()["metrics"].get(metric)
+    ends = _read_probe_measurements()["metrics"].get(metric)
     return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))

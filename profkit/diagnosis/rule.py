@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate, Finding, Rule
 from profkit.model.launch import Launch, Missing
-from profkit.model.scenario import Expectation, Fix, price_fixes, read_expectation
+from profkit.model.scenario import Expectation, Fix, estimate_gain_of_fixes, get_expectation
 
 if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
@@ -101,7 +101,7 @@ class LaunchFinding(Finding):
     @property
     def expect(self) -> Expectation | None:
         """What people got who fixed it; None where nothing was ever measured, and at a roof."""
-        return read_expectation(self.saving)
+        return get_expectation(self.saving)
 
     @property
     def measured_reachable_gain(self) -> float | None:
@@ -236,7 +236,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             hint = f"looks takes a tuple of names: looks={tuple(self.looks.split())}"
             raise ProfkitError(f"rule {self.id}: looks is a single text", hint)
 
-    def ask_launch(self, launch: Launch) -> tuple[Hit, Estimate] | None:
+    def evaluate_launch(self, launch: Launch) -> tuple[Hit, Estimate] | None:
         """Return what it says and its worth; None where it is clear, or not worth a line."""
         hit = self.check(launch)
         if hit is None:
@@ -245,7 +245,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             hit = replace(hit, looked=self.looks)
         saving = Estimate(bound=hit.gain)
         if self.fix:
-            saving = price_fixes(launch, self.fix)
+            saving = estimate_gain_of_fixes(launch, self.fix)
         if saving.bound is not None and saving.bound < self.least:
             return None
         return hit, saving

@@ -26,7 +26,13 @@ from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
 from profkit.model.resources import RESOURCES, Use, find_next_limit, list_resource_uses
-from profkit.model.scenario import AT_ROOF, Fix, compute_headroom, price_fixes, read_expectation
+from profkit.model.scenario import (
+    AT_ROOF,
+    Fix,
+    compute_headroom,
+    estimate_gain_of_fixes,
+    get_expectation,
+)
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
@@ -55,7 +61,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     waste = _find_largest_waste_gain(launch) if shape else 1.0
     facts = _Facts(tuple(list_resource_uses(launch)), shape, worth, waste)
     verdict = _choose_bound(facts, launch)
-    border = _find_near_border(verdict, facts, launch)
+    border = _find_bound_across_border(verdict, facts, launch)
     if border is None:
         return verdict
     because = f"{verdict.because}; close to {border.other}: {border.why}"
@@ -96,7 +102,7 @@ def _find_largest_waste_gain(launch: Launch) -> float:
         if rule.fix is None or rule.fix.kind != "waste":
             continue
         with suppress(NotCollected, ArithmeticError):
-            asked = rule.ask_launch(launch)
+            asked = rule.evaluate_launch(launch)
             if asked and asked[1].is_known:
                 worth = max(worth, asked[1].expected)
     return worth
@@ -126,7 +132,7 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     gains, causes = {}, {}
     for rule in ALL:
         with suppress(NotCollected):
-            if rule.shape and (asked := rule.ask_launch(launch)):
+            if rule.shape and (asked := rule.evaluate_launch(launch)):
                 hit, worth = asked
                 causes[rule.shape] = hit.cause
                 cost = rule.costs(launch) if rule.costs else worth.bound
@@ -191,7 +197,9 @@ def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     return Diagnosis("latency", state, text)
 
 
-def _find_near_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
+def _find_bound_across_border(
+    verdict: Diagnosis, facts: _Facts, launch: Launch
+) -> NearBorder | None:
     """Return the bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
@@ -301,15 +309,15 @@ def _judge_collected(
     room = compute_headroom(launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _mark_at_roof(_ask_all_rules(launch, wider, more, ncu), room)
+    asked = _mark_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
     told = _mark_symptoms_of_leading_cause(_sort_findings(findings, lead), verdict)
-    both = _price_together(launch, told)
+    both = _estimate_combined_gain(launch, told)
     return replace(verdict, findings=told, headroom=room, together=both)
 
 
-def _ask_all_rules(
+def _evaluate_all_rules(
     launch: Launch, wider: Launch, more: Sequence[LaunchRule], ncu: str
 ) -> list[Asked]:
     """Return what profkit's rules say, then rules of one's own, which see `wider`."""
@@ -323,7 +331,7 @@ def _ask_all_rules(
         subject = wider
         if rule.id in BY_ID:
             subject = launch
-        found = _ask_rule(rule, subject, counted, ncu)
+        found = _evaluate_rule(rule, subject, counted, ncu)
         asked.append(_silence_fallback_rule(rule, found, asked))
     return asked
 
@@ -398,7 +406,7 @@ def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchF
     return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
 
 
-def _price_together(launch: Launch, findings: Sequence[LaunchFinding]) -> Together | None:
+def _estimate_combined_gain(launch: Launch, findings: Sequence[LaunchFinding]) -> Together | None:
     """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
 
     Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
@@ -415,8 +423,8 @@ def _price_together(launch: Launch, findings: Sequence[LaunchFinding]) -> Togeth
     if len(first) < 2:
         return None
     (one, fix_of_one), (other, fix_of_other) = first.values()
-    saving = price_fixes(launch, fix_of_one, fix_of_other)
-    expect = read_expectation(saving)
+    saving = estimate_gain_of_fixes(launch, fix_of_one, fix_of_other)
+    expect = get_expectation(saving)
     if expect is None or expect.gain < WORTH_NAMING * max(one.ranking_gain, other.ranking_gain):
         return None
     more = expect.gain > WORTH_NAMING * one.ranking_gain * other.ranking_gain
@@ -439,9 +447,11 @@ def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     return replace(verdict, because=f"{verdict.because}; {why}", missing=missing)
 
 
-def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) -> LaunchFinding:
+def _evaluate_rule(
+    rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str
+) -> LaunchFinding:
     try:
-        asked = rule.ask_launch(launch)
+        asked = rule.evaluate_launch(launch)
     except NotCollected as absent:
         if absent.found is not None:
             why = f"needs {absent.metric}, which is {absent.found:.4g} here: no launch has that"
@@ -589,12 +599,12 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
                 wait_worth = max(wait_worth, finding.ranking_gain)
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
-    special = _sort_special_causes(special, wait_worth**MOST)
+    special = _select_special_causes(special, wait_worth**MOST)
     before = _find_more_valuable_findings(verdict, asked, [*special, *plain])
     return [finding.rule for finding in (*first, *before, *special, *plain)]
 
 
-def _sort_special_causes(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
+def _select_special_causes(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
     """Return the special causes that are worth the least, those that no counter bounds first.
 
     Of contended atomics, say, nothing says that it is small.

@@ -52,7 +52,7 @@ def require_names_or_all(names: Sequence[str] | None, every: bool) -> Sequence[s
 def print_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
-        print_errors(map(ProfkitError, views.list_faults(check)))
+        print_errors(map(ProfkitError, views.list_check_faults(check)))
     broken = []
     for b in run.builds.values():
         if b.failure:

@@ -126,7 +126,7 @@ class Launch(Mapping[str, float]):
             total += self.get(metric, 0.0)
         return total
 
-    def list_present(self, prefix: str) -> list[str]:
+    def list_metrics_with_prefix(self, prefix: str) -> list[str]:
         """The collected metrics whose short name begins so."""
         known = self._present.get(prefix)
         if known is None:
@@ -247,7 +247,7 @@ def measure_tensor_busy(launch: Launch) -> float:
     return launch["tensor_busy"]
 
 
-def _split_fma(launch: Launch) -> tuple[float, float, float]:
+def _split_fma_pipe_work(launch: Launch) -> tuple[float, float, float]:
     """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
     single, half, imad = launch["inst_fp32"], launch["inst_half"], launch["inst_imad"]
     whole = single + half + imad
@@ -264,7 +264,7 @@ def _measure_fuller_fma_half(launch: Launch) -> float:
 def measure_fp32_busy(launch: Launch) -> float:
     """FMA pipe when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _split_fma(launch)
+        single, half, imad = _split_fma_pipe_work(launch)
         if single >= max(half, imad):
             return launch["fma_busy"]
         return 0.0
@@ -283,7 +283,7 @@ def measure_integer_busy(launch: Launch) -> float:
         return alu
     heavy = _measure_fuller_fma_half(launch)
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _split_fma(launch)
+        single, half, imad = _split_fma_pipe_work(launch)
         if imad > max(single, half):
             return max(alu, heavy)
         return alu
@@ -296,7 +296,7 @@ def measure_fp16_busy(launch: Launch) -> float:
     """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
     if not launch.known("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
-    single, half, imad = _split_fma(launch)
+    single, half, imad = _split_fma_pipe_work(launch)
     if half > max(single, imad):
         return max(launch.get("fp16_busy", 0.0), launch["fma_busy"])
     # Not counted on some GPUs (8.6 and 9.0 of some versions): the opcodes say that it is not full.
@@ -325,7 +325,7 @@ def measure_l1_busy(launch: Launch) -> float:
     return busy
 
 
-def count_fetched_per_miss(launch: Launch) -> float:
+def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
     """Bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
     if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
@@ -342,7 +342,7 @@ def is_mostly_atomics(launch: Launch) -> bool:
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
-def measure_links_busy(launch: Launch) -> float:
+def measure_crossbar_busy(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
     to_sms, from_sms = LINKS
     return max(launch[to_sms], launch[from_sms])
@@ -353,7 +353,7 @@ def measure_l2_busy(launch: Launch) -> float:
     if not is_mostly_atomics(launch):
         return launch["l2_cache_busy"]
     if launch.known(*LINKS):
-        return measure_links_busy(launch)
+        return measure_crossbar_busy(launch)
     return 0.0
 
 
@@ -474,13 +474,13 @@ def count_bytes_per_lane(launch: Launch) -> float:
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
 
 
-def share_of_arithmetic(launch: Launch) -> float:
+def compute_arithmetic_share(launch: Launch) -> float:
     """Share of the instructions that compute in floating point: the problem's own, however written."""
     own = launch.sum_known(_ARITHMETIC)
     return min(1.0, own / max(launch["instructions"], 1.0))
 
 
-def share_of_instructions_if_widest(launch: Launch) -> float:
+def compute_instructions_left_if_widest(launch: Launch) -> float:
     """Return the share of the instructions that stays at best if each lane moves 16 bytes at once.
 
     Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
@@ -488,7 +488,7 @@ def share_of_instructions_if_widest(launch: Launch) -> float:
     wide = count_bytes_per_lane(launch)
     if wide < NOT_SHARED:
         return 1.0
-    own = share_of_arithmetic(launch)
+    own = compute_arithmetic_share(launch)
     return own + (1 - own) * wide / LANE_BYTES
 
 
@@ -501,7 +501,10 @@ def is_narrow_stream(launch: Launch) -> bool:
     """
     if not launch.known("inst_global_load", "l1_hit", *_EXCHANGES) or not is_narrow(launch):
         return False
-    return count_exchanges(launch) < count_accesses(launch) and launch["l1_hit"] < READ_AGAIN
+    return (
+        count_exchange_instructions(launch) < count_global_access_instructions(launch)
+        and launch["l1_hit"] < READ_AGAIN
+    )
 
 
 def is_narrow(launch: Launch) -> bool:
@@ -538,18 +541,18 @@ def is_split_by_branches(launch: Launch) -> bool:
     )
 
 
-def share_of_instructions_if_wider(launch: Launch) -> float:
+def estimate_instructions_left_if_wider(launch: Launch) -> float:
     """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
 
     Of a stream what computes stays; of others all but the accesses that go and an address of each.
     """
     if is_narrow_stream(launch):
-        return share_of_instructions_if_widest(launch)
-    gone = ADDRESSED * count_accesses(launch) / max(launch["instructions"], 1.0)
+        return compute_instructions_left_if_widest(launch)
+    gone = ADDRESSED * count_global_access_instructions(launch) / max(launch["instructions"], 1.0)
     return 1 - min(1.0, gone) * (1 - count_bytes_per_lane(launch) / LANE_BYTES)
 
 
-def count_accesses(launch: Launch) -> float:
+def count_global_access_instructions(launch: Launch) -> float:
     """Return the warp instructions that access global memory."""
     return launch.get("inst_global_load", 0.0) + launch.get("inst_global_store", 0.0)
 
@@ -566,7 +569,7 @@ ADDRESSED = 2  # instructions of an access: itself and the one that makes its ad
 _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_barrier")
 
 
-def count_exchanges(launch: Launch) -> float:
+def count_exchange_instructions(launch: Launch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
     return launch.sum_known(_EXCHANGES)
 
@@ -623,7 +626,7 @@ def count_working_lanes(launch: Launch) -> float:
     return min(lanes, launch.get("threads_per_warp_predicated", lanes))
 
 
-def is_tree(launch: Launch) -> bool:
+def is_reduction_tree(launch: Launch) -> bool:
     """Return whether the threads of a block combine values step by step, with ever fewer lanes."""
     if not launch.known("inst_barrier", "inst_shared_load", "instructions", "threads_per_warp"):
         return False
@@ -634,13 +637,13 @@ def is_tree(launch: Launch) -> bool:
     return short_steps and count_working_lanes(launch) <= AT_WORK * 32
 
 
-def share_of_tree_steps(launch: Launch) -> float:
+def compute_tree_step_share(launch: Launch) -> float:
     """Return the share of the instructions that a tree's steps are: accesses, addresses, barriers."""
     own = launch["inst_shared_load"] + launch.get("inst_shared_store", 0.0) + launch["inst_barrier"]
     return min(1.0, ADDRESSED * own / max(launch["instructions"], 1.0))
 
 
-def _share_wasted_behind_l1(launch: Launch, waste: float) -> float:
+def _compute_waste_behind_l1(launch: Launch, waste: float) -> float:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
     if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
@@ -659,10 +662,10 @@ def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
     lines = 1.0
     if "l2_sectors_per_request" in launch:
         lines = min(4.0, max(1.0, 4 / max(launch["l2_sectors_per_request"], 1.0)))
-    return count_fetched_per_miss(launch), lines
+    return compute_dram_bytes_per_l2_miss(launch), lines
 
 
-def _share_of_l1_work_left(launch: Launch, keep: float) -> float:
+def _compute_l1_work_left(launch: Launch, keep: float) -> float:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
     if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
@@ -670,7 +673,7 @@ def _share_of_l1_work_left(launch: Launch, keep: float) -> float:
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
-def _share_of_stores_left(launch: Launch, keep: float) -> float:
+def _compute_stored_sectors_left(launch: Launch, keep: float) -> float:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
     if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
         return keep
@@ -681,7 +684,7 @@ def _share_of_stores_left(launch: Launch, keep: float) -> float:
     return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
-def _share_of_useful_dram_bytes(launch: Launch, keep: float) -> float:
+def _compute_useful_dram_share(launch: Launch, keep: float) -> float:
     """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
 
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
@@ -695,19 +698,19 @@ def _share_of_useful_dram_bytes(launch: Launch, keep: float) -> float:
 
 def compute_busy_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
-    keep, behind = 1 - waste, 1 - _share_wasted_behind_l1(launch, waste)
+    keep, behind = 1 - waste, 1 - _compute_waste_behind_l1(launch, waste)
     pairs, lines = _estimate_scatter_costs(launch)
     busy = {}
     if "dram_busy" in launch:
-        useful = max(behind / pairs, _share_of_useful_dram_bytes(launch, keep))
+        useful = max(behind / pairs, _compute_useful_dram_share(launch, keep))
         busy["dram"] = launch["dram_busy"] * useful
     if launch.known("l2_tag_busy", "l2_to_xbar_busy", "xbar_to_l2_busy"):
-        stores_left = min(behind, _share_of_stores_left(launch, keep))
+        stores_left = min(behind, _compute_stored_sectors_left(launch, keep))
         busy["l2"] = max(
             launch["l2_tag_busy"] * (behind / lines),
             launch["l2_to_xbar_busy"] * behind,
             launch["xbar_to_l2_busy"] * stores_left,
         )
     if "l1_busy" in launch:
-        busy["l1"] = launch["l1_busy"] * _share_of_l1_work_left(launch, keep)
+        busy["l1"] = launch["l1_busy"] * _compute_l1_work_left(launch, keep)
     return busy

@@ -145,7 +145,7 @@ class Use:
     def scale_share(self, factor: float, launch: Launch) -> Use:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
-        return replace(self, share=part, near=_is_near(self.resource, part, launch))
+        return replace(self, share=part, near=_is_near_peak(self.resource, part, launch))
 
 
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
@@ -292,7 +292,7 @@ ENTRY, LINKS = "entry", "links"  # of L1TEX, and between it and L2: no limiter i
 REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
-def share_of_time_with_work(launch: Launch) -> float:
+def compute_share_of_time_with_work(launch: Launch) -> float:
     """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
     active = launch.get("sm_active", 1.0)
     return min(1.0, max(active, 1 - IDLE_ALLOWED))
@@ -317,17 +317,17 @@ def measure_resource_use(resource: Resource, launch: Launch) -> Use | None:
     except NotCollected:
         return None
     if elapsed <= 1:
-        part = min(elapsed / share_of_time_with_work(launch), 1.0)
+        part = min(elapsed / compute_share_of_time_with_work(launch), 1.0)
     else:
         part = elapsed
-    return Use(resource, elapsed, part, _is_near(resource, part, launch))
+    return Use(resource, elapsed, part, _is_near_peak(resource, part, launch))
 
 
-def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
+def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
     peak = resource.peak
     if part >= peak.sure or part < peak.likely:
         return part >= peak.sure
-    if not launch.list_present("stall_"):
+    if not launch.list_metrics_with_prefix("stall_"):
         return part >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
     return _has_waiting_queue(resource, launch)
 
@@ -367,11 +367,11 @@ def measure_unit_loads(launch: Launch) -> dict[str, float]:
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):
-        shares[LINKS] = units.measure_links_busy(launch)
+        shares[LINKS] = units.measure_crossbar_busy(launch)
     return shares
 
 
-def share_of_block_launch_rate(launch: Launch) -> float | None:
+def compute_share_of_block_launch_rate(launch: Launch) -> float | None:
     """Return the rate at which blocks began over the most that this GPU begins; None when not known."""
     if not launch.known("grid_size", "time", "sm_count") or launch["sm_count"] not in BEGUN:
         return None
@@ -390,22 +390,22 @@ def find_next_limit(launch: Launch, *without: str) -> Limit | None:
         shares |= {} if links is None else {"l2": links}
     limits = []
     for unit, part in shares.items():
-        most = SCATTERED if unit == "dram" and is_scattered(launch) else 1.0
+        most = SCATTERED if unit == "dram" and is_dram_access_scattered(launch) else 1.0
         if unit not in (*without, ENTRY):
             limits.append(Limit(unit, part, most / part if part > 0 else inf))
     return min(limits, key=lambda limit: limit.room, default=None)
 
 
-def is_scattered(launch: Launch) -> bool:
+def is_dram_access_scattered(launch: Launch) -> bool:
     """Return whether DRAM serves sectors at random places, which it cannot do at its full rate."""
-    return units.count_fetched_per_miss(launch) >= PAIRED
+    return units.compute_dram_bytes_per_l2_miss(launch) >= PAIRED
 
 
-def share_attainable(unit: str, launch: Launch) -> float:
+def find_attainable_share(unit: str, launch: Launch) -> float:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
     if unit != "dram":
         return REACH[unit]
-    return SCATTERED if is_scattered(launch) else find_attainable_share_of_pins(launch)
+    return SCATTERED if is_dram_access_scattered(launch) else find_attainable_share_of_pins(launch)
 
 
 def find_attainable_share_of_pins(launch: Launch) -> float:
@@ -422,7 +422,7 @@ def find_attainable_share_of_pins(launch: Launch) -> float:
 def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
     waiting, longest_other, others = 0.0, 0.0, 0.0
-    for name in launch.list_present("stall_"):
+    for name in launch.list_metrics_with_prefix("stall_"):
         state = name.removeprefix("stall_")
         if state in resource.queue:
             waiting += launch[name]

@@ -123,7 +123,7 @@ def list_families(launch: Row) -> tuple[str, ...]:
     rates = {}
     scalar, matrix = 0.0, 0.0
     for family in FAMILIES:
-        rate = _measure_rate(row, family)
+        rate = _measure_arithmetic_rate(row, family)
         if not rate > 0:
             continue
         rates[family] = rate
@@ -167,7 +167,7 @@ def list_points(
     if not _find_uncounted_arithmetic(row):
         rate = 0.0
         if family:
-            rate = _measure_rate(row, family)
+            rate = _measure_arithmetic_rate(row, family)
         for level in LEVELS:
             moved = _measure_bytes_rate(row, level)
             if moved > 0:
@@ -226,7 +226,7 @@ def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
     return best.roof, best.share
 
 
-def list_missing(launch: Row) -> tuple[Missing, ...]:
+def list_missing_metrics(launch: Row) -> tuple[Missing, ...]:
     """What to collect for the points that are not there: the section (none can help when "")."""
     row = select_collected_metrics(launch)
     if launch.get("status") == "failed":
@@ -261,12 +261,12 @@ def _find_uncounted_arithmetic(row: Values) -> Missing | None:
     if "fp16_rate" not in row and row.get("inst_half", 0) > scalar:
         return Missing(CATALOGUE["fp16_rate"].section, "half-precision operations not counted")
     for family in FAMILIES:
-        if not isnan(_measure_rate(row, family)):
+        if not isnan(_measure_arithmetic_rate(row, family)):
             return None
     return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
 
 
-def _measure_rate(row: Values, family: str) -> float:
+def _measure_arithmetic_rate(row: Values, family: str) -> float:
     """Operations per second in one precision; NaN when not counted."""
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)

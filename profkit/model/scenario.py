@@ -26,10 +26,10 @@ from profkit.model.launch import ENDS_MOST, Launch, NotCollected, measure_idlene
 from profkit.model.resources import (
     ENTRY,
     REACH,
-    is_scattered,
+    compute_share_of_block_launch_rate,
+    find_attainable_share,
+    is_dram_access_scattered,
     measure_unit_loads,
-    share_attainable,
-    share_of_block_launch_rate,
 )
 from profkit.reports.metrics.warps import STATES, list_states
 
@@ -126,17 +126,17 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 BARRIER = "barrier"
 
 
-def model_gain(launch: Launch, scenario: Scenario) -> float:
+def predict_gain(launch: Launch, scenario: Scenario) -> float:
     """The speed-up that the model gives for a fix, at least 1.
 
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
     """
-    gain = model_speedup(launch, scenario, most=1.0, stream=USUAL_STREAM)
+    gain = predict_speedup(launch, scenario, most=1.0, stream=USUAL_STREAM)
     return max(1.0, min(gain, bound_speedup_by_waits(launch, scenario)))
 
 
-def model_speedup(
+def predict_speedup(
     launch: Launch, scenario: Scenario, most: float = inf, stream: float = 1.0
 ) -> float:
     """Return the speed-up for a scenario, below 1 where more is done than before.
@@ -145,10 +145,10 @@ def model_speedup(
     as powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most` is the largest share of
     its reach that a unit counts with, `stream` the share of the best rate that DRAM gets to.
     """
-    fixed_time = max(scenario.ends, share_of_fixed_time(launch))
+    fixed_time = max(scenario.ends, compute_fixed_time_share(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
-    full_now = share_of_fullest_unit(launch, Scenario(), stream)
-    full_then = share_of_fullest_unit(launch, scenario, stream)
+    full_now = compute_fullest_unit_share(launch, Scenario(), stream)
+    full_then = compute_fullest_unit_share(launch, scenario, stream)
     throughput_now = min(full_now / working_time, most)
     throughput_then = min(full_then / working_time, most)
     faster = measure_wait_reduction(launch, scenario)
@@ -173,12 +173,12 @@ def bound_speedup_by_waits(launch: Launch, scenario: Scenario) -> float:
     faster = measure_wait_reduction(launch, replace(scenario, waits=waits))
     if faster == inf:
         return inf
-    fixed_time = max(scenario.ends, share_of_fixed_time(launch))
+    fixed_time = max(scenario.ends, compute_fixed_time_share(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
     return 1 / (fixed_time + working_time / (faster * scenario.places))
 
 
-def share_of_fixed_time(launch: Launch) -> float:
+def compute_fixed_time_share(launch: Launch) -> float:
     """Return the share of the time that stays whatever is fixed: begin, first trip to memory, end."""
     time = launch.get("time", 0.0)
     if time <= 0:
@@ -197,8 +197,12 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     stays = []
     for unit, share in measure_unit_loads(launch).items():
         stays.append(scenario.units.get(unit, 1.0) * share)
-    if is_scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
-        stays.append(launch["dram_busy"] / share_attainable("dram", launch))
+    if (
+        is_dram_access_scattered(launch)
+        and scenario.units.get("dram", 1.0) == 1.0
+        and "dram_busy" in launch
+    ):
+        stays.append(launch["dram_busy"] / find_attainable_share("dram", launch))
     throughput = max(stays, default=0.0)
     time = launch.get("time", 0.0)
     shortest_ends = 0.0
@@ -214,7 +218,7 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     return inf
 
 
-def share_of_fullest_unit(launch: Launch, scenario: Scenario, stream: float = 1.0) -> float:
+def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float = 1.0) -> float:
     """Share of what it can reach that the fullest unit is at, in today's time, after a scenario.
 
     `stream`: the share of the best rate on record that DRAM gets to.
@@ -225,7 +229,7 @@ def share_of_fullest_unit(launch: Launch, scenario: Scenario, stream: float = 1.
         stays = scenario.units.get(unit, 1.0)
         # Mended access patterns let DRAM run at its full rate.
         same = stays == 1.0 or scenario.same_places
-        reach = share_attainable(unit, launch) if same else REACH[unit]
+        reach = find_attainable_share(unit, launch) if same else REACH[unit]
         if unit == "dram":
             reach *= stream
         full = max(full, share * stays / reach)
@@ -239,7 +243,7 @@ def measure_wait_reduction(launch: Launch, scenario: Scenario) -> float:
             return inf
         return 1.0
     rest, stays, barrier = 0.0, 0.0, 0.0
-    for name in launch.list_present("stall_"):
+    for name in launch.list_metrics_with_prefix("stall_"):
         state = name.removeprefix("stall_")
         if state == BARRIER:
             barrier = launch[name]
@@ -302,7 +306,7 @@ def make_expectation(
     return Expectation(min(gain, most), min(low, most), min(high, most))
 
 
-def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
+def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     """Return the speed-up of these fixes at once: their scenarios are joined, their gains not added."""
     best, typical = [], []
     measured = False  # whether somebody has measured what one of these fixes brings
@@ -326,7 +330,7 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     # Where no unit was counted, nothing says what would bind after it.
     if len(typical) < len(fixes) or not measured or not measure_unit_loads(launch):
         return Estimate(bound=bound)
-    gain = min(model_gain(launch, join_scenarios(typical)), begun)
+    gain = min(predict_gain(launch, join_scenarios(typical)), begun)
     expected = make_expectation(gain, SPREAD, bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
@@ -340,13 +344,13 @@ def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> fl
     for fix in fixes:
         if fix.kind != "waste":
             return inf
-    share = share_of_block_launch_rate(launch)
+    share = compute_share_of_block_launch_rate(launch)
     if not share:
         return inf
     return max(1.0, 1 / share)
 
 
-def read_expectation(saving: Estimate) -> Expectation | None:
+def get_expectation(saving: Estimate) -> Expectation | None:
     """Return what an estimate of a launch expects; None where it is a bound only."""
     if not saving.is_known:
         return None
@@ -357,7 +361,7 @@ def compute_headroom(launch: Launch) -> float | None:
     """How many times faster the same work could be done; None when a full unit may go unseen."""
     if not launch.known(*NEEDED) or not measure_unit_loads(launch):
         return None
-    if share_of_fullest_unit(launch, Scenario()) > 0:
+    if compute_fullest_unit_share(launch, Scenario()) > 0:
         return 1 / compute_least_share_of_time(launch)
     return None
 
@@ -367,10 +371,10 @@ def compute_least_share_of_time(launch: Launch, stream: float = 1.0) -> float:
 
     `stream`: the share of the best rate on record that DRAM gets to.
     """
-    full = share_of_fullest_unit(launch, Scenario(), stream)
-    return min(1.0, share_of_fixed_time(launch) + full)
+    full = compute_fullest_unit_share(launch, Scenario(), stream)
+    return min(1.0, compute_fixed_time_share(launch) + full)
 
 
-def apply_amdahl(part: float) -> float:
+def compute_amdahl_speedup(part: float) -> float:
     """Speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
     return 1 / (1 - min(part, NEVER_ALL))

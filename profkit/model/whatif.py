@@ -23,7 +23,7 @@ from profkit.model.scenario import (
     Expectation,
     Scenario,
     make_expectation,
-    model_speedup,
+    predict_speedup,
 )
 from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
@@ -41,7 +41,7 @@ _WORK: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _list_events(state: WarpState) -> tuple[tuple[str, ...], ...]:
+def _list_counters_of_state(state: WarpState) -> tuple[tuple[str, ...], ...]:
     """Return the counts that the time in a state goes with.
 
     Where data moves, these are the state's own instructions and last the data; elsewhere all
@@ -54,7 +54,7 @@ def _list_events(state: WarpState) -> tuple[tuple[str, ...], ...]:
     return state.instructions, state.data
 
 
-_EVENTS = {state.name: _list_events(state) for state in WARP_STATES}
+_EVENTS = {state.name: _list_counters_of_state(state) for state in WARP_STATES}
 # Kinds of instructions whose number is a part of `instructions`, those in it of other kinds, and
 # accesses with what goes by the same factor.
 _KINDS = (
@@ -162,7 +162,7 @@ def _parse_whatif_change(part: str) -> CounterChange:
     return CounterChange(metric, op, value)
 
 
-def predict_changed_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
+def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
     """Return the speed-up when these counts change and every other stays; below 1 it is slower.
 
     A kind of instruction takes the total with it, and accesses their sectors and wavefronts, unless
@@ -172,7 +172,7 @@ def predict_changed_launch(launch: Launch, changes: Iterable[CounterChange]) -> 
         launch.need("instructions")
         if not measure_unit_loads(launch):
             launch.need("issue_busy")
-        gain = model_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
+        gain = predict_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
         return make_expectation(gain, SPREAD, offset=OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
@@ -188,12 +188,12 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     waits = {}
     for state, groups in _EVENTS.items():
         if state != BARRIER:
-            waits[state] = _share_of_events_left(groups, launch, after)
+            waits[state] = _compute_share_of_events_left(groups, launch, after)
     if is_mostly_atomics(launch):
-        waits |= dict.fromkeys(MEMORY, _share_left(("l2_atomic_sectors",), launch, after))
+        waits |= dict.fromkeys(MEMORY, _compute_share_left(("l2_atomic_sectors",), launch, after))
     units = {}
     for unit in measure_unit_loads(launch):
-        units[unit] = _share_left(_WORK[unit], launch, after)
+        units[unit] = _compute_share_left(_WORK[unit], launch, after)
     for use in list_resource_uses(launch):
         if not use.near:
             continue
@@ -204,7 +204,7 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     return Scenario(units, waits, _scale_working_warps(launch, after), same_places=True)
 
 
-def _share_of_events_left(
+def _compute_share_of_events_left(
     groups: tuple[tuple[str, ...], ...], launch: Launch, after: Launch
 ) -> float:
     """Return the share of the events of a state that is left.
@@ -212,7 +212,7 @@ def _share_of_events_left(
     An access that moves less ends as much sooner. Fewer accesses for the same data are in between: each
     wait takes its latency, and the queue for the data is as long as before.
     """
-    shares = [_share_left(names, launch, after) for names in groups]
+    shares = [_compute_share_left(names, launch, after) for names in groups]
     mean = prod(shares) ** (1 / len(shares))
     data = shares[-1]
     return min(mean, data)
@@ -246,7 +246,7 @@ def _scale_working_warps(launch: Launch, after: Launch) -> float:
     return min(filled * after["warps_per_sm"] / launch["warps_per_sm"], max(most, filled))
 
 
-def _share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
+def _compute_share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
     was = before.sum_known(names)
     if was > 0:
         return after.sum_known(names) / was

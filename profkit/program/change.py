@@ -65,14 +65,14 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     answer = _judge_saving(saved, slack)
     promises, new = _compare_findings(before["findings"], after["findings"])
     notes = _list_setup_differences(before["program"], after["program"])
-    kernels_before = _list_kernels(before["kernels"])
-    kernels_after = _list_kernels(after["kernels"])
+    kernels_before = _select_kernel_rows(before["kernels"])
+    kernels_after = _select_kernel_rows(after["kernels"])
     if _are_two_programs(kernels_before, kernels_after):
         answer = "cannot tell"
         notes.append(TWO_PROGRAMS)
         promises, new = [], []
     else:
-        notes += _list_unlike_kernels(kernels_before, kernels_after)
+        notes += _note_different_kernels(kernels_before, kernels_after)
         unsure = _explain_no_answer(before, after, answer)
         if unsure:
             answer = "cannot tell"
@@ -221,7 +221,7 @@ def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any])
     return differences
 
 
-def _list_kernels(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _select_kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rows of kernels, without copies and the like, which say nothing of a program."""
     return [row for row in rows if row.get("category") not in MOVES]
 
@@ -230,8 +230,8 @@ def _compute_common_shares(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str
 ) -> tuple[int, int, list[float]]:
     """Return how many names are in both and in any of two lists, and their share of each one's time."""
-    names_before = _list_names(before, key)
-    names_after = _list_names(after, key)
+    names_before = _list_values_of_key(before, key)
+    names_after = _list_values_of_key(after, key)
     both = names_before & names_after
     shares = []
     for side in (before, after):
@@ -240,7 +240,7 @@ def _compute_common_shares(
     return len(both), len(names_before | names_after), shares
 
 
-def _list_names(rows: Sequence[Mapping[str, Any]], key: str) -> set[str]:
+def _list_values_of_key(rows: Sequence[Mapping[str, Any]], key: str) -> set[str]:
     """Return the different values that rows have of a key."""
     return {row[key] for row in rows if row.get(key)}
 
@@ -257,7 +257,7 @@ def _are_two_programs(
         return False
     if max(_compute_common_shares(before, after, "name")[2]) > UNLIKE:
         return False
-    if _list_names(before, "op") and _list_names(after, "op"):
+    if _list_values_of_key(before, "op") and _list_values_of_key(after, "op"):
         return max(_compute_common_shares(before, after, "op")[2]) <= UNLIKE
     launches_before = sum(row["calls"] for row in before)
     launches_after = sum(row["calls"] for row in after)
@@ -265,7 +265,7 @@ def _are_two_programs(
     return bool(more > MORE_CALLS * fewer)
 
 
-def _list_unlike_kernels(
+def _note_different_kernels(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return a note where the two hardly launch the same kernels.

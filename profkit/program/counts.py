@@ -33,7 +33,7 @@ class Counts:
         return {key: top.ranking_gain for key, top in known.items()}
 
 
-def choose_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
+def choose_main_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     """The groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
@@ -46,7 +46,7 @@ def choose_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     return out
 
 
-def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
+def read_counters_of_groups(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     """Judge the launches of a report, and give each group the first that is its.
 
     Raises:
@@ -56,19 +56,19 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     from profkit.reports.reader import read_report as read_reports
 
     ran = [run for run in reversed(judge_reports(read_reports([report]))) if run.status == "ok"]
-    launches = {_make_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
-    keys = {group.id: _make_key(group.name, group.grid, group.block) for group in groups}
+    launches = {_make_group_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
+    keys = {group.id: _make_group_key(group.name, group.grid, group.block) for group in groups}
     counted = {name: launches[key] for name, key in keys.items() if key in launches}
-    left = [g for g in choose_groups(groups) if g.id not in counted]
-    note = f"{len(left)} of {len(choose_groups(groups))} groups were asked for and not counted"
+    left = [g for g in choose_main_groups(groups) if g.id not in counted]
+    note = f"{len(left)} of {len(choose_main_groups(groups))} groups were asked for and not counted"
     return Counts(counted, (note,) if left else (), str(report))
 
 
-def _make_key(name: str, grid: object, block: object) -> tuple[str, object, object]:
-    return make_name_comparable(name), grid, block
+def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object, object]:
+    return normalize_kernel_name(name), grid, block
 
 
-def make_name_comparable(name: str) -> str:
+def normalize_kernel_name(name: str) -> str:
     """A name without what demanglers disagree on: blanks, the result's type, const's place."""
     words = name.removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

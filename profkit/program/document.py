@@ -16,9 +16,9 @@ from profkit.files import is_folder, read_structured
 from profkit.judge import NO_SAVING, Estimate, Status
 from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
-from profkit.program.origins import sum_origins
+from profkit.program.origins import sum_time_by_origin
 from profkit.program.ranks import Rank
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, make_share
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, make_exact_range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
@@ -243,7 +243,7 @@ def make_triage_document(of: Triage, counts: Counts | None = None) -> TriageDocu
         "schema": SCHEMA,
         "program": _describe_program(of),
         "step": _describe_step(of),
-        "first": _describe_first(of),
+        "first": _describe_first_finding(of),
         "findings": [_describe_finding(of, row) for row in of.findings],
         "kernels": [_describe_kernel(of, row, counts) for row in of.groups],
         "origins": _list_origins(of),
@@ -281,7 +281,7 @@ def _describe_step(of: Triage) -> StepEntry:
     }
 
 
-def _describe_first(of: Triage) -> FirstEntry:
+def _describe_first_finding(of: Triage) -> FirstEntry:
     """The first finding; the verdict where it is that none is to be acted on."""
     verdict = of.verdict
     if verdict.category:
@@ -306,7 +306,7 @@ def _describe_time_without_recorder(of: Triage) -> RangeEntry:
     """What the step takes without the recorder; as recorded where a replay of it does not show that."""
     if of.hosts.matches_recording:
         return _describe_range(of.hosts.plain)
-    return _describe_range(make_share(of.split.period / 1e6))
+    return _describe_range(make_exact_range(of.split.period / 1e6))
 
 
 def _describe_range(of: Range) -> RangeEntry:
@@ -329,7 +329,7 @@ def _describe_rank(of: Rank) -> RankEntry:
 
 def _list_origins(of: Triage) -> list[OriginEntry]:
     out: list[OriginEntry] = []
-    for row in sum_origins(of.steps.typical.works, of.groups):
+    for row in sum_time_by_origin(of.steps.typical.works, of.groups):
         origin = row.origin
         kernels = sorted(row.kernels, key=lambda name: -row.kernels[name])
         entry = OriginEntry(
@@ -446,7 +446,7 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntr
         "limiter": limiter,
         "headroom": headroom,
         "counted": count is not None,
-        "next": _suggest_command(of, row, report),
+        "next": _suggest_kernel_command(of, row, report),
         "missing": missing,
         "op": row.op or None,
         "nvtx": row.range or None,
@@ -458,7 +458,7 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntr
     }
 
 
-def _suggest_command(of: Triage, row: KernelGroup, report: str) -> str | None:
+def _suggest_kernel_command(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
     if report:
         return f"profkit diagnose {quote(report)} --kernel {quote(base_name(row.name))}"
@@ -501,9 +501,9 @@ def convert_to_second_form(document: TriageDocument) -> SecondTriageDocument:
         first=FirstRuleEntry(
             rule=first["category"],
             cause=first["say"],
-            saving=_write_saving(first["saves_ms"], bound),
+            saving=_convert_saving_to_second_form(first["saves_ms"], bound),
         ),
-        findings=[_write_finding(row) for row in document["findings"]],
+        findings=[_convert_finding_to_second_form(row) for row in document["findings"]],
         kernels=document["kernels"],
         origins=document["origins"],
         ranks=document["ranks"],
@@ -511,7 +511,7 @@ def convert_to_second_form(document: TriageDocument) -> SecondTriageDocument:
     )
 
 
-def _write_finding(row: ProgramFindingEntry) -> StepFindingEntry:
+def _convert_finding_to_second_form(row: ProgramFindingEntry) -> StepFindingEntry:
     return StepFindingEntry(
         rule=row["category"],
         status="fires",
@@ -519,14 +519,14 @@ def _write_finding(row: ProgramFindingEntry) -> StepFindingEntry:
         advice=row["try"],
         where=[row["where"]] if row["where"] else [],
         evidence=row["evidence"],
-        saving=_write_saving(row["saves_ms"], row["at_most_ms"]),
+        saving=_convert_saving_to_second_form(row["saves_ms"], row["at_most_ms"]),
         on_top_ms=row["on_top_ms"],
         kernels=row["kernels"],
         change=row["change"],
     )
 
 
-def _write_saving(saves: RangeEntry, bound: float | None) -> SavingEntry:
+def _convert_saving_to_second_form(saves: RangeEntry, bound: float | None) -> SavingEntry:
     return SavingEntry(expected=saves["expect"], low=saves["low"], high=saves["high"], bound=bound)
 
 
@@ -540,9 +540,13 @@ def convert_from_second_form(document: SecondTriageDocument) -> TriageDocument:
         first=FirstEntry(
             category=first["rule"],
             say=first["cause"],
-            saves_ms=_read_saving(first["saving"]),
+            saves_ms=_convert_saving_from_second_form(first["saving"]),
         ),
-        findings=[_read_finding(row) for row in document["findings"] if row["status"] == "fires"],
+        findings=[
+            _convert_finding_from_second_form(row)
+            for row in document["findings"]
+            if row["status"] == "fires"
+        ],
         kernels=document["kernels"],
         origins=document["origins"],
         ranks=document["ranks"],
@@ -550,11 +554,11 @@ def convert_from_second_form(document: SecondTriageDocument) -> TriageDocument:
     )
 
 
-def _read_finding(row: StepFindingEntry) -> ProgramFindingEntry:
+def _convert_finding_from_second_form(row: StepFindingEntry) -> ProgramFindingEntry:
     return {
         "category": row["rule"],
         "say": row["cause"],
-        "saves_ms": _read_saving(row["saving"]),
+        "saves_ms": _convert_saving_from_second_form(row["saving"]),
         "kernels": row["kernels"],
         "try": row["advice"],
         "where": row["where"][0] if row["where"] else "",
@@ -565,7 +569,7 @@ def _read_finding(row: StepFindingEntry) -> ProgramFindingEntry:
     }
 
 
-def _read_saving(saving: SavingEntry) -> RangeEntry:
+def _convert_saving_from_second_form(saving: SavingEntry) -> RangeEntry:
     return RangeEntry(expect=saving["expected"], low=saving["low"], high=saving["high"])
 
 
@@ -578,7 +582,7 @@ IDLE = ("host-launch", "host-sync", "copy", "collective", "other")  # the causes
 HINT = "profkit triage -o NAME.triage ..."
 
 
-def read_document(path: Path) -> TriageDocument:
+def read_triage_document(path: Path) -> TriageDocument:
     """A document that was kept: a file, or the folder it is in.
 
     Raises:
@@ -594,7 +598,7 @@ def read_document(path: Path) -> TriageDocument:
         content = msgspec.json.decode(read_structured(file))
         if isinstance(content, dict):
             schema = content.get("schema")
-        document = _convert_content(content, schema)
+        document = _convert_to_first_form(content, schema)
         if document is None:
             raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)
     except FileNotFoundError as error:
@@ -608,7 +612,7 @@ def read_document(path: Path) -> TriageDocument:
     return document
 
 
-def _convert_content(content: dict[str, Any], schema: object) -> TriageDocument | None:
+def _convert_to_first_form(content: dict[str, Any], schema: object) -> TriageDocument | None:
     """Return the document of either form in the first one; None of what is neither."""
     import msgspec
 

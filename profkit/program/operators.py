@@ -192,7 +192,7 @@ FORMS: tuple[tuple[Sequence[str], Row], ...] = (
 )
 
 
-def _make_table() -> dict[str, Row]:
+def _make_operator_table() -> dict[str, Row]:
     table: dict[str, Row] = {}
     for names, row in FORMS:
         for name in names:
@@ -200,7 +200,7 @@ def _make_table() -> dict[str, Row]:
     return table
 
 
-TABLE = _make_table()
+TABLE = _make_operator_table()
 
 
 def list_tensors(shapes: Sequence[Sequence[int]], types: Sequence[str]) -> list[Tensor]:
@@ -212,7 +212,7 @@ def list_tensors(shapes: Sequence[Sequence[int]], types: Sequence[str]) -> list[
     return tensors
 
 
-def find_needs(
+def find_operator_needs(
     operator: str, shapes: Sequence[Sequence[int]], types: Sequence[str]
 ) -> Needs | None:
     """Return what an operator needs; None where the table does not know it, or sizes are missing."""
@@ -369,7 +369,7 @@ def _are_types_alike(one: str, other: str) -> bool:
     return other == FLOATING and one not in INTEGERS
 
 
-def find_flows(maker: Maker, kind: str) -> Flows:
+def find_tensor_flows(maker: Maker, kind: str) -> Flows:
     """Return the tensors of the operator that launched a kernel of some kind."""
     tensors: list[Sized] = []
     for sizes, name in zip(maker.shapes, maker.types, strict=False):
@@ -385,7 +385,10 @@ def find_flows(maker: Maker, kind: str) -> Flows:
     if name in IN_PLACE:
         reads = tuple(_make_flow(tensor) for tensor in tensors[1:])
         return Flows(reads=reads, adds_to=_make_flow(tensors[0]))
-    return Flows(reads=_list_reads(maker, name, tensors), makes=_list_results(maker, kind, tensors))
+    return Flows(
+        reads=_list_tensors_read(maker, name, tensors),
+        makes=_list_tensors_made(maker, kind, tensors),
+    )
 
 
 def _make_flow(tensor: Sized) -> Flow:
@@ -404,7 +407,7 @@ def _find_flows_of_gather(maker: Maker, tensors: Sequence[Sized]) -> Flows:
     return Flows(reads=tuple(reads), makes=(Flow(None, others[0][1]),))
 
 
-def _list_reads(maker: Maker, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_read(maker: Maker, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator reads besides weights."""
     if name in FILLS:
         return ()
@@ -419,7 +422,7 @@ def _list_reads(maker: Maker, name: str, tensors: Sequence[Sized]) -> tuple[Flow
     return tuple(_make_flow(tensor) for tensor in chosen)
 
 
-def _list_results(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_made(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator makes."""
     name = maker.op.removeprefix("aten::")
     sizes, values = max(tensors, key=lambda tensor: prod(tensor[0]))
@@ -429,11 +432,13 @@ def _list_results(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Fl
     if name in SELECTIONS:
         return Flow(None, values), Flow(None, "long int")
     if name in REDUCTIONS or kind == "reduce":
-        reduced = Flow(_list_reduced(sizes), "long int" if name.startswith("arg") else values)
+        reduced = Flow(
+            _list_reduced_value_counts(sizes), "long int" if name.startswith("arg") else values
+        )
         return (reduced,)
     if name == "copy_" or name in FILLS:
         return (_make_flow(tensors[0]),)
-    needs = find_needs(maker.op, maker.shapes, maker.types)
+    needs = find_operator_needs(maker.op, maker.shapes, maker.types)
     if needs is not None and needs.result:
         return (Flow(frozenset({needs.result}), values),)
     if kind in SAME_SIZE:
@@ -441,7 +446,7 @@ def _list_results(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Fl
     return (Flow(None, FLOATING if kind in FLOAT_KINDS else ""),)
 
 
-def _list_reduced(sizes: Sequence[int]) -> frozenset[int]:
+def _list_reduced_value_counts(sizes: Sequence[int]) -> frozenset[int]:
     """Return how many values may be left where some of a tensor's dimensions are reduced to one."""
     left = {1}
     for size in sizes:

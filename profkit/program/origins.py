@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.idle import clean_operator
+from profkit.program.steps.idle import clean_operator_name
 
 # Inductor's name of a kernel: its form, the operators that were fused, and a number.
 _FUSED = re.compile(r"^triton_[a-z]+_fused_(?P<operators>\w+?)_\d+$")
@@ -37,7 +37,7 @@ class OriginRow:
     kernels: dict[str, int] = field(default_factory=dict)  # nanoseconds by a group's id
 
 
-def sum_origins(works: Sequence[StepWork], groups: Sequence[KernelGroup]) -> list[OriginRow]:
+def sum_time_by_origin(works: Sequence[StepWork], groups: Sequence[KernelGroup]) -> list[OriginRow]:
     """Sum a step's works by where they come from, what takes longest first."""
     names: dict[int, str] = {}
     for group in groups:
@@ -80,7 +80,7 @@ def find_origin(work: StepWork) -> Origin:
 def find_operator(work: StepWork) -> str:
     """Find the operator that a program called; inside of what was compiled, the one that is computed."""
     maker = work.maker
-    name = clean_operator(maker.top or maker.op)
+    name = clean_operator_name(maker.top or maker.op)
     if is_compilers_operator(name) and not is_compilers_operator(maker.op):
         name = maker.op
     fused = _FUSED.match(name) or _FUSED.match(work.activity.name)

@@ -69,7 +69,7 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
 
 def _is_one_program(processes: Sequence[Process]) -> bool:
     """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
-    shares = [_compute_shares(p) for p in processes]
+    shares = [_compute_kernel_time_shares(p) for p in processes]
     common = set.intersection(*map(set, shares))
     if any(classify_kernel(name) == "collective" for name in common):
         return True
@@ -80,7 +80,7 @@ def _is_one_program(processes: Sequence[Process]) -> bool:
     return True
 
 
-def _compute_shares(process: Process) -> dict[str, float]:
+def _compute_kernel_time_shares(process: Process) -> dict[str, float]:
     """Of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
@@ -140,13 +140,13 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
 
 def _measure_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
     """Divide each rank's step; it waits for what a collective takes longer on it than on another."""
-    collectives = {rank: _list_times(step, collective=True) for rank, step in steps.items()}
+    collectives = {rank: _list_kernel_times(step, collective=True) for rank, step in steps.items()}
     shortest = [min(times) for times in zip(*collectives.values(), strict=False)]
     rows = []
     for rank, step in steps.items():
         times = collectives[rank]
         waiting = sum(time - least for time, least in zip(times, shortest, strict=False))
-        computing = sum(_list_times(step, collective=False))
+        computing = sum(_list_kernel_times(step, collective=False))
         rows.append(Rank(rank, step.period, computing, sum(times), waiting))
     return tuple(rows)
 
@@ -164,7 +164,7 @@ def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
     return None
 
 
-def _list_times(step: Step, *, collective: bool) -> list[int]:
+def _list_kernel_times(step: Step, *, collective: bool) -> list[int]:
     """The times of a step's collectives, or of its other kernels, in order of launch."""
     times = []
     for work in step.works:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, list_matching_paths
-from profkit.program.counts import Counts, read_counts
+from profkit.program.counts import Counts, read_counters_of_groups
 from profkit.program.ranks import merge_timelines, select_ranks
-from profkit.program.readers.gathered import read_gathered
+from profkit.program.readers.gathered import read_recordings
 from profkit.program.triage import Triage, triage_timeline
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def judge_recordings(
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
     with _pause_garbage_collector(), _name_recording_in_errors(paths):
-        read_all = read_gathered(paths)
+        read_all = read_recordings(paths)
         timeline = select_ranks(merge_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
         report = None
@@ -65,7 +65,7 @@ def judge_recordings(
             report = find_kept_report(paths[0])
         if report is None:
             return answer, None
-        counts = read_counts(report, answer.groups)
+        counts = read_counters_of_groups(report, answer.groups)
         return triage_timeline(timeline, step, plain_ms, counts.expected_gains), counts
 
 

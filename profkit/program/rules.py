@@ -155,7 +155,7 @@ HOST_LAUNCH: StepRule = StepRule(
         "Launch less often: capture the step in a CUDA graph, compile it, use larger batches. "
         "Where the host does other work, do that in advance in another process."
     ),
-    checks=(host.find_slow_launches, host.find_host_work),
+    checks=(host.find_slow_launches, host.find_long_host_work),
     fix=(
         "The replay takes the host's time for launches, or its pauses, down to what a graph or "
         "work done ahead leaves: 3 % of launches is expected, 35 % at worst."
@@ -176,7 +176,7 @@ HOST_SYNC: StepRule = StepRule(
         "Keep the value on the GPU, or read it one step later; use fixed sizes; reuse buffers "
         "instead of allocating in every step."
     ),
-    checks=(host.find_host_waits, host.find_allocations),
+    checks=(host.find_host_waits, host.find_repeated_allocations),
     fix=(
         "The replay lets the host continue where it waited; kernels that compute an unneeded "
         "value may disappear."
@@ -196,7 +196,7 @@ COPY: StepRule = StepRule(
         "Keep data that does not change on the GPU; pin the host memory and copy with "
         "non_blocking=True on a separate stream, one step ahead; merge many small copies into one."
     ),
-    checks=(moves.find_copies, moves.find_small_copies, moves.find_moving_pages),
+    checks=(moves.find_exposed_copies, moves.find_small_copies, moves.find_moving_pages),
     fix=(
         "The replay gives each copy the rate of pinned memory and a separate stream; data that "
         "may stay on the GPU is not copied at all."
@@ -217,7 +217,7 @@ COLLECTIVE: StepRule = StepRule(
         "Start collectives before their result is needed, in buckets as gradients become ready; "
         "give the ranks equal work."
     ),
-    checks=(moves.find_collectives,),
+    checks=(moves.find_exposed_collectives,),
     fix=(
         "The replay puts collectives on a separate stream; at worst all of their time remains "
         "exposed."
@@ -235,7 +235,7 @@ OPTIMIZER: StepRule = StepRule(
         "operation for all."
     ),
     advice="Use an optimizer with fused=True, or compile its step.",
-    checks=(optimizers.find_optimizer,),
+    checks=(optimizers.find_unfused_optimizer,),
     fix="The replay replaces all of them by one kernel, which moves the bytes that Adam needs.",
     fires=((*LARGE_PRODUCTS, *(UPDATE,) * 360),),
     clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
@@ -249,7 +249,7 @@ ATTENTION_UNFUSED: StepRule = StepRule(
         "recorded) are those of scores and values, and the kernels between them."
     ),
     advice="Call torch.nn.functional.scaled_dot_product_attention, or another fused attention.",
-    checks=(fusion.find_attention,),
+    checks=(fusion.find_unfused_attention,),
     fix=(
         "The replay leaves half of the products' time, since they no longer write and read the "
         "scores, and none of the kernels between them."
@@ -270,7 +270,7 @@ FP32_MATMUL: StepRule = StepRule(
         "Allow TF32 (torch.set_float32_matmul_precision('high')), or autocast to bfloat16, where "
         "the results tolerate it."
     ),
-    checks=(products.find_fp32_products, products.find_float64),
+    checks=(products.find_fp32_products, products.find_float64_work),
     fix=(
         "The replay speeds each product up by the ratio in the GPU table: on an H200 TF32 is 5.5 "
         "times as fast as float32."
@@ -290,10 +290,10 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
     ),
     advice="Compile the function that launches them, or write one kernel; cast each tensor once.",
     checks=(
-        fusion.find_autocasts,
-        fusion.find_elementwise,
-        fusion.find_casts,
-        fusion.find_small_in_graphs,
+        fusion.find_repeated_autocasts,
+        fusion.find_unfused_elementwise,
+        fusion.find_repeated_casts,
+        fusion.find_small_kernels_in_graphs,
     ),
     fix=(
         "The replay replaces each run by one kernel, which reads the run's inputs and writes its "
@@ -357,8 +357,8 @@ KERNEL: StepRule = StepRule(
     checks=(
         products.find_odd_sized_products,
         products.find_odd_sized_products_by_name,
-        products.find_product_tails,
-        kernels.find_sorts,
+        products.find_products_with_wasted_tiles,
+        kernels.find_sorts_for_top_values,
         kernels.find_small_grid,
         kernels.find_slow_kernels,
     ),
@@ -452,7 +452,7 @@ RULES = (
 BY_ID = {rule.id: rule for rule in RULES}
 
 
-def list_words(rule: str) -> list[Words]:
+def list_rule_texts(rule: str) -> list[Words]:
     """Return the words of each form of a rule."""
     found = []
     for module in (fusion, host, kernels, loops, moves, optimizers, products, redundant):

@@ -8,7 +8,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder
 from profkit.program.change import TriagesDocument, compare_triages
-from profkit.program.document import TriageDocument, make_triage_document, read_document
+from profkit.program.document import TriageDocument, make_triage_document, read_triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import detect_kind, suggest_verb
 
@@ -19,10 +19,10 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
     Raises:
         ProfkitError: Only one of them is, or a side is something that is not compared at all.
     """
-    if is_recording(before) and is_recording(after):
+    if is_recording_or_triage(before) and is_recording_or_triage(after):
         return compare_triages(read_or_judge_side(before), read_or_judge_side(after))
     for side, other in ((before, after), (after, before)):
-        if is_recording(side):
+        if is_recording_or_triage(side):
             hint = "compare two variants, two reports, two recordings or two folders"
             raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
         if wrong := suggest_verb(side, "compare"):
@@ -30,7 +30,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
     return None
 
 
-def is_recording(side: str | Path) -> bool:
+def is_recording_or_triage(side: str | Path) -> bool:
     """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
     with suppress(ProfkitError):
         return is_file(Path(side) / "triage.json") or detect_kind(side) == "trace"
@@ -41,6 +41,6 @@ def read_or_judge_side(side: str) -> TriageDocument:
     """Return the document of a recording: the one that was kept, or of what is judged now."""
     path = Path(side)
     if is_folder(path):
-        return read_document(path)
+        return read_triage_document(path)
     answer, counts = judge_recordings([path])
     return make_triage_document(answer, counts)

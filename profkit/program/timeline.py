@@ -245,7 +245,7 @@ class Timeline:
         return self.how == "torch trace"
 
 
-def find_end(
+def find_recording_end(
     activities: Sequence[Activity], calls: Sequence[Call], spans: Sequence[HostSpan]
 ) -> int:
     """When a process's recording ends: the last time that is in it."""
@@ -260,7 +260,7 @@ def close_open_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
     return [replace(span, end=max(span.start, end), ended=False) for span in latest]
 
 
-def say_open_ranges(processes: Sequence[Process]) -> Iterator[str]:
+def note_open_ranges(processes: Sequence[Process]) -> Iterator[str]:
     """Says of how many ranges nobody recorded the end."""
     unended = []
     for process in processes:

@@ -13,7 +13,7 @@ from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
-from profkit.program.findings.host import capture_longest_stretch, say_times
+from profkit.program.findings.host import make_graph_of_longest_stretch, say_times
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, SEEN, Model
 from profkit.program.replay.scenario import (
@@ -32,7 +32,7 @@ from profkit.program.steps.idle import (
     IN_GRAPH,
     LATE,
     Split,
-    split_period,
+    split_step_period,
     sum_busy_by_device,
 )
 from profkit.program.timeline import UNIFIED_MEMORY, Process, Timeline
@@ -42,7 +42,7 @@ from profkit.program.verdict import (
     WORTH,
     Verdict,
     judge_step,
-    say_devices,
+    say_busy_by_device,
 )
 from profkit.reports.figures import figures, format_percent
 
@@ -134,17 +134,17 @@ def _judge_steps(
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
     case = make_case(process, steps, replayed, gains)
-    drafts = price_drafts(case, draft_findings(case))
+    drafts = estimate_draft_savings(case, draft_findings(case))
     found: list[StepFinding] = []
     if replayed.matches_recording:
         found = rank_findings(case, drafts)
         found = _add_uneven_ranks(case, found, ranks)
-    found = _say_why_first(found, case)
+    found = _add_reason_for_first(found, case)
     notes = [*timeline.notes, *steps.notes]
     if ranks:
         notes += ranks.notes
     notes += _list_doubts(timeline, case, found)
-    notes += _say_other_kinds(timeline, process, steps)
+    notes += _note_other_kinds_of_steps(timeline, process, steps)
     return Triage(
         timeline=timeline,
         process=process,
@@ -181,7 +181,7 @@ def make_case(
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
     return Case(
         step=typical,
-        split=split_period(typical),
+        split=split_step_period(typical),
         hosts=replayed,
         groups=group_kernels(typical.works),
         device=process.device,
@@ -195,7 +195,7 @@ def make_case(
     )
 
 
-def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
+def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
     """Says what steps of other kinds take, and what is to be done first in each."""
     whole = sum(step.period for kind in (steps, *steps.others) for step in kind.steps)
     for kind in steps.others:
@@ -251,36 +251,38 @@ def _find_uneven_ranks(case: Case, ranks: Ranks, saved: float) -> StepFinding | 
     return replace(finding, saving=saving, on_top=min(expect, plain - saved))
 
 
-def price_drafts(
+def estimate_draft_savings(
     case: Case, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
 ) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
     hindering = next((draft for draft in drafts if draft.waits_before_graph), None)
-    stacks = _say_stacks(case)
+    stacks = _note_cost_of_stacks(case)
     priced = []
     for own in drafts:
         draft = replace(own, cause=own.cause + stacks) if own.idle else own
         if hindering and draft.general:
-            saving = _price_draft(case, draft, shares, after=hindering.change)
+            saving = _estimate_draft_saving(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
-            waits = _price_draft(case, hindering, shares).expected
+            waits = _estimate_draft_saving(case, hindering, shares).expected
             cause = draft.cause + _say_waits_before_graph(case, hindering, waits, saving.expected)
-            stretch = capture_longest_stretch(
+            stretch = make_graph_of_longest_stretch(
                 case, hindering.waits_before_graph, draft.change.launches
             )
             now = case.hosts.estimate_saving(stretch).expect
             priced.append(replace(draft, cause=cause, saving=saving, before_waits_go=now))
         else:
-            priced.append(replace(draft, saving=_price_draft(case, draft, shares)))
-    return [_explain_larger_saving(case, _say_other_causes(case, draft)) for draft in priced]
+            priced.append(replace(draft, saving=_estimate_draft_saving(case, draft, shares)))
+    return [
+        _add_reason_for_larger_saving(case, _add_other_idle_causes(case, draft)) for draft in priced
+    ]
 
 
-def _say_other_causes(case: Case, draft: StepFinding) -> StepFinding:
+def _add_other_idle_causes(case: Case, draft: StepFinding) -> StepFinding:
     """Say so where idle time is saved that the bar gives another cause.
 
     The bar names what the GPU waited for last; a fix may remove what came before that, too.
     """
-    own = case.sum_idle(draft.rule) / 1e6
+    own = case.sum_idle_time(draft.rule) / 1e6
     if not draft.idle or draft.rule not in IDLE_CAUSES or draft.saving.expected <= own:
         return draft
     others = [row for row in case.split.idle if row.cause != draft.rule and row.cause in REASONS]
@@ -319,7 +321,7 @@ def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, mo
     )
 
 
-def _say_stacks(case: Case) -> str:
+def _note_cost_of_stacks(case: Case) -> str:
     """What recording Python frames costs the host, where that is a part of the step worth a word."""
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
@@ -327,7 +329,7 @@ def _say_stacks(case: Case) -> str:
     return STACKS.format(traced=figures(traced / 1e6))
 
 
-def _price_draft(
+def _estimate_draft_saving(
     case: Case, draft: StepFinding, shares: Mapping[str, Range], after: Change | None = None
 ) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
@@ -360,7 +362,7 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     of it, but in a graph: where only the GPU binds, kernels give back what they take.
     """
     change = draft.change
-    gone = _remove_what_changes(change)
+    gone = _make_full_removal(change)
     models = (case.hosts.usual, *case.hosts.others)
     slowest = max(models, key=lambda model: model.period)
     host = _sum_host_time(case, change, slowest)
@@ -375,7 +377,7 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     return min(most, taken + host) / 1e6
 
 
-def _remove_what_changes(change: Change) -> Change:
+def _make_full_removal(change: Change) -> Change:
     """The fix that leaves nothing of any kernel, launch or call that a fix changes."""
     return replace(
         change,
@@ -408,15 +410,15 @@ def _estimate_most_idle(case: Case) -> float:
     pace = played / max(1, recorded)  # of a step that was measured as slower or faster
     busy = case.split.busy / 1e6 * pace
     slower = case.hosts.plain.expect / (case.split.period / 1e6)
-    nobodys = max(0, case.sum_idle("other") - SEEN * len(case.works))
+    nobodys = max(0, case.sum_idle_time("other") - SEEN * len(case.works))
     idle = (case.split.period - case.split.busy - nobodys) / 1e6
     # A recorder makes the host slower, never faster.
     return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
 
 
-def _explain_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
+def _add_reason_for_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
     """Say so where a draft may save more than its kernels take: starting them takes time, too."""
-    kernels = case.sum_time(draft.works)
+    kernels = case.sum_work_time(draft.works)
     more = draft.saving.high - kernels - draft.evidence.get("work", 0.0)
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
@@ -424,11 +426,11 @@ def _explain_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
     started = "starting these copies"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
         started = "launching these kernels"
-    said = f"; {started} adds up to {figures(_round_up(more))} ms to the step"
+    said = f"; {started} adds up to {figures(_round_up_to_three_digits(more))} ms to the step"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 
-def _round_up(value: float) -> float:
+def _round_up_to_three_digits(value: float) -> float:
     """Return a number with three digits that is not below it."""
     if value <= 0:
         return 0.0
@@ -445,7 +447,7 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
     model = case.hosts.usual
     shortest = model.period
     left = case.hosts.plain.expect
-    for found in _order_findings(_keep_what_saves(case, drafts), case):
+    for found in _order_findings(_keep_drafts_that_save(case, drafts), case):
         model = found.change.apply(model, EXPECT)
         more = found.saving.expected
         if out:
@@ -454,18 +456,18 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
         on_top = min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
-        where = found.where or (case.say_place(found.works),)
+        where = found.where or (case.describe_origin_of_works(found.works),)
         cause = found.cause + _explain_smaller_saving(case, found)
         out.append(replace(found, cause=cause, on_top=on_top, kernels=kernels, where=where))
     return out
 
 
-def _keep_what_saves(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def _keep_drafts_that_save(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Drafts that save enough for a line, and waits that have to go before a graph is of use."""
     kept = []
     for draft in drafts:
         is_enough = draft.saving.expected >= LEAST * case.hosts.plain.expect
-        if not is_enough and not _must_go_first(draft, drafts):
+        if not is_enough and not _must_waits_go_first(draft, drafts):
             continue
         if draft.idle and not case.hosts.checked:
             # A recorder may have made all of the idle time there is.
@@ -483,24 +485,26 @@ def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFindin
     graph) where a special fix is as good. What takes launches away needs no graph that makes them
     shorter, so it need not be surer.
     """
-    rows = sorted(found, key=lambda row: (not _is_shown(row, case), -row.saving.expected))
+    rows = sorted(found, key=lambda row: (not _is_visible_in_bar(row, case), -row.saving.expected))
     if not rows:
         return []
     largest = rows[0]
     if largest.saving.low > 0 and not largest.general:
         return rows
     for row in rows:
-        if _must_go_first(row, [largest]):
+        if _must_waits_go_first(row, [largest]):
             return [row, *(other for other in rows if other is not row)]
     for row in rows[1:]:
-        enough = row.saving.expected >= HALF * largest.saving.expected and _is_shown(row, case)
+        enough = row.saving.expected >= HALF * largest.saving.expected and _is_visible_in_bar(
+            row, case
+        )
         surer = row.saving.low > largest.saving.low or (largest.general and row.launches)
         if enough and not row.general and surer:
             return [row, *(other for other in rows if other is not row)]
     return rows
 
 
-def _must_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
+def _must_waits_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
     """Whether waits have to go before a graph is of use.
 
     While they are there, a graph holds no more than what is launched between two of them. Where that
@@ -515,7 +519,7 @@ def _must_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
     return False
 
 
-def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+def _add_reason_for_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
     """Say why the first finding is first, where another one is expected to save more."""
     if not found:
         return []
@@ -523,9 +527,9 @@ def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding
     largest = max(found, key=lambda row: row.saving.expected)
     if largest.saving.expected <= first.saving.expected:
         return list(found)
-    if not _is_shown(largest, case):
+    if not _is_visible_in_bar(largest, case):
         why = "the recording shows hardly any idle time of that cause"
-    elif _must_go_first(first, [largest]):
+    elif _must_waits_go_first(first, [largest]):
         why = "no graph can be captured until these waits are removed"
     elif largest.general:
         why = "a graph helps whatever the cause, and this removes the cause"
@@ -535,13 +539,13 @@ def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding
     return [replace(first, cause=cause), *others]
 
 
-def _is_shown(row: StepFinding, case: Case) -> bool:
+def _is_visible_in_bar(row: StepFinding, case: Case) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
     if row.rule not in IDLE_CAUSES or row.change == Change():
         return True  # what ranks do differently is in no bar of one rank
     if any(case.works[i].kind not in {"copy", "collective"} for i in row.change.scale):
         return True  # it shortens kernels, which the bar shows as computing
-    return case.sum_idle(row.rule) >= SHOWN * case.split.period
+    return case.sum_idle_time(row.rule) >= SHOWN * case.split.period
 
 
 def _explain_smaller_saving(case: Case, found: StepFinding) -> str:
@@ -583,14 +587,14 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
             f"{figures(cold / 1e6)} ms of the step are launches that load code or allocate memory "
             "first, as in a first step: record steps after a warm-up"
         )
-    yield from _say_unexplained(case, found)
+    yield from _note_unexplained_idle(case, found)
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1:
         yield (
             f"the step runs on {len(devices)} GPUs, which compute in parts of it: "
-            f"{say_devices(case, devices)}; the answer is for all of them together"
+            f"{say_busy_by_device(case, devices)}; the answer is for all of them together"
         )
-    exposed = case.sum_idle("collective")
+    exposed = case.sum_idle_time("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
             f"for {figures(exposed / 1e6)} ms of the step only collectives run: whether they transfer "
@@ -598,7 +602,7 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
         )
 
 
-def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+def _note_unexplained_idle(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
     """Says so where much of the step is idle for no recorded reason, and a finding stands first."""
     if not found or found[0].saving.expected < WORTH * case.hosts.plain.expect:
         return

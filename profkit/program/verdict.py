@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.program.findings.case import Case, StepFinding
-from profkit.program.findings.kernels import is_near_floor
+from profkit.program.findings.kernels import is_kernel_near_floor
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.idle import (
     CAPTURING,
@@ -81,11 +81,11 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     started = _say_first_step_only(case)
     if started:
         return Verdict("unknown", started)
-    if found and _find_worth(found) >= WORTH * plain:
+    if found and _find_saving_of_first(found) >= WORTH * plain:
         return FOUND
     busy = _find_least_busy_time(case)
     computing = min(1.0, busy / 1e6 / plain)
-    unknown = _say_what_is_unknown(case, busy, computing)
+    unknown = _explain_why_unknown(case, busy, computing)
     if unknown:
         return Verdict("unknown", f"{_say_small_findings(found)}; {unknown}")
     said = _say_how_busy(case, busy, computing)
@@ -108,7 +108,7 @@ def _find_least_busy_time(case: Case) -> int:
     return min(idlest, case.split.busy)
 
 
-def _say_what_is_unknown(case: Case, busy: int, computing: float) -> str:
+def _explain_why_unknown(case: Case, busy: int, computing: float) -> str:
     """Why nobody can know that a step is healthy; empty where it is.
 
     Args:
@@ -119,7 +119,7 @@ def _say_what_is_unknown(case: Case, busy: int, computing: float) -> str:
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
         return _explain_lost_kernels(lost)
-    near = sum(group.time for group in case.groups if is_near_floor(case, group))
+    near = sum(group.time for group in case.groups if is_kernel_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _is_computing(group))
     if computing < BUSY or near < KNOWN * whole:
         return f"not known: {_name_unknown(case)}"
@@ -133,12 +133,10 @@ def _say_how_busy(case: Case, busy: int, computing: float) -> str:
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
-    return (
-        f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}"
-    )
+    return f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_top_kind(case)}"
 
 
-def _find_worth(found: Sequence[StepFinding]) -> float:
+def _find_saving_of_first(found: Sequence[StepFinding]) -> float:
     """Return what the first finding saves, or what waits for it: a graph for which waits have to go."""
     if found[0].waits_before_graph:
         return max(finding.saving.expected for finding in found)
@@ -147,7 +145,7 @@ def _find_worth(found: Sequence[StepFinding]) -> float:
 
 def _say_first_step_only(case: Case) -> str:
     """Says so where what was recorded once is a start: later steps have the memory already."""
-    time = case.sum_allocating()
+    time = case.sum_allocation_time()
     if not case.alone or time < START * case.split.period:
         return ""
     names = Counter(call.name for call in case.step.calls if call.allocates)
@@ -221,7 +219,7 @@ def _explain_lost_kernels(lost: int) -> str:
     )
 
 
-def _say_most(case: Case) -> str:
+def _say_top_kind(case: Case) -> str:
     """The kind of kernels that takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
@@ -239,17 +237,17 @@ def _name_unknown(case: Case) -> str:
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
         return (
             "why the GPUs of this process compute only in parts of the step: "
-            f"{say_devices(case, devices)}; where one waits for another, let each have work of "
+            f"{say_busy_by_device(case, devices)}; where one waits for another, let each have work of "
             "another batch, or a process of its own"
         )
     least = LARGE * case.split.period
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
-    kernels = [g for g in case.groups if _is_computing(g) and not is_near_floor(case, g)]
+    kernels = [g for g in case.groups if _is_computing(g) and not is_kernel_near_floor(case, g)]
     longest = max((group.time for group in kernels), default=0)
     if idle and idle.time >= max(least, longest):
-        return _say_idle(case, idle)
+        return _explain_idle(case, idle)
     if kernels and longest >= least:
-        return _say_kernel(case, max(kernels, key=lambda group: group.time))
+        return _describe_unknown_kernel(case, max(kernels, key=lambda group: group.time))
     if kernels:
         return _say_many_kernels(case, kernels)
     if any(_is_computing(group) for group in case.groups):
@@ -295,7 +293,7 @@ def _say_not_counted(case: Case, whose: str = "their") -> str:
     return f"because {whose} hardware counters were not read; {tool} reads them"
 
 
-def say_devices(case: Case, devices: Mapping[int, int]) -> str:
+def say_busy_by_device(case: Case, devices: Mapping[int, int]) -> str:
     """In how much of the step each GPU computes."""
     shares = []
     for number, time in devices.items():
@@ -303,7 +301,7 @@ def say_devices(case: Case, devices: Mapping[int, int]) -> str:
     return ", ".join(shares)
 
 
-def _say_idle(case: Case, idle: Idle) -> str:
+def _explain_idle(case: Case, idle: Idle) -> str:
     """What is not known of idle time, as far as it was recorded, and what to record."""
     share = format_percent(idle.time / case.split.period)
     where = f" ({idle.where})" if idle.where else ""
@@ -312,7 +310,7 @@ def _say_idle(case: Case, idle: Idle) -> str:
             f"what a step does, because for {share} of the recording a graph is captured, and the GPU "
             "has nothing to run; record its replays: begin after the warm-up"
         )
-    if not case.repeats and case.sum_idle("host-launch") >= LARGE * case.split.period:
+    if not case.repeats and case.sum_idle_time("host-launch") >= LARGE * case.split.period:
         return _say_single_run(case)
     if idle.where == IN_GRAPH:
         return (
@@ -334,7 +332,7 @@ def _name_host_recorder(case: Case) -> str:
     return f"{_name_recorder(case)} records its operators and lines"
 
 
-def _say_kernel(case: Case, group: KernelGroup) -> str:
+def _describe_unknown_kernel(case: Case, group: KernelGroup) -> str:
     """A kernel of which nobody knows what limits it."""
     share = format_percent(min(1.0, group.time / case.split.period))
     if group.kind == "graph":
@@ -342,7 +340,7 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
             f"what runs in {share} of the step, because it is a CUDA graph that was recorded as one; "
             f"{name_node_tracing(case.is_amd)} records its kernels"
         )
-        return case.name_graphs(said)
+        return case.adapt_graph_name_to_gpu(said)
     name = base_name(group.name)[:60] or group.name[:60]
     return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
@@ -351,7 +349,7 @@ def _say_idle_without_recorder(case: Case, drafts: Sequence[StepFinding]) -> str
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    waits = (case.sum_idle("host-launch") + case.sum_idle("host-sync")) / 1e6
+    waits = (case.sum_idle_time("host-launch") + case.sum_idle_time("host-sync")) / 1e6
     most = min(waits, case.hosts.plain.high - case.split.busy / 1e6)
     if most < WORTH * case.hosts.plain.high or not any(draft.idle for draft in drafts):
         return ""

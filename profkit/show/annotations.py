@@ -73,7 +73,7 @@ def _annotate_finding(finding: LaunchFinding, kernel: str, report: str) -> Annot
         line=line,
         rule=finding.rule,
         cause=f"{shorten_name(kernel, NAME)}: {finding.cause}",
-        gain=words.say_finding_worth(finding),
+        gain=words.describe_finding_gain(finding),
         advice=finding.advice,
         matters=not finding.at_roof and not is_slower,
     )
@@ -122,12 +122,12 @@ def find_local_path(recorded: str) -> str:
         is_name_alone = first > begin and first == len(parts) - 1
         if is_name_alone and parts[first - 1] != get_current_folder().name:
             break
-        if _is_here(local):
+        if _is_local_file(local):
             return local.as_posix()
     return recorded
 
 
-def _is_here(path: Path) -> bool:
+def _is_local_file(path: Path) -> bool:
     try:
         return not path.is_absolute() and is_file(path)
     except (ProfkitError, OSError, ValueError):  # a name that no file can have
@@ -137,7 +137,7 @@ def _is_here(path: Path) -> bool:
 # How they are written.
 
 
-def write_gcc(found: Sequence[Annotation]) -> str:
+def format_gcc_warnings(found: Sequence[Annotation]) -> str:
     """Return what problem matchers and vim's errorformat take: file:line:1: warning: ..."""
     lines = []
     for each in found:
@@ -153,7 +153,7 @@ def write_gcc(found: Sequence[Annotation]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def write_github(found: Sequence[Annotation]) -> str:
+def format_github_commands(found: Sequence[Annotation]) -> str:
     """Return GitHub's workflow commands, which annotate the lines of a pull request."""
     lines = []
     for each in found:
@@ -183,7 +183,7 @@ def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def write_sarif(found: Sequence[Annotation]) -> str:
+def format_sarif_log(found: Sequence[Annotation]) -> str:
     """Return a SARIF 2.1.0 log, which code scanning and editors read."""
     rules = list(dict.fromkeys(each.rule for each in found))
     driver = {
@@ -239,7 +239,7 @@ def _write_uri(path: str) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Sequence[Annotation]], str]] = {
-    "gcc": write_gcc,
-    "github": write_github,
-    "sarif": write_sarif,
+    "gcc": format_gcc_warnings,
+    "github": format_github_commands,
+    "sarif": format_sarif_log,
 }

@@ -163,7 +163,7 @@ class _Frame:
         """Return how many powers of ten the axes hold, across and up."""
         return log10(self.right / self.left), log10(self.top / self.bottom)
 
-    def write_tilt(self, width: int) -> str:
+    def write_rotation(self, width: int) -> str:
         """Return the transform of words along a diagonal in a picture so many pixels wide."""
         across, up = self.count_decades()
         angle = -degrees(atan2(self.height / up, width / across))
@@ -186,8 +186,8 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     named = choose_named_launches(frame, launches, each, roofs)
     groups = []
     for launch, points in zip(launches, each, strict=True):
-        groups.append(draw_tied_points(frame, launch, points, single, launch[0] in named))
-    lines, names = draw_roofs(frame, roofs, frame.write_tilt(WIDTHS[single]))
+        groups.append(draw_connected_points(frame, launch, points, single, launch[0] in named))
+    lines, names = draw_roofs(frame, roofs, frame.write_rotation(WIDTHS[single]))
     across, up = frame.count_decades()
     parts = [*draw_axes(frame), *lines, *groups, *names]
     looks = {"class_": "roofline", "data_across": across, "data_up": up}
@@ -218,8 +218,8 @@ def choose_named_launches(
     roofs: Sequence[numbers.Roof],
 ) -> set[int]:
     """Return the numbers of the launches whose names fit beside their points, the first ones first."""
-    places = [_list_pixels(frame, points) for points in each]
-    taken = _list_roof_names(frame, roofs)
+    places = [_list_point_pixels(frame, points) for points in each]
+    taken = _list_roof_name_boxes(frame, roofs)
     for x, y in chain.from_iterable(places):
         taken.append(_Box(x - 7, x + 7, y - 7, y + 7))
     named: set[int] = set()
@@ -227,14 +227,14 @@ def choose_named_launches(
         if not points or len(named) == NAMED:
             continue
         x, y = points[-1]
-        box = _Box(*place_name(x, WIDE, 8 * len(label)), y - 22, y - 8)
+        box = _Box(*place_point_name(x, WIDE, 8 * len(label)), y - 22, y - 8)
         if not any(map(box.overlaps, taken)):
             named.add(number)
             taken.append(box)
     return named
 
 
-def _list_roof_names(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[_Box]:
+def _list_roof_name_boxes(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[_Box]:
     """Return where the names of flat roofs are: at the right, over or under their line."""
     boxes = []
     for roof in roofs:
@@ -244,7 +244,7 @@ def _list_roof_names(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[_Box]
     return boxes
 
 
-def _list_pixels(frame: _Frame, points: Sequence[model.Point]) -> list[tuple[float, float]]:
+def _list_point_pixels(frame: _Frame, points: Sequence[model.Point]) -> list[tuple[float, float]]:
     """Return where points are in the picture of all launches, in pixels from its left and top."""
     return [(float(x[:-1]) / 100 * WIDE, y) for x, y, _ in frame.place_points(points)]
 
@@ -263,7 +263,7 @@ class _Box:
         return not (apart or self.bottom < other.top or other.bottom < self.top)
 
 
-def place_name(x: float, wide: float, length: float) -> tuple[float, float]:
+def place_point_name(x: float, wide: float, length: float) -> tuple[float, float]:
     """Return where the name of a point at `x` begins and ends, in pixels of a picture so wide."""
     if x > NEAR_EDGE / 100 * wide:
         return x - 10 - length, x - 10
@@ -308,7 +308,7 @@ def _describe_roof(roof: numbers.Roof) -> str:
     return text
 
 
-def draw_tied_points(
+def draw_connected_points(
     frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool, named: bool
 ) -> str:
     """Return a launch's points, tied by lines; "" where none is in the frame.
@@ -360,7 +360,7 @@ def list_tooltip_facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
     family = ""
     if point.family:
-        family = numbers.spell_unit(point.family)
+        family = numbers.make_display_name(point.family)
     rate = "no arithmetic"
     if point.intensity > 0:
         rate = figures.quantity(point.rate, numbers.find_rate_unit(point.family))

@@ -10,10 +10,15 @@ from typing import Any
 
 from profkit.files import write_bytes
 from profkit.program.origins import find_origin
-from profkit.program.steps.attribution import say_source
+from profkit.program.steps.attribution import describe_source
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.places import list_line_runs, name_module, say_place, shorten_line
-from profkit.program.timeline import Activity, Process, find_end
+from profkit.program.steps.places import (
+    describe_place,
+    list_line_runs,
+    name_module,
+    shorten_line_path,
+)
+from profkit.program.timeline import Activity, Process, find_recording_end
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
 
@@ -54,7 +59,7 @@ def write_speedscope(path: Path, answer: Triage) -> None:
     weights: list[int] = []
     for work in answer.steps.typical.works:
         stack = []
-        for frame in _list_frames(work):
+        for frame in _list_stack_frames(work):
             key = frame["name"], frame.get("file", "")
             if key not in numbers:
                 numbers[key] = len(frames)
@@ -80,26 +85,28 @@ def write_speedscope(path: Path, answer: Triage) -> None:
     _write_json(path, document)
 
 
-def _list_frames(work: StepWork) -> Iterator[dict[str, Any]]:
+def _list_stack_frames(work: StepWork) -> Iterator[dict[str, Any]]:
     """From the outermost frame to the kernel."""
     place, origin = work.maker.place, find_origin(work)
     if place is not None and place.line:
         if place.called:
-            yield _make_frame(f"called at {shorten_line(place.called)}", place.called)
+            yield _make_stack_frame(f"called at {shorten_line_path(place.called)}", place.called)
         names = []
         if place.module:
             names = place.module.split(".")
         for count in range(1, len(names) + 1):
             yield {"name": ".".join(names[:count])}
-        yield _make_frame(f"{shorten_line(place.line)} {place.function}".rstrip(), place.line)
+        yield _make_stack_frame(
+            f"{shorten_line_path(place.line)} {place.function}".rstrip(), place.line
+        )
     elif origin.function:  # of a trace, whose line is that of the function's def
-        yield _make_frame(say_source(work.maker), origin.line)
+        yield _make_stack_frame(describe_source(work.maker), origin.line)
     if origin.op and not (place is not None and place.line):
         yield {"name": origin.op}
     yield {"name": work.activity.name}
 
 
-def _make_frame(name: str, line: str) -> dict[str, Any]:
+def _make_stack_frame(name: str, line: str) -> dict[str, Any]:
     file, _, number = line.rpartition(":")
     frame: dict[str, Any] = {"name": name, "file": file}
     if number.isdigit():
@@ -110,10 +117,10 @@ def _make_frame(name: str, line: str) -> dict[str, Any]:
 def _list_process_events(process: Process) -> Iterator[dict[str, Any]]:
     """Yield what the GPU did, a track a stream, and what the host called, a track a thread."""
     pid = process.rank
-    yield _name_track(pid, None, f"rank {process.rank} (process {process.pid})")
+    yield _make_track_name_event(pid, None, f"rank {process.rank} (process {process.pid})")
     streams = sorted({activity.stream for activity in process.activities})
     for stream in streams:
-        yield _name_track(pid, STREAMS + stream, f"stream {stream}")
+        yield _make_track_name_event(pid, STREAMS + stream, f"stream {stream}")
     for activity in process.activities:
         event = _make_event(
             pid, STREAMS + activity.stream, activity.name, activity.start, activity.end
@@ -121,11 +128,11 @@ def _list_process_events(process: Process) -> Iterator[dict[str, Any]]:
         event["cat"] = KINDS[activity.kind]
         event["args"] = _describe_activity(process, activity)
         yield event
-    yield from _list_left_out_events(process)
+    yield from _list_slowed_span_events(process)
     threads = sorted({call.thread for call in process.calls})
     tracks = {thread: THREADS + at for at, thread in enumerate(threads)}
     for thread, track in tracks.items():
-        yield _name_track(pid, track, f"thread {thread}")
+        yield _make_track_name_event(pid, track, f"thread {thread}")
     for call in process.calls:
         event = _make_event(pid, tracks[call.thread], call.name, call.start, call.end)
         event["cat"] = "cuda_runtime"
@@ -133,13 +140,13 @@ def _list_process_events(process: Process) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _list_left_out_events(process: Process) -> Iterator[dict[str, Any]]:
+def _list_slowed_span_events(process: Process) -> Iterator[dict[str, Any]]:
     """Yield from when to when recording torch's operators slowed the host."""
     if not process.disturbed:
         return
     pid = process.rank
-    yield _name_track(pid, LEFT_OUT, "left out")
-    last = find_end(process.activities, process.calls, ())
+    yield _make_track_name_event(pid, LEFT_OUT, "left out")
+    last = find_recording_end(process.activities, process.calls, ())
     until = 0
     for slowed_from, slowed_until in sorted(process.disturbed):
         begin = max(slowed_from, until)  # a graph may be captured in a time that is left out anyway
@@ -175,16 +182,16 @@ def _describe_activity(process: Process, activity: Activity) -> dict[str, Any]:
 def _list_answer_events(answer: Triage) -> Iterator[dict[str, Any]]:
     """Tracks of the process that was judged: its steps, lines, and findings."""
     pid = answer.process.rank
-    yield _name_track(pid, STEPS, "steps")
+    yield _make_track_name_event(pid, STEPS, "steps")
     for number, step in enumerate(answer.steps.steps):
         said = f"step {number}" + (" (looked at)" if number == answer.steps.chosen else "")
         yield _make_event(pid, STEPS, said, step.first, step.first + step.period)
-    yield _name_track(pid, LINES, "lines")
+    yield _make_track_name_event(pid, LINES, "lines")
     yield from _list_line_events(answer.process, pid)
     works = answer.steps.typical.works
     for number, finding in enumerate(answer.findings):
         track = FINDINGS + number
-        yield _name_track(pid, track, f"finding {number + 1}: {finding.rule}")
+        yield _make_track_name_event(pid, track, f"finding {number + 1}: {finding.rule}")
         for index in sorted(finding.works, key=lambda index: works[index].activity.start):
             activity = works[index].activity
             name = f"{finding.rule}: {base_name(activity.name)}"
@@ -208,7 +215,7 @@ def _list_line_events(process: Process, pid: int) -> Iterator[dict[str, Any]]:
             parts.append((place, activity.start, activity.end))
     for run in list_line_runs(parts):
         if run.place is not None:
-            yield _make_event(pid, LINES, say_place(run.place), run.begin, run.end)
+            yield _make_event(pid, LINES, describe_place(run.place), run.begin, run.end)
 
 
 def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[str, Any]:
@@ -224,7 +231,7 @@ def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[s
     }
 
 
-def _name_track(pid: int, track: int | None, name: str) -> dict[str, Any]:
+def _make_track_name_event(pid: int, track: int | None, name: str) -> dict[str, Any]:
     if track is None:
         kind = "process_name"
     else:

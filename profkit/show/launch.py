@@ -25,13 +25,13 @@ from profkit.show.numbers import (
     find_cuts_for_one_more_block,
     find_deciding_block_limits,
     get_pipe_shares,
-    spell_unit,
+    make_display_name,
 )
 from profkit.show.text import words
 from profkit.show.text.escape import cut_middle, escape_text, shorten_name
-from profkit.show.text.words import BOUNDS, name_by_report, name_device, name_launch
+from profkit.show.text.words import BOUNDS, name_device, name_launch, name_launch_by_report
 from profkit.show.views.diagnosis import (
-    format_part_of_time,
+    format_share_of_time,
     show_launch_identity,
     show_page_findings,
 )
@@ -79,10 +79,10 @@ def summarize_row(shown: PageRow) -> dict[str, Any]:
         "number": shown.number,
         "label": shown.label,
         "kernel": shorten_name(run.kernel, NAME),
-        "report": name_by_report(run),
+        "report": name_launch_by_report(run),
         "count": "",
         "time": "?",
-        "part": format_part_of_time(row, shown.all_time),
+        "part": format_share_of_time(row, shown.all_time),
         "bound": run.status,
         "limiter": run.diagnosis.limiter or "",
         "occupancy": words.format_metric("occupancy", occupancy),
@@ -115,13 +115,13 @@ def _summarize_roof(run: Judged) -> tuple[str, float]:
     if nearest is None:
         return "", nan
     name, part = nearest
-    return f"{share(part)} of {spell_unit(name)}", part
+    return f"{share(part)} of {make_display_name(name)}", part
 
 
 def _summarize_finding(row: Row) -> tuple[dict[str, Any], float]:
     """Return the cells of a row's leading finding, and its gain for sorting; NaN without one."""
     top, diagnosis = row.median_launch.top, row.median_launch.diagnosis
-    cells = {"finding": "", "cause": "", "gain": words.format_worth(top)}
+    cells = {"finding": "", "cause": "", "gain": words.format_expected_gain(top)}
     gain = nan
     if top:
         cells["finding"], cells["cause"] = top.rule, top.cause
@@ -235,11 +235,11 @@ def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
     for pipe in PIPES:
         shares = [part for part in get_pipe_shares(run.values, pipe) if isfinite(part)]
         if max(shares, default=0.0) >= SMALL:
-            shown.append((spell_unit(pipe), "pipe", shares))
+            shown.append((make_display_name(pipe), "pipe", shares))
     return sorted(shown, key=lambda row: -max(row[2]))
 
 
-def make_fact(values: Values, name: str, label: str) -> dict[str, Any]:
+def make_metric_fact(values: Values, name: str, label: str) -> dict[str, Any]:
     """Return a metric of the catalogue under a label; a share also as a number."""
     value = values.get(name, nan)
     part = None
@@ -269,14 +269,14 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     }
     levels = []
     for title, level, busy, hits in _LEVELS:
-        facts = [make_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
-        facts.append(describe_rate(values, level))
+        facts = [make_metric_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
+        facts.append(describe_bandwidth(values, level))
         down, up = (figures.quantity(value, "byte") for value in moved[level])
         levels.append({"name": title, "facts": facts, "down": down, "up": up})
     return levels
 
 
-def describe_rate(values: Values, level: str) -> dict[str, Any]:
+def describe_bandwidth(values: Values, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)

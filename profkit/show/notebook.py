@@ -319,7 +319,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in list_frame_rows(resolve_launches(runs, artifacts)):
-        hope = cost_model.predict_changed_launch(
+        hope = cost_model.predict_speedup_of_changes(
             Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
         )
         rows.append((*map(row.get, names), hope.gain, hope.low, hope.high))
@@ -353,7 +353,7 @@ def diagnose(
         ProfkitError: Nothing can be read from what was given.
     """
     judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
-    found = Frame(launches.diagnose_frame(judged))
+    found = Frame(launches.make_findings_frame(judged))
     if judged:
         sentences = words.write_headline(launches.make_launch_rows(judged))
         found.attrs["answer"] = {"text": " ".join(sentences), "rows": len(found)}
@@ -397,7 +397,7 @@ def findings(
         ProfkitError: Nothing can be read from what was given.
     """
     judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
-    every = launches.diagnose_frame(judged)
+    every = launches.make_findings_frame(judged)
     said = [f.status == "fires" and not f.repeats for run in judged for f in run.diagnosis.findings]
     fires = every[said]
     first = every.drop_duplicates(["report", "launch"])

@@ -54,7 +54,7 @@ class Roof:
             per = "byte/s"
         else:
             per = find_rate_unit(self.name)
-        return f"{spell_unit(self.name)} {format_range(self.low, self.high, per)}"
+        return f"{make_display_name(self.name)} {format_range(self.low, self.high, per)}"
 
 
 def format_range(low: float, high: float, per: str) -> str:
@@ -66,7 +66,7 @@ def format_range(low: float, high: float, per: str) -> str:
     return f"{figures.figures(low * shown / high)}–{text}"
 
 
-def spell_unit(name: str) -> str:
+def make_display_name(name: str) -> str:
     """Return what a ceiling or a pipe is called in a picture."""
     return " ".join(_NAMES.get(part, part.upper()) for part in name.split("_"))
 
@@ -78,14 +78,14 @@ def find_rate_unit(family: str) -> str:
 
 
 def say_share_of_roof(point: model.Point) -> str:
-    return f"{figures.share(point.share)} of {spell_unit(point.roof)}"
+    return f"{figures.share(point.share)} of {make_display_name(point.roof)}"
 
 
 def say_position(row: Row) -> str:
     """Return what a launch reached: operations and bytes per second, and its share of which roof."""
     nearest = model.find_nearest_roof(row)
     if nearest is None:
-        why = "; ".join(missing.why for missing in model.list_missing(row))
+        why = "; ".join(missing.why for missing in model.list_missing_metrics(row))
         return f"no position: {why or 'what that takes was not collected'}"
     reached: list[str] = []
     for point in model.list_points(row):
@@ -93,18 +93,20 @@ def say_position(row: Row) -> str:
             continue
         if point.rate and not reached:
             unit = find_rate_unit(point.family)
-            reached.append(f"{figures.quantity(point.rate, unit)} {spell_unit(point.family)}")
+            reached.append(
+                f"{figures.quantity(point.rate, unit)} {make_display_name(point.family)}"
+            )
         if point.level == "dram":
             reached.append(f"{figures.quantity(point.moved, 'byte/s')} of DRAM traffic")
     roof, part = nearest
-    return f"{', '.join([*reached, ''])}{figures.share(part)} of the {spell_unit(roof)} roof"
+    return f"{', '.join([*reached, ''])}{figures.share(part)} of the {make_display_name(roof)} roof"
 
 
 def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
     reasons: Counter[str] = Counter()
     for row in rows:
-        for lack in model.list_missing(row):
+        for lack in model.list_missing_metrics(row):
             if lack.section:
                 reasons[f"{lack.why} (ncu --section {lack.section})"] += 1
             else:
@@ -126,7 +128,7 @@ def explain_empty_roofline(rows: Sequence[Row]) -> str:
 _LONG = 0.1  # of the longest launch's time
 
 
-def list_longest(rows: Sequence[Row]) -> list[Row]:
+def list_longest_launches(rows: Sequence[Row]) -> list[Row]:
     """Return the launches that last at least a tenth of the longest one's time; all if no time is known.
 
     ncu divides counted cycles by the duration of a launch. Its start and end, a few microseconds,
@@ -147,12 +149,12 @@ def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[
     for point in points:
         used.add(point.family)
     every = list(chain.from_iterable(map(model.list_ceilings, rows)))
-    longest = list(chain.from_iterable(map(model.list_ceilings, list_longest(rows))))
+    longest = list(chain.from_iterable(map(model.list_ceilings, list_longest_launches(rows))))
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
         if name not in used:
             continue
-        named = _choose_ceilings(longest, name) or _choose_ceilings(every, name)
+        named = _choose_ceilings_by_name(longest, name) or _choose_ceilings_by_name(every, name)
         if named:
             values = [ceiling.value for ceiling in named]
             clock = max(ceiling.clock for ceiling in named)
@@ -161,7 +163,7 @@ def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[
     return roofs
 
 
-def _choose_ceilings(ceilings: Sequence[model.Ceiling], name: str) -> list[model.Ceiling]:
+def _choose_ceilings_by_name(ceilings: Sequence[model.Ceiling], name: str) -> list[model.Ceiling]:
     """Return those of a name: what reports say where any does, else what device attributes say."""
     named = [ceiling for ceiling in ceilings if ceiling.name == name]
     return [ceiling for ceiling in named if ceiling.source == "report"] or named
@@ -203,7 +205,7 @@ def compute_axis_limits(
     slopes, flats = _split_roofs(roofs)
     bandwidths = [roof.high for roof in slopes] or [1e12]
     peaks = [roof.high for roof in flats] or [10 * min(bandwidths)]
-    xs = _list_positions(launches)
+    xs = _list_intensities(launches)
     for peak in peaks:
         xs += [peak / min(bandwidths), peak / max(bandwidths)]
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
@@ -217,7 +219,7 @@ def compute_axis_limits(
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def _list_positions(launches: Sequence[Sequence[model.Point]]) -> list[float]:
+def _list_intensities(launches: Sequence[Sequence[model.Point]]) -> list[float]:
     """Return the intensities above zero of launches' positions; of other points without one."""
     intensities = []
     for points in launches:

@@ -33,7 +33,7 @@ from profkit.evidence.ladder import Ladder, build_ladder_of_runs
 from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.files import is_file
-from profkit.program.counts import make_name_comparable
+from profkit.program.counts import normalize_kernel_name
 from profkit.records.record import read_record
 from profkit.reports import figures
 from profkit.reports.frame import strip_attrs
@@ -46,7 +46,7 @@ from profkit.show.numbers import (
     WORDS,
     find_reference_times,
     group_history_points,
-    spell_unit,
+    make_display_name,
 )
 from profkit.show.step import PageProgram, make_program_section, write_highlight_rules
 from profkit.show.text.blocks import page_html
@@ -101,8 +101,8 @@ def render_page(
     notes += ladder_notes
     runs = [row.run for row in shown]
     content = _describe_answer(title, every, shown)
-    content |= _describe_rows(shown)
-    content |= _describe_pictures(shown)
+    content |= _describe_launch_table(shown)
+    content |= _draw_page_pictures(shown)
     content |= {
         "files": reports.files,
         "notes": notes,
@@ -110,7 +110,7 @@ def render_page(
         "programs": _make_program_sections(programs, shown),
         "histories": [make_history_section(name, steps, runs) for name, steps in histories],
     }
-    payload = _encode_for_script(build_payload(shown, ladders))
+    payload = _encode_for_script(build_page_data(shown, ladders))
     content["payload"] = Markup(payload)  # noqa: S704 - nothing in it can end the element
     script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
     rules = "".join(map(write_highlight_rules, programs, count(1)))
@@ -159,7 +159,7 @@ def _make_page_rows(
     return shown, notes
 
 
-def _describe_rows(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+def _describe_launch_table(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     """Return the table of launches with what its filters offer, their details, and their words."""
     rows = []
     choices: dict[str, Counter[str]] = {"bound": Counter(), "device": Counter(), "case": Counter()}
@@ -172,7 +172,7 @@ def _describe_rows(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     return {"rows": rows, "choices": choices, "words": words, "words_of_nvidia": IN_WORDS}
 
 
-def _describe_pictures(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+def _draw_page_pictures(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     """Return the bar of time, and a roofline per device with the key to its marks."""
     rooflines = draw_roofline_of_each_device([(row.number, row.label, row.run) for row in shown])
     return {
@@ -198,7 +198,7 @@ def _make_program_sections(
     """Return a section per program; its kernels link to the first launch of the same name and shape."""
     launched: dict[tuple[Any, ...], str] = {}
     for row in shown:
-        key = make_name_comparable(row.run.kernel), row.run.grid, row.run.block
+        key = normalize_kernel_name(row.run.kernel), row.run.grid, row.run.block
         launched.setdefault(key, f"launch-{row.number}")
     sections = []
     for number, program in enumerate(programs, 1):
@@ -230,16 +230,16 @@ def name_reports(runs: Sequence[Judged]) -> str:
     return ", ".join([name, *([" and ".join(devices)] if devices else [])])
 
 
-def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
+def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     """Return what the page's script reads: the catalogue, the rules, and every launch's numbers."""
     times = _format_ladder_times(ladders)
-    rules = _list_asked_rules(shown)
+    rules = _list_evaluated_rules(shown)
     ours = [rule for rule in rules if rule in BY_ID]
     metrics = []
     for metric in CATALOGUE.values():
         about = {"name": metric.name, "unit": metric.unit, "meaning": metric.meaning}
         metrics.append(about)
-    meanings = {spell_unit(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
+    meanings = {make_display_name(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     launches = []
     for row in shown:
         data = launch.make_launch_data(row, rules)
@@ -273,7 +273,7 @@ def _format_ladder_times(ladders: Iterable[Ladder]) -> dict[tuple[str | None, st
     return times
 
 
-def _list_asked_rules(shown: Iterable[launch.PageRow]) -> list[str]:
+def _list_evaluated_rules(shown: Iterable[launch.PageRow]) -> list[str]:
     """Return the rules that were asked of launches: profkit's in its order, then the user's own."""
     asked: dict[str, None] = {}
     for row in shown:
@@ -321,7 +321,7 @@ def fill_template(
     )
     environment.filters |= {"whole": figures.bind_units, "share": figures.share}
     environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
-    environment.globals |= {"fact": launch.make_fact, "metric": format_metric}
+    environment.globals |= {"fact": launch.make_metric_fact, "metric": format_metric}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
     return environment.get_template(template).render(
         content,

@@ -14,9 +14,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profkit.program.counts import make_name_comparable
+from profkit.program.counts import normalize_kernel_name
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.places import list_line_runs, say_place
+from profkit.program.steps.places import describe_place, list_line_runs
 from profkit.program.triage import Triage
 from profkit.reports.figures import seconds
 from profkit.show.draw import Bar, draw_strip
@@ -49,18 +49,18 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
     marks = list_work_marks(of.triage)
     lanes = draw_timeline(of.triage, at)
-    head, rows = _list_kernels(of, launched, at)
+    head, rows = _make_kernels_table(of, launched, at)
     return {
         "name": of.name,
         "answer": screen.write_step_answer(content),
         "step": screen.write_step_title(content),
         "steps": screen.say_steps(content),
-        "findings": _list_cards(of, at, marks),
+        "findings": _list_finding_cards(of, at, marks),
         "timeline": lanes,
         "stays": len(lanes) <= LANES,
         "lights": any(marks.values()),
         "end": seconds(of.triage.split.period / 1e9),
-        "kinds": _list_kinds(of.triage),
+        "kinds": _list_work_kinds(of.triage),
         "head": head,
         "kernels": rows,
         "more": _say_more_kernels(content["kernels"]),
@@ -78,13 +78,13 @@ def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
     return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
 
 
-def _list_kinds(of: Triage) -> list[tuple[str, str]]:
+def _list_work_kinds(of: Triage) -> list[tuple[str, str]]:
     """Return look and name of each kind of work in the step, in the order of the first ones."""
     kinds = dict.fromkeys(work.kind for work in of.steps.typical.works)
     return [(f"k-{kind}", kind) for kind in kinds]
 
 
-def _list_cards(
+def _list_finding_cards(
     of: PageProgram, at: Mapping[str, str], marks: Mapping[int, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """List findings as cards; a card without a mark covers nothing that is drawn."""
@@ -97,7 +97,7 @@ def _list_cards(
         mark = f"f{number}"
         if mark not in drawn:
             mark = ""
-        kernels = [(name, at[name]) for name in order_kernels(row["kernels"]) if name in at]
+        kernels = [(name, at[name]) for name in sort_kernel_ids(row["kernels"]) if name in at]
         card = {
             "title": title,
             "say": screen.say_finding(row),
@@ -109,12 +109,12 @@ def _list_cards(
     return cards
 
 
-def order_kernels(names: Iterable[str]) -> list[str]:
+def sort_kernel_ids(names: Iterable[str]) -> list[str]:
     """Return the ids of kernels (k2, k10) by their numbers, as the table has them."""
     return sorted(names, key=lambda name: (len(name), name))
 
 
-def _list_kernels(
+def _make_kernels_table(
     of: PageProgram, launched: Launched, at: Mapping[str, str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """List the columns of the table of kernels, and its rows."""
@@ -126,7 +126,7 @@ def _list_kernels(
         shape = [tuple(row[key]) if row[key] else None for key in ("grid", "block")]
         shown = {
             "at": at[row["id"]],
-            "to": launched.get((make_name_comparable(row["name"]), *shape), ""),
+            "to": launched.get((normalize_kernel_name(row["name"]), *shape), ""),
             "share": f"{row['share']:.3g}",
             "cells": [get_plain_text(cells[column]) for column in columns],
             "mark": row["id"],
@@ -140,7 +140,7 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
     rest = kernels[KERNELS:]
     if not rest:
         return ""
-    return screen.say_rest(rest)
+    return screen.describe_rest_of_rows(rest)
 
 
 def write_highlight_rules(of: PageProgram, number: int) -> str:
@@ -201,7 +201,7 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
     marks = list_work_marks(of)
     lanes = {"idle": _list_idle_bars(of, first, wide)}
     works = list(enumerate(of.steps.typical.works))
-    elements = _list_elements(of, at or {})
+    elements = _list_page_elements(of, at or {})
     for index, work in sorted(works, key=lambda numbered: numbered[1].activity.stream):
         done = work.activity
         if done.end <= first:
@@ -215,7 +215,7 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
             marks=marks.get(index, ()),
         )
         lanes.setdefault(f"stream {done.stream}", []).append(bar)
-    if lines := list(_list_lines(of.steps.typical.works, marks, first, wide)):
+    if lines := list(_list_line_bars(of.steps.typical.works, marks, first, wide)):
         lanes["lines"] = lines
     return {name: draw_strip(_merge_narrow_bars(bars), name) for name, bars in lanes.items()}
 
@@ -235,7 +235,7 @@ def _list_idle_bars(of: Triage, first: int, wide: int) -> list[Bar]:
     return bars
 
 
-def _list_elements(of: Triage, at: Mapping[str, str]) -> dict[int, str]:
+def _list_page_elements(of: Triage, at: Mapping[str, str]) -> dict[int, str]:
     """Return the page's element of each work whose group of kernels has one."""
     elements = {}
     for group in of.groups:
@@ -250,7 +250,7 @@ def _say_work(work: StepWork) -> str:
     )
     place = work.maker.place
     if place is not None and place.line:
-        return f"{said}\n{say_place(place)}"
+        return f"{said}\n{describe_place(place)}"
     return said
 
 
@@ -258,11 +258,11 @@ def _say_time(nanoseconds: int) -> str:
     return seconds(nanoseconds / 1e9)
 
 
-def _list_lines(
+def _list_line_bars(
     works: Sequence[StepWork], marks: Mapping[int, Sequence[str]], first: int, wide: int
 ) -> Iterator[Bar]:
     """Yield a bar for each run of works of one line on the busiest stream; two looks take turns."""
-    own = _list_busiest_stream(works)
+    own = _list_works_of_busiest_stream(works)
     parts = []
     for index in own:
         activity = works[index].activity
@@ -280,12 +280,12 @@ def _list_lines(
             begin=(run.begin - first) / wide,
             end=(run.end - first) / wide,
             look="line-even" if turn % 2 else "line-odd",
-            about=f"{say_place(run.place)}, {_say_time(run.end - run.begin)}",
+            about=f"{describe_place(run.place)}, {_say_time(run.end - run.begin)}",
             marks=tuple(lit),
         )
 
 
-def _list_busiest_stream(works: Sequence[StepWork]) -> list[int]:
+def _list_works_of_busiest_stream(works: Sequence[StepWork]) -> list[int]:
     """Return the works of the stream whose works take longest, by when they start."""
     times: Counter[int] = Counter()
     for work in works:
@@ -318,10 +318,10 @@ def _is_drawn_together(group: Sequence[Bar], end: float, bar: Bar) -> bool:
         return True
     if bar.begin - end >= CELL or bar.end - bar.begin >= NARROW:
         return False
-    return all(_is_alike(other, bar) for other in (group[0], group[-1]))
+    return all(_are_bars_alike(other, bar) for other in (group[0], group[-1]))
 
 
-def _is_alike(one: Bar, other: Bar) -> bool:
+def _are_bars_alike(one: Bar, other: Bar) -> bool:
     return (one.look, one.to, one.marks) == (other.look, other.to, other.marks)
 
 

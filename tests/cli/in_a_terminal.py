@@ -16,7 +16,7 @@ from typing import Any
 
 from profkit.cli.app import app
 from profkit.show.text import terminal
-from profkit.show.text.blocks import get_plain_text, is_right_aligned, split_spans
+from profkit.show.text.blocks import convert_to_spans, get_plain_text, is_right_aligned
 from tests.conftest import read_once
 
 tables: list[dict[str, Any]] = []
@@ -32,7 +32,7 @@ def _kept(grid: Any, on: Any, indent: int) -> str:
             "right": [is_right_aligned(title) for title in grid.head],
             "rows": [[get_plain_text(cell) for cell in row] for row in grid.rows],
             "names": [
-                [any(x.role in ("name", "code") for x in split_spans(cell)) for cell in row]
+                [any(x.role in ("name", "code") for x in convert_to_spans(cell)) for cell in row]
                 for row in grid.rows
             ],
             "wraps": grid.wraps,

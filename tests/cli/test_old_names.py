@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GONE, OLD, list_verbs, replace_old_flag
+from profkit.cli.app import GONE, OLD, list_verbs, replace_flag_by_verb
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -44,8 +44,8 @@ FLAGS = {
 @pytest.mark.parametrize("before", FLAGS)
 def test_a_question_that_was_a_flag_is_its_verb(before: str) -> None:
     old, new = shlex.split(before), shlex.split(FLAGS[before])
-    assert replace_old_flag(old) == new
-    assert replace_old_flag(new) == new
+    assert replace_flag_by_verb(old) == new
+    assert replace_flag_by_verb(new) == new
 
 
 # A flag beside others, one with a value, and one that took its verb's name.
@@ -84,13 +84,13 @@ def test_what_is_gone_is_said_with_what_to_do_instead(run: Callable[..., Any], w
 
 def test_variants_that_were_a_flag_are_arguments_of_ablate() -> None:
     line = "profile --variant v1 --no-counters --variant=v2 --case B"
-    assert replace_old_flag(line.split()) == ["ablate", "v1", "v2", "--case", "B"]
+    assert replace_flag_by_verb(line.split()) == ["ablate", "v1", "v2", "--case", "B"]
 
 
 def test_words_behind_two_dashes_are_no_flags_of_ours() -> None:
     words = ["profile", "--", "python", "--ladder"]
-    assert replace_old_flag(words) == words
-    assert replace_old_flag(["compare", "a", "b"]) == ["compare", "a", "b"]
+    assert replace_flag_by_verb(words) == words
+    assert replace_flag_by_verb(["compare", "a", "b"]) == ["compare", "a", "b"]
 
 
 @pytest.mark.parametrize("before", SAME)

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from profkit.cli import launches
-from profkit.cli.launches import match_kernels, refuse_unsafe
-from profkit.cli.launches import select_rows as where
+from profkit.cli.launches import filter_rows_by_expression as where
+from profkit.cli.launches import match_kernel_names, refuse_unsafe_expression
 from profkit.errors import ProfkitError
 
 FRAME = pd.DataFrame(
@@ -89,7 +89,7 @@ def test_what_cannot_be_compared_is_said(expression: str) -> None:
 
 def test_a_near_column_is_suggested() -> None:
     with pytest.raises(ProfkitError) as error:
-        refuse_unsafe("bond == 'memory'", list(FRAME.columns))
+        refuse_unsafe_expression("bond == 'memory'", list(FRAME.columns))
     assert error.value.hint == "did you mean bound?"
 
 
@@ -100,9 +100,9 @@ def test_a_frame_is_never_changed() -> None:
 
 
 def test_kernel_is_a_regular_expression() -> None:
-    assert match_kernels(["flash", "copy", "gemm"], "^f|mm$") == [True, False, True]
+    assert match_kernel_names(["flash", "copy", "gemm"], "^f|mm$") == [True, False, True]
     with pytest.raises(ProfkitError, match=r"--kernel \["):
-        match_kernels(["flash"], "[")
+        match_kernel_names(["flash"], "[")
 
 
 @pytest.mark.slow
@@ -116,9 +116,9 @@ def test_a_pattern_that_tries_every_way_is_stopped(
         limit = "0.2"
     began = time.process_time()
     with pytest.raises(ProfkitError, match=f"gave no answer within {limit} s"):
-        match_kernels(["a" * 60 + "!"], pattern)
+        match_kernel_names(["a" * 60 + "!"], pattern)
     assert time.process_time() - began < 60, "all ways take longer than anybody lives"
-    assert match_kernels(["a"], "a") == [True], "the limit is gone"
+    assert match_kernel_names(["a"], "a") == [True], "the limit is gone"
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 

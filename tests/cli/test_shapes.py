@@ -23,7 +23,7 @@ from pyarrow import parquet
 from profkit.errors import ProfkitError
 from profkit.evidence.history import History, query_history
 from profkit.program.change import compare_triages
-from profkit.program.document import NAME, read_document
+from profkit.program.document import NAME, read_triage_document
 from profkit.program.readers import store
 from profkit.program.recorded import judge_recordings
 from profkit.records.record import read_record
@@ -120,12 +120,12 @@ def other(kept: Path, tmp_path: Path) -> Path:
 
 def test_a_triage_of_any_shape(kept: Path, other: Path) -> None:
     document = json.loads((kept / NAME).read_bytes())
-    whole = read_document(kept)
+    whole = read_triage_document(kept)
     tried = refused = 0
     for text in take_part(_shapes(document), one_of=3):  # six of the 19 at each place
         (other / NAME).write_text(text, "utf-8")
         tried += 1
-        found, refusal = _try(read_document, other)
+        found, refusal = _try(read_triage_document, other)
         if refusal:
             refused += 1
             assert str(other / NAME) in refusal.message
@@ -239,7 +239,7 @@ def test_a_table_of_a_timeline_of_too_many_rows(kept: Path, other: Path) -> None
     parquet.write_table(pa.concat_tables([many] * 100).combine_chunks(), path, compression="zstd")
     assert path.stat().st_size < 200_000
     with pytest.raises(ProfkitError, match=r"has more than [\d,]+ rows"):
-        store.read_store(other)
+        store.read_saved_timeline(other)
 
 
 def _small_history(tmp_path: Path) -> Path:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 CODE = """
 import os, signal, sys, time
-from profkit.cli.app import stop_on_term
+from profkit.cli.app import treat_sigterm_as_interrupt
 
 class Cleaned:
     def __del__(self):
@@ -24,7 +24,7 @@ class Cleaned:
         for _ in range(1000):
             pass
 
-stop_on_term()
+treat_sigterm_as_interrupt()
 try:
     Cleaned()
     time.sleep(20)

@@ -68,7 +68,9 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", ["line", "module", "operator"])
 def test_the_table_is_by_what_is_asked_for(run, by: str, tmp_path: Path) -> None:
     kept = tmp_path / "kept.triage"
-    store.write_timeline(injected.read_injected(record_training(tmp_path / "recorded", 12)), kept)
+    store.write_timeline(
+        injected.read_injected_recording(record_training(tmp_path / "recorded", 12)), kept
+    )
     shown = run("triage", str(kept), "--by", by).stdout
     rows = shown[shown.index("Where the GPU's time goes") :].splitlines()
     first = {"line": "model.py:64", "module": "h.*.attn", "operator": "unknown"}[by]
@@ -218,7 +220,7 @@ def test_without_permission_for_counters_the_timeline_is_the_answer(
     from profkit.collect import timeline as recorder
     from profkit.program.readers import injected
 
-    timeline = injected.read_injected(DATA / "strided.timeline")
+    timeline = injected.read_injected_recording(DATA / "strided.timeline")
     monkeypatch.setattr(watching, "record_program", lambda *_: (timeline, True))
     monkeypatch.setattr(
         recorder.tools, "require_tool", lambda _: ROOT / "tests/measure/standin/ncu"

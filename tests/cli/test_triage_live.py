@@ -168,8 +168,8 @@ def _record_launches(report: Path, folder: Path) -> Path:
 
     launch = load_reports([str(report)]).iloc[0]
     folder.mkdir()
-    kernels = np.zeros(20, injected.read_layout("kernels"))
-    calls = np.zeros(20, injected.read_layout("calls"))
+    kernels = np.zeros(20, injected.make_row_type("kernels"))
+    calls = np.zeros(20, injected.make_row_type("calls"))
     for number in range(20):
         start = 1_000_000 * (number + 1)
         calls[number] = start, start + 5_000, number + 1, 1, 1

@@ -14,7 +14,7 @@ WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
 def hit(rule: str, **values: float) -> SimpleNamespace | None:
     """What a rule says of a launch, with the bound that the model gives."""
-    asked = BY_ID[rule].ask_launch(Launch(values))
+    asked = BY_ID[rule].evaluate_launch(Launch(values))
     return asked and SimpleNamespace(
         cause=asked[0].cause, looked=asked[0].looked, gain=asked[1].bound
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import profkit as pk
-from profkit.cli.lab import read_hashes
+from profkit.cli.lab import read_code_hashes
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
@@ -226,7 +226,7 @@ def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: P
     log = subprocess.run(
         ["git", "log", "--format=%H"], cwd=repository, capture_output=True, text=True, check=True
     ).stdout.split()
-    runs, problems = list_committed_versions(repository / "artifacts", read_hashes)
+    runs, problems = list_committed_versions(repository / "artifacts", read_code_hashes)
     assert problems == []
     assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
         "v1": (log[1], "source"),
@@ -274,7 +274,7 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
         _git(origin, "add", ".")
         _git(origin, "commit", "-qm", str(number))
     _git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "clone")
-    runs, (problem,) = list_committed_versions(tmp_path / "clone" / "artifacts", read_hashes)
+    runs, (problem,) = list_committed_versions(tmp_path / "clone" / "artifacts", read_code_hashes)
     assert len(runs) == 1
     assert "a shallow clone" in problem.message
 
@@ -401,13 +401,13 @@ def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
     _git(repository, "add", ".")
     _git(repository, "commit", "-qm", "two")
     write_record(path, replace(first, timing=timed(1.1e-5, 3, "uncommitted")))
-    runs, problems = list_committed_versions(repository / "artifacts", read_hashes)
+    runs, problems = list_committed_versions(repository / "artifacts", read_code_hashes)
     assert problems == []
     assert [r.commit_from for r in runs] == ["log", "log"]
     assert len({r.commit for r in runs}) == 2
     assert runs[1].sass == "other sass"
     with pytest.raises(ProfkitError, match="git in"):
-        list_committed_versions(tmp_path, read_hashes)
+        list_committed_versions(tmp_path, read_code_hashes)
 
 
 def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from profkit.model.launch import (
 from profkit.model.resources import (
     DRAM,
     find_attainable_share_of_pins,
-    is_scattered,
+    is_dram_access_scattered,
     measure_unit_loads,
 )
 from profkit.model.scenario import COVERAGE, SPREAD, USUAL_STREAM, make_expectation
@@ -75,7 +75,7 @@ def test_no_fix_brings_more_than_the_ratio_that_its_sentence_states(kept):
 
     def ratio(rule, launch):
         if rule == "shared-bank-conflicts":
-            return 1 / (1 - waste.share_conflicts(launch))
+            return 1 / (1 - waste.compute_bank_conflict_share(launch))
         if rule == "narrow-accesses":
             return LANE_BYTES / count_bytes_per_lane(launch)
         if rule == "uncoalesced-access":
@@ -208,7 +208,7 @@ def test_a_usual_stream_is_the_median_of_other_peoples(kept):
     for pair in [*kept, *GAINS.pairs(GAINS.KEPT_UNSEEN)]:
         launch = Launch(pair.before)
         named = "dram" in (pair.diagnosis.limiter or "")
-        if named and launch["dram_busy"] >= DRAM.sure and not is_scattered(launch):
+        if named and launch["dram_busy"] >= DRAM.sure and not is_dram_access_scattered(launch):
             reached = launch["dram_busy"] / find_attainable_share_of_pins(launch)
             found.append((pair.repository, reached))
     assert len(found) == 24

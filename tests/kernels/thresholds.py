@@ -198,12 +198,12 @@ class Probes:
 
         Not asked how near the next bound is, which is thirty verdicts more.
         """
-        find_border = verdict._find_near_border
-        verdict._find_near_border = find_no_border
+        find_border = verdict._find_bound_across_border
+        verdict._find_bound_across_border = find_no_border
         try:
             said = verdict.decide_bound(self.launches[name])
         finally:
-            verdict._find_near_border = find_border
+            verdict._find_bound_across_border = find_border
         return (said.bound, sorted((said.limiter or "").split("+"))) == self.truth[name]
 
     def wrong(self) -> set[str]:

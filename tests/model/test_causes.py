@@ -6,15 +6,15 @@ import pytest
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waits import LOADS_WAIT
-from profkit.diagnosis.rules.waste import share_conflicts
-from profkit.model.launch import Launch, share_of_instructions_if_widest
+from profkit.diagnosis.rules.waste import compute_bank_conflict_share
+from profkit.model.launch import Launch, compute_instructions_left_if_widest
 from profkit.model.resources import find_attainable_share_of_pins
 from profkit.model.scenario import (
     NOTHING,
     USUAL_STREAM,
     Scenario,
     bound_speedup_by_units,
-    model_gain,
+    predict_gain,
 )
 
 ISSUE = ("selected", "not_selected", "wait")
@@ -40,7 +40,7 @@ def typical(rule: str, **values: float) -> Scenario:
 
 
 def expected(rule: str, **values: float) -> float:
-    return model_gain(Launch(values), typical(rule, **values))
+    return predict_gain(Launch(values), typical(rule, **values))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_a_stream_reaches_is_in_the_middle_where_its_writes_are_not_known()
 def test_wider_accesses_take_what_is_around_them_along(sectors, excess, stays):
     counts = {"instructions": 10.0, "inst_fp32": 2.0, "excess_sectors": excess}
     launch = Launch({**counts, "global_load_sectors_per_request": sectors})
-    assert share_of_instructions_if_widest(launch) == pytest.approx(stays)
+    assert compute_instructions_left_if_widest(launch) == pytest.approx(stays)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_wider_accesses_take_what_is_around_them_along(sectors, excess, stays):
     ],
 )
 def test_wavefronts_that_no_conflict_would_need(values, waste):
-    assert share_conflicts(Launch(values)) == pytest.approx(waste)
+    assert compute_bank_conflict_share(Launch(values)) == pytest.approx(waste)
     mend = typical("shared-bank-conflicts", **values)
     assert mend.units == pytest.approx(
         {"shared": 1 - waste, "l1": 1 - waste}

@@ -18,13 +18,13 @@ from profkit.model.scenario import (
     Kind,
     Scenario,
     bound_speedup_by_units,
+    compute_fullest_unit_share,
     compute_headroom,
+    estimate_gain_of_fixes,
     join_scenarios,
     make_expectation,
     measure_wait_reduction,
-    model_gain,
-    price_fixes,
-    share_of_fullest_unit,
+    predict_gain,
 )
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
@@ -92,18 +92,20 @@ def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
 
 
 def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
-    assert share_of_fullest_unit(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
-    assert share_of_fullest_unit(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
-    assert share_of_fullest_unit(
+    assert compute_fullest_unit_share(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
+    assert compute_fullest_unit_share(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(
+        1.0
+    )
+    assert compute_fullest_unit_share(
         Launch({"dram_busy": 0.45, "issue_busy": 0.19}), Scenario()
     ) == pytest.approx(0.5)
     work = Scenario(units={"dram": 0.5})
-    left = share_of_fullest_unit(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
+    left = compute_fullest_unit_share(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
     assert left == pytest.approx(0.45 * 0.5 / REACH["dram"])  # less of it streams at the full rate
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
-    assert model_gain(launch(), Scenario()) == 1
+    assert predict_gain(launch(), Scenario()) == 1
     assert bound_speedup_by_units(launch(), Scenario()) == 1
     waits = {"stall_math_pipe_throttle": 0.1, "stall_dispatch_stall": 0.1}
     busy = launch(**waits, instructions=1e7, global_load_sectors_per_request=4.0)
@@ -111,18 +113,18 @@ def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
         fix = rule.fix
         if fix and fix.best and fix.typical and fix.kind in ("throughput", "wait"):
             most = bound_speedup_by_units(busy, fix.best(busy))
-            assert 1 <= model_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
+            assert 1 <= predict_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
 
 
 def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
     """DRAM half full: with half of its work, waits halve, and twice as much is what it can bring."""
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     unseen = Launch({"dram_busy": 0.5 * REACH["dram"], "dram_bytes": 1e9, "dram_write": 0.0})
-    assert model_gain(unseen, half) == pytest.approx(2.0)
+    assert predict_gain(unseen, half) == pytest.approx(2.0)
     stays = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
-    assert 1.3 < model_gain(unseen, stays) < 1.4
+    assert 1.3 < predict_gain(unseen, stays) < 1.4
     other = Scenario(units={"l2": 0.5}, waits={"long_scoreboard": 0.5})
-    assert model_gain(unseen, other) == pytest.approx(1.0)
+    assert predict_gain(unseen, other) == pytest.approx(1.0)
 
 
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
@@ -136,7 +138,7 @@ def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_i
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     full = Launch({**COPY, "dram_busy": 0.92})
-    assert model_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
+    assert predict_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
     idle = launch(
         stall_long_scoreboard=0.4,
         dram_busy=0.01,
@@ -146,7 +148,7 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
         lsu_in_busy=0.01,
         issue_busy=0.01,
     )
-    assert model_gain(idle, half) == pytest.approx(measure_wait_reduction(idle, half), rel=0.02)
+    assert predict_gain(idle, half) == pytest.approx(measure_wait_reduction(idle, half), rel=0.02)
 
 
 def test_causes_mended_at_once_are_joined_not_added():
@@ -155,14 +157,14 @@ def test_causes_mended_at_once_are_joined_not_added():
     both = join_scenarios([one, other])
     assert both == Scenario({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
     waits = [BY_ID[rule].fix for rule in ("shared-bank-conflicts", "short-scoreboard")]
-    single = [price_fixes(launch(), fix) for fix in waits if fix]
-    together_ = price_fixes(launch(), *filter(None, waits))
+    single = [estimate_gain_of_fixes(launch(), fix) for fix in waits if fix]
+    together_ = estimate_gain_of_fixes(launch(), *filter(None, waits))
     product = single[0].expected * single[1].expected
     assert max(saving.expected for saving in single) <= together_.expected < product
 
 
 def test_conflicts_bound_and_expectation():
-    worth = price_fixes(launch(), fix("shared-bank-conflicts"))
+    worth = estimate_gain_of_fixes(launch(), fix("shared-bank-conflicts"))
     # At best no wait for shared memory, nor for the warps that come late because of it: 0.3 are left.
     assert worth.bound == pytest.approx(1 / 0.3)
     assert worth.is_known
@@ -180,13 +182,15 @@ def test_more_blocks_bring_more_warps():
         "block_size": 256.0,
         "stall_barrier": 0.0,
     }
-    worth = price_fixes(Launch(values), fix("grid-too-small"))
+    worth = estimate_gain_of_fixes(Launch(values), fix("grid-too-small"))
     # All places are sixteen times as many; the fullest unit at its peak allows five times.
     assert worth.bound == pytest.approx(5.0, rel=0.02)
     assert worth.is_known
     assert 3 < worth.expected < 5
     alone = {k: v for k, v in values.items() if not k.endswith("_busy")}
-    assert price_fixes(Launch(alone), fix("grid-too-small")).bound == pytest.approx(16, rel=0.02)
+    assert estimate_gain_of_fixes(Launch(alone), fix("grid-too-small")).bound == pytest.approx(
+        16, rel=0.02
+    )
 
 
 def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
@@ -218,7 +222,7 @@ def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
             "stall_long_scoreboard": 0.9,
         }
     )
-    worth = price_fixes(naive, fix("uncoalesced-access"))
+    worth = estimate_gain_of_fixes(naive, fix("uncoalesced-access"))
     assert worth.bound == pytest.approx(9.0, rel=0.02)
     assert worth.expected == pytest.approx(0.92 / (0.9 * (1 - 0.7778) + 0.02), rel=0.02)
     assert worth.low < worth.expected < 7.2 < worth.bound
@@ -250,7 +254,7 @@ def test_headroom_needs_the_units_that_could_be_full():
 
 
 def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
-    worth = price_fixes(launch(inst_half=5e6, instructions=1e7), fix("tensor-idle"))
+    worth = estimate_gain_of_fixes(launch(inst_half=5e6, instructions=1e7), fix("tensor-idle"))
     assert worth.bound is None
     assert worth.is_known
     assert worth.expected > 1
@@ -274,12 +278,12 @@ def test_a_rule_of_somebody_keeps_its_own_gain():
         fires=({},),
         clear=({},),
     )
-    assert rule.ask_launch(launch()) == (Hit("mine", 1.5), Estimate(bound=1.5))
+    assert rule.evaluate_launch(launch()) == (Hit("mine", 1.5), Estimate(bound=1.5))
 
 
 def test_what_is_not_collected_has_no_price():
     fix_ = Fix("waste", best=lambda launch: Scenario(gone=1 / launch["dram_bytes"]))
-    assert price_fixes(launch(), fix_) == NOT_PRICED
+    assert estimate_gain_of_fixes(launch(), fix_) == NOT_PRICED
 
 
 def test_wasted_accesses_gain_nothing_where_blocks_begin_as_fast_as_they_can():
@@ -287,12 +291,14 @@ def test_wasted_accesses_gain_nothing_where_blocks_begin_as_fast_as_they_can():
     launch = {"grid_size": 524288.0, "sm_count": 132.0, "time": 320e-6, "issue_busy": 0.6}
     half = Scenario({"issue": 0.5}, {"long_scoreboard": 0.0})
     waste = Fix("waste", "", lambda _: half, lambda _: half)
-    bound = price_fixes(Launch(launch), waste).bound
+    bound = estimate_gain_of_fixes(Launch(launch), waste).bound
     assert bound == pytest.approx(1.013, abs=0.001)
     unlike = Fix("wait", "", waste.best, waste.typical)  # more work per thread needs fewer blocks
     for other in (
-        price_fixes(Launch(launch), unlike),
-        price_fixes(Launch({**launch, "sm_count": 108.0}), waste),  # nobody measured such a GPU
-        price_fixes(Launch({**launch, "grid_size": 50000.0}), waste),
+        estimate_gain_of_fixes(Launch(launch), unlike),
+        estimate_gain_of_fixes(
+            Launch({**launch, "sm_count": 108.0}), waste
+        ),  # nobody measured such a GPU
+        estimate_gain_of_fixes(Launch({**launch, "grid_size": 50000.0}), waste),
     ):
         assert other.bound == pytest.approx(10 / 3, rel=0.02)

@@ -15,7 +15,7 @@ from profkit.model.roofline import (
     find_nearest_roof,
     list_ceilings,
     list_families,
-    list_missing,
+    list_missing_metrics,
     list_points,
 )
 from profkit.reports.metrics import CATALOGUE
@@ -58,7 +58,7 @@ def test_a_point_per_level_by_hand():
     assert [placed[level].roof for level in LEVELS] == ["dram", "l2", "l1"]
     assert [placed[level].share for level in LEVELS] == [0.5, 0.5, 0.4]
     assert find_nearest_roof(FP32) == ("dram", 0.5)
-    assert list_missing(FP32) == ()
+    assert list_missing_metrics(FP32) == ()
 
 
 def test_under_the_flat_the_precision_is_the_roof():
@@ -176,7 +176,7 @@ def test_l1_is_no_position_when_asynchronous_copies_pass_it_by():
 )
 def test_what_is_missing_is_said_with_its_section(lost, section):
     launch = FP32 | lost
-    assert [m.section for m in list_missing(launch)] == [section]
+    assert [m.section for m in list_missing_metrics(launch)] == [section]
     expected = {"dram", "l1"} if "peak_l2" in lost else set()
     if "time" not in lost and "status" not in lost:
         assert set(by_level(launch)) == expected
@@ -192,7 +192,7 @@ def test_hfma2_constants_are_no_half_precision_work():
         "tensor_ops": nan,
         "tensor_busy": 0.03,
     }
-    assert list_missing(launch) == ()
+    assert list_missing_metrics(launch) == ()
     assert len(list_points(launch)) == 3
 
 
@@ -213,7 +213,7 @@ def test_nothing_known_is_nothing_claimed():
             (),
             None,
         )
-        assert len(list_missing(empty)) == 1
+        assert len(list_missing_metrics(empty)) == 1
 
 
 def test_a_rules_launch_is_read_as_a_row_is():
@@ -288,7 +288,7 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
 @pytest.mark.slow
 def test_every_launch_has_a_point_or_a_reason(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
-        assert list_points(row) or list_missing(row), row["report"]
+        assert list_points(row) or list_missing_metrics(row), row["report"]
 
 
 def test_clocks_of_a_short_launch_hold_for_the_part_that_was_counted():

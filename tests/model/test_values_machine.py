@@ -16,12 +16,12 @@ from profkit.model.launch import (
 from profkit.model.resources import (
     BY_LIMITER,
     compute_cycles_waited_per_load,
+    compute_share_of_time_with_work,
     find_next_limit,
     list_resource_uses,
     measure_resource_use,
-    share_of_time_with_work,
 )
-from profkit.model.roofline import list_ceilings, list_families, list_missing, list_points
+from profkit.model.roofline import list_ceilings, list_families, list_missing_metrics, list_points
 
 # --- idle SMs
 
@@ -86,7 +86,7 @@ def test_cycles_that_a_load_waits():
     ],
 )
 def test_time_at_work(values, part):
-    assert share_of_time_with_work(Launch(values)) == part
+    assert compute_share_of_time_with_work(Launch(values)) == part
 
 
 def test_a_use_is_of_the_time_at_work():
@@ -222,7 +222,7 @@ def test_borders_of_residence(values, resident):
     ],
 )
 def test_tensor_operations_that_were_not_counted(values, counted):
-    lack = list_missing({"time": 1.0, "fp32_rate": 1.0, "fp16_rate": 1.0, **values})
+    lack = list_missing_metrics({"time": 1.0, "fp32_rate": 1.0, "fp16_rate": 1.0, **values})
     assert any("matrix" in m.why for m in lack) is not counted
 
 
@@ -235,10 +235,16 @@ def test_half_precision_that_was_not_counted():
         "inst_fp32": 3.0,
     }
     for half, known in ((3.0, True), (3.1, False)):
-        assert any("half" in m.why for m in list_missing({**base, "inst_half": half})) is not known
+        assert (
+            any("half" in m.why for m in list_missing_metrics({**base, "inst_half": half}))
+            is not known
+        )
     few = {**base, "inst_fp32": 0.0}
     for half, known in ((1.0, True), (1.1, False)):
-        assert any("half" in m.why for m in list_missing({**few, "inst_half": half})) is not known
+        assert (
+            any("half" in m.why for m in list_missing_metrics({**few, "inst_half": half}))
+            is not known
+        )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +263,7 @@ def test_borders_of_what_passes_l1_by(l1, copies, noted):
 
 def test_a_launch_knows_what_was_collected():
     launch = Launch({"stall_wait": 0.5, "stall_barrier": nan, "time": 1.0})
-    assert (launch.list_present("stall_"), "stall_barrier" in launch, len(launch)) == (
+    assert (launch.list_metrics_with_prefix("stall_"), "stall_barrier" in launch, len(launch)) == (
         ["stall_wait"],
         False,
         3,

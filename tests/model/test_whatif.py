@@ -15,7 +15,12 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, measure_sector_waste
 from profkit.model.scenario import RELIEVED
-from profkit.model.whatif import CounterChange, apply_changes, parse_changes, predict_changed_launch
+from profkit.model.whatif import (
+    CounterChange,
+    apply_changes,
+    parse_changes,
+    predict_speedup_of_changes,
+)
 from profkit.reports.metrics import CATALOGUE
 
 LAUNCH = {
@@ -39,7 +44,7 @@ LAUNCH = {
 
 
 def gain(text: str, **values: float) -> float:
-    return predict_changed_launch(Launch({**LAUNCH, **values}), parse_changes(text)).gain
+    return predict_speedup_of_changes(Launch({**LAUNCH, **values}), parse_changes(text)).gain
 
 
 def test_changes_are_read_with_their_other_names():
@@ -81,7 +86,7 @@ def test_no_change_is_no_gain_and_more_work_is_slower():
     assert gain("instructions*1") == pytest.approx(1)
     assert gain("shared_wavefronts*0.25") > 1.3
     assert gain("shared_wavefronts*3") < 0.8
-    hope = predict_changed_launch(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
+    hope = predict_speedup_of_changes(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
     assert hope.low < hope.gain < hope.high
 
 
@@ -131,14 +136,14 @@ def test_what_waits_behind_atomics_goes_as_they_do():
 
 def test_no_unit_and_no_wait_left_is_no_division_by_zero():
     bare = {"instructions": 1e7, "warps_per_sm": 8.0, "grid_size": 132.0, "issue_busy": 1.2}
-    found = predict_changed_launch(Launch(bare), parse_changes("instructions=0"))
+    found = predict_speedup_of_changes(Launch(bare), parse_changes("instructions=0"))
     assert found.gain == pytest.approx(1000)
 
 
 def test_a_count_that_was_not_collected_is_said():
     less = {k: v for k, v in LAUNCH.items() if k != "instructions"}
     with pytest.raises(ProfkitError, match="instructions was not collected"):
-        predict_changed_launch(Launch(less), parse_changes("blocks*2"))
+        predict_speedup_of_changes(Launch(less), parse_changes("blocks*2"))
 
 
 def test_a_frame_is_asked_launch_by_launch():
@@ -177,7 +182,7 @@ def test_the_queue_of_a_full_unit_goes_with_its_work():
 
 
 def _keep_conflict_free(launch):
-    return {"shared_wavefronts": 1 - waste.share_conflicts(launch)}
+    return {"shared_wavefronts": 1 - waste.compute_bank_conflict_share(launch)}
 
 
 def _keep_useful_sectors(launch):
@@ -243,7 +248,7 @@ def _find_contradictions(metrics):
             continue
         shares = SAME_CHANGE[found.rule](launch)
         changes = [CounterChange(n, "*", shares[n]) for n in shares if n in launch]
-        answer = predict_changed_launch(launch, changes)
+        answer = predict_speedup_of_changes(launch, changes)
         hope = found.expect
         agree = hope.low <= answer.gain <= hope.high or answer.low <= hope.gain <= answer.high
         yield found.rule, hope, answer, agree

@@ -89,10 +89,10 @@ class LinesRecording:
 
         for kind, rows in self.rows.items():
             if kind in places.LAYOUTS:
-                layout = places._read_layout(places.LAYOUTS[kind][0])
+                layout = places._parse_row_type(places.LAYOUTS[kind][0])
                 path = self.folder / f"7-7.{kind}"
             else:
-                layout = injected.read_layout(kind)
+                layout = injected.make_row_type(kind)
                 path = self.folder / f"7.{kind}"
             unused = b"\0" * layout.itemsize * 3  # as a file that is longer than its rows ends
             path.write_bytes(np.array(rows, layout).tobytes() + unused * (kind in places.LAYOUTS))

@@ -275,10 +275,10 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
     (loop,) = list_loops(case, frozenset())
     (run,) = loop.list_runs()
     together, least = estimate_time_as_one_kernel(case, run)
-    kernels = case.sum_time(run)
+    kernels = case.sum_work_time(run)
     assert 0 < together <= least <= kernels * 1e6
     # Together they take no less than the operations and bytes of all, and no less than one of them.
-    rate = case.find_product_rate("half")
+    rate = case.find_reachable_product_rate("half")
     assert rate is not None
     computed = 2e9 * count * rows * 512 * 64 / rate
     assert together >= min(computed, kernels * 1e6 - 1_200 * (count - 1))
@@ -459,7 +459,7 @@ def test_layers_that_append_within_a_step_are_no_cache(tmp_path: Path) -> None:
 def test_the_sizes_of_a_concatenation(
     parts: tuple[tuple[int, ...], ...], result: tuple[int, ...] | None
 ) -> None:
-    join = moves.read_join(parts)
+    join = moves.read_concatenation(parts)
     assert (join.result if join else None) == result
 
 

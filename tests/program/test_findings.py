@@ -17,7 +17,7 @@ from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import WATCHED
 from profkit.program.rules import BY_ID, PRODUCT
-from profkit.program.steps.kinds import find_precision
+from profkit.program.steps.kinds import find_product_precision
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
@@ -1248,7 +1248,7 @@ def test_convolutions_of_cudnns_in_float32_are_named(name: str, tmp_path: Path) 
     ]
     assert first.rule == "fp32-matmul"
     assert "8 convolution kernels run in float32" in first.cause
-    assert find_precision(name.replace("float", "__half")) in {"fp32", "unknown"}
+    assert find_product_precision(name.replace("float", "__half")) in {"fp32", "unknown"}
 
 
 def update_by_hand(p: Program, named: str = "") -> None:

@@ -10,7 +10,7 @@ from profkit.program.example import Kernel, run_example
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Case
 from profkit.program.findings.floors import SHARES, estimate_saving
-from profkit.program.operators import TABLE, find_needs
+from profkit.program.operators import TABLE, find_operator_needs
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import EXPECT, make_host_models
 from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM, Example
@@ -72,7 +72,7 @@ def test_an_operator_needs_its_outer_bytes_and_operations(
     writes: int,
     operations: float,
 ) -> None:
-    needs = find_needs(operator, sizes, types)
+    needs = find_operator_needs(operator, sizes, types)
     assert needs is not None
     assert (needs.reads, needs.writes, needs.operations) == (reads, writes, operations)
 
@@ -90,7 +90,7 @@ def test_an_operator_needs_its_outer_bytes_and_operations(
 def test_what_is_not_known_needs_nothing_known(
     operator: str, sizes: tuple[tuple[int, ...], ...], types: tuple[str, ...]
 ) -> None:
-    assert find_needs(operator, sizes, types) is None
+    assert find_operator_needs(operator, sizes, types) is None
 
 
 def test_the_table_has_an_operator_once() -> None:

@@ -27,11 +27,11 @@ from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
 from profkit.program.document import make_triage_document
 from profkit.program.readers import injected, store
-from profkit.program.readers.gathered import STANDARD_INPUT, read_gathered
-from profkit.program.readers.others import OTHERS, list_table_rows
+from profkit.program.readers.gathered import STANDARD_INPUT, read_recordings
+from profkit.program.readers.others import OTHERS, list_unread_formats
 from profkit.program.recorded import judge_recordings
 from profkit.program.steps.cut import Steps, find_steps
-from profkit.program.steps.idle import split_period
+from profkit.program.steps.idle import split_step_period
 from profkit.program.steps.kinds import classify_kernel, classify_launch
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.exports import write_trace
@@ -58,7 +58,7 @@ def judged(program: Program, **header: Any) -> Triage:
 def close(first: Steps, second: Steps, rel: float = 0.02) -> bool:
     """Whether two typical steps take the same, and keep the GPU as busy."""
     periods = [s.typical.period for s in (first, second)]
-    busy = [split_period(s.typical).busy for s in (first, second)]
+    busy = [split_step_period(s.typical).busy for s in (first, second)]
     return periods[0] == pytest.approx(periods[1], rel=rel) and busy[0] == pytest.approx(
         busy[1], rel=rel
     )
@@ -178,24 +178,27 @@ def test_a_range_that_is_open_at_the_end_ends_there_and_changes_no_step(
 def test_an_open_range_of_our_own_recorder_ends_with_the_recording(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     shutil.copytree(ROOT / "tests/program/data/strided.timeline", folder)
-    before = injected.read_injected(folder).processes[0]
+    before = injected.read_injected_recording(folder).processes[0]
     (names,) = folder.glob("*.names")
     known = names.read_text("utf-8").rstrip("\n")
     names.write_text(f"{known}\nserve\n", "utf-8")
     number = len(known.split("\n"))
-    layout = injected.read_layout("ranges")
+    layout = injected.make_row_type("ranges")
     calls = next(folder.glob("*.calls"))
-    begin = np.fromfile(calls, injected.read_layout("calls"))["start"].min()
+    begin = np.fromfile(calls, injected.make_row_type("calls"))["start"].min()
     rows = np.zeros(1, layout)
     rows[0] = (begin, 1, 7, number, injected.BEGINS)
     with calls.with_suffix(".ranges").open("ab") as file:
         file.write(rows.tobytes())
-    timeline = injected.read_injected(folder)
+    timeline = injected.read_injected_recording(folder)
     (span,) = [s for s in timeline.processes[0].spans if s.name == "serve"]
     assert span.end == max(a.end for a in (*before.activities, *before.calls))
     assert any("1 range was still open" in note for note in timeline.notes)
     store.write_timeline(timeline, tmp_path / "kept")
-    assert store.read_store(tmp_path / "kept").processes[0].spans == timeline.processes[0].spans
+    assert (
+        store.read_saved_timeline(tmp_path / "kept").processes[0].spans
+        == timeline.processes[0].spans
+    )
 
 
 @pytest.mark.parametrize("newest", ["_V2", "_V3"])
@@ -829,7 +832,7 @@ def test_what_is_not_read_is_named_with_what_works(name: str, packed: bool, tmp_
 
 def test_the_docs_have_the_table_of_what_is_not_read() -> None:
     page = (ROOT / "docs/howto/triage.md").read_text("utf-8")
-    for what, instead in list_table_rows():
+    for what, instead in list_unread_formats():
         assert f"| {what} | {instead} |" in page
 
 
@@ -854,17 +857,17 @@ def test_a_folder_and_a_zip_of_ranks_are_the_ranks(tmp_path: Path) -> None:
     with zipfile.ZipFile(packed, "w") as file:
         for path in paths:
             file.write(path, f"log/{path.name}")
-    named = [t.processes for t in read_gathered(paths)]
-    assert [t.processes for t in read_gathered([folder])] == named
-    assert [t.processes for t in read_gathered([packed])] == named
-    assert "settings.json" in read_gathered([folder])[0].notes[0]
+    named = [t.processes for t in read_recordings(paths)]
+    assert [t.processes for t in read_recordings([folder])] == named
+    assert [t.processes for t in read_recordings([packed])] == named
+    assert "settings.json" in read_recordings([folder])[0].notes[0]
 
 
 def test_a_folder_of_one_process_s_recordings_is_not_ranks(tmp_path: Path) -> None:
     for number, name in enumerate(("a.json", "b.json")):
         ran(lambda p: p.launch(GEMM, 100.0), host=10.0 + number).write(tmp_path / name)
     with pytest.raises(ProfkitError, match="several recordings of one process"):
-        read_gathered([tmp_path])
+        read_recordings([tmp_path])
 
 
 @settings(max_examples=25, deadline=None)
@@ -934,7 +937,7 @@ def test_a_trace_comes_from_standard_input(tmp_path: Path) -> None:
     path = ran(lambda p: p.launch(GEMM, 100.0)).write(tmp_path / "t.json.gz")
     given_bytes = mock.Mock(buffer=io.BytesIO(path.read_bytes()))
     with mock.patch("sys.stdin", given_bytes):
-        (timeline,) = read_gathered([STANDARD_INPUT])
+        (timeline,) = read_recordings([STANDARD_INPUT])
     assert timeline.processes == recordings.read_timeline(path).processes
 
 
@@ -942,7 +945,7 @@ def test_a_trace_comes_from_standard_input(tmp_path: Path) -> None:
 def test_what_is_wrong_with_standard_input_names_it(content: bytes) -> None:
     nothing = mock.Mock(buffer=io.BytesIO(content))
     with mock.patch("sys.stdin", nothing), pytest.raises(ProfkitError) as caught:
-        read_gathered([STANDARD_INPUT])
+        read_recordings([STANDARD_INPUT])
     assert "standard input" in caught.value.message
     assert tempfile.gettempdir() not in caught.value.message
 
@@ -952,7 +955,7 @@ def test_a_zip_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("t.json", b"0" * (100 << 20))
     with pytest.raises(ProfkitError, match=r"bomb\.zip/t\.json: unpacks to more than"):
-        read_gathered([packed])
+        read_recordings([packed])
 
 
 # Kineto of 2021 to today.

@@ -10,7 +10,7 @@ import pytest
 from profkit.program.origins import find_operator
 from profkit.program.readers import injected
 from profkit.program.readers.operators import assign_operators_to_all_steps, read_operators
-from profkit.program.readers.store import read_store, write_timeline
+from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import Activity, Call, HostSpan
@@ -144,7 +144,7 @@ def test_a_damaged_file_costs_its_operators_alone(tmp_path: Path) -> None:
 
 def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path) -> None:
     folder = record_training(tmp_path / "r", 12)
-    before = injected.read_injected(folder).processes[0]
+    before = injected.read_injected_recording(folder).processes[0]
     clock = 1_000_000  # the recording's own begins there, and so does Python's here
     rows = [json.dumps({"clocks": [[clock, clock, clock]]})]
     for call in before.calls[18:54]:  # four steps
@@ -155,13 +155,13 @@ def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path)
     (folder / "7.operators").write_text("\n".join(rows))
     begin, end = before.calls[18].start, before.calls[53].end
     (folder / "7.hook").write_text(f"disturbed\t{clock + begin}\nundisturbed\t{clock + end}\n")
-    timeline = injected.read_injected(folder)
+    timeline = injected.read_injected_recording(folder)
     answer = triage_timeline(timeline)
     typical = answer.steps.typical
     assert typical.end <= begin or typical.begin >= end  # its host was not slowed
     assert any("are left out: torch's operators" in note for note in answer.steps.notes)
     write_timeline(timeline, tmp_path / "kept")
-    kept = triage_timeline(read_store(tmp_path / "kept"))
+    kept = triage_timeline(read_saved_timeline(tmp_path / "kept"))
     assert kept.steps.typical.begin == typical.begin
     works = typical.works
     launched = [work for work in works if not work.activity.graph]
@@ -173,9 +173,9 @@ def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path)
 def test_where_all_steps_were_slowed_they_are_kept_and_that_is_said(tmp_path: Path) -> None:
     folder = record_training(tmp_path / "r", 12)
     (folder / "7.hook").write_text("disturbed\t1\n")  # the program was ended meanwhile
-    (process,) = injected.read_injected(folder).processes
+    (process,) = injected.read_injected_recording(folder).processes
     assert process.disturbed[0][1] > process.calls[-1].end
-    notes = triage_timeline(injected.read_injected(folder)).steps.notes
+    notes = triage_timeline(injected.read_injected_recording(folder)).steps.notes
     assert any("recorded in every step" in note for note in notes)
 
 

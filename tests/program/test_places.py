@@ -13,13 +13,18 @@ from profkit.program.readers.frames import (
     Frame,
     GraphOrigin,
     Stack,
-    clean_module,
-    find_module,
+    clean_module_path,
+    find_innermost_module,
     find_place_of_stack,
 )
 from profkit.program.recorded import triage
 from profkit.program.steps.idle import describe_launch_place
-from profkit.program.steps.places import find_place, join_layers, join_paths, say_place
+from profkit.program.steps.places import (
+    describe_place,
+    find_main_place,
+    merge_module_paths,
+    replace_layer_numbers,
+)
 from profkit.program.timeline import Place, Timeline
 from profkit.program.triage import triage_timeline
 from tests.program.made import Program, ran
@@ -47,7 +52,7 @@ def places_by_kernel(timeline: Timeline) -> dict[str, set[Place]]:
 
 
 def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
-    found = places_by_kernel(injected.read_injected(record_training(tmp_path / "r")))
+    found = places_by_kernel(injected.read_injected_recording(record_training(tmp_path / "r")))
     layers = [
         Place(
             f"{MODEL}:64",
@@ -80,14 +85,14 @@ def test_a_graph_s_memset_has_the_line_that_was_captured(tmp_path: Path) -> None
     of.memset(replay, graph_node=500)
     of.memset(captured)
     of.kernel("attention", captured)
-    (process,) = injected.read_injected(of.write()).processes
+    (process,) = injected.read_injected_recording(of.write()).processes
     sets = [a for a in process.activities if a.kind == "set"]
     assert [process.places[a.origin].line for a in sets] == [f"{MODEL}:64"] * 2
     assert [a.graph for a in sets] == [True, False]
 
 
 def test_places_are_kept_and_read_again(tmp_path: Path) -> None:
-    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    timeline = injected.read_injected_recording(record_training(tmp_path / "r"))
     store.write_timeline(timeline, tmp_path / "kept")
     again = read_timeline(tmp_path / "kept")
     assert again.processes[0].places == timeline.processes[0].places
@@ -98,7 +103,7 @@ def test_places_are_kept_and_read_again(tmp_path: Path) -> None:
 def test_a_kept_folder_of_before_is_read(tmp_path: Path) -> None:
     import pandas as pd
 
-    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    timeline = injected.read_injected_recording(record_training(tmp_path / "r"))
     store.write_timeline(timeline, tmp_path / "kept")
     (tmp_path / "kept" / "places.parquet").unlink()
     for table in ("activities", "calls"):
@@ -111,7 +116,7 @@ def test_a_kept_folder_of_before_is_read(tmp_path: Path) -> None:
 def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     import pandas as pd
 
-    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    timeline = injected.read_injected_recording(record_training(tmp_path / "r"))
     store.write_timeline(timeline, tmp_path / "kept")
     file = tmp_path / "kept" / "activities.parquet"
     frame = pd.read_parquet(file)
@@ -122,7 +127,7 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_document_has_lines_and_sums_them(tmp_path: Path) -> None:
-    answer = triage_timeline(injected.read_injected(record_training(tmp_path / "r", 12)))
+    answer = triage_timeline(injected.read_injected_recording(record_training(tmp_path / "r", 12)))
     content = make_triage_document(answer)
     rows = {row["name"]: row for row in content["kernels"]}
     assert rows["attention"]["line"] == f"{MODEL}:64"
@@ -136,7 +141,7 @@ def test_the_document_has_lines_and_sums_them(tmp_path: Path) -> None:
 
 
 def test_frames_of_a_notebook_have_the_columns(tmp_path: Path) -> None:
-    timeline = injected.read_injected(record_training(tmp_path / "r", 12))
+    timeline = injected.read_injected_recording(record_training(tmp_path / "r", 12))
     store.write_timeline(timeline, tmp_path / "kept")
     kernels = triage(tmp_path / "kept").kernels
     assert {"line", "module", "op"} <= set(kernels.columns)
@@ -217,45 +222,45 @@ def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
     ],
 )
 def test_what_dynamo_calls_a_module_is_its_path(path: str, plain: str) -> None:
-    assert clean_module(path) == plain
+    assert clean_module_path(path) == plain
 
 
 def test_wrappers_are_no_part_of_a_path() -> None:
     modules = [("_orig_mod.h.0.attn", "Attention"), ("", "OptimizedModule")]
-    assert find_module(modules) == ("h.0.attn", "Attention")
-    assert find_module([("module.h.0", "Block"), ("", "DistributedDataParallel")]) == (
+    assert find_innermost_module(modules) == ("h.0.attn", "Attention")
+    assert find_innermost_module([("module.h.0", "Block"), ("", "DistributedDataParallel")]) == (
         "h.0",
         "Block",
     )
     wrapped = [("module", "Net"), ("", "DistributedDataParallel")]
-    assert find_module(wrapped) == ("", "Net")
-    assert find_module([("module.0", "Linear"), ("", "Net")]) == ("module.0", "Linear")
-    assert find_module([("", "Net")]) == ("", "Net")
-    assert find_module([(None, "Stranger"), ("", "Net")]) == ("", "Net")
-    assert find_module([]) == ("", "")
+    assert find_innermost_module(wrapped) == ("", "Net")
+    assert find_innermost_module([("module.0", "Linear"), ("", "Net")]) == ("module.0", "Linear")
+    assert find_innermost_module([("", "Net")]) == ("", "Net")
+    assert find_innermost_module([(None, "Stranger"), ("", "Net")]) == ("", "Net")
+    assert find_innermost_module([]) == ("", "")
 
 
 def test_a_place_in_words() -> None:
     place = Place(f"{MODEL}:64", "Attention.forward", "h.*.attn", "Attention", f"{USER}:88")
-    assert say_place(place) == "model.py:64 Attention (h.*.attn), called at train.py:88"
+    assert describe_place(place) == "model.py:64 Attention (h.*.attn), called at train.py:88"
     inside = Place(f"{LIBRARY}:569", "GPT2Attention.forward")
     said = "transformers/models/gpt2/modeling_gpt2.py:569 GPT2Attention.forward"
-    assert say_place(inside) == said
+    assert describe_place(inside) == said
 
 
 def test_paths_are_joined_where_they_differ() -> None:
-    assert join_paths(["h.0.attn", "h.1.attn"]) == "h.*.attn"
-    assert join_paths(["h.0.ln", "ln_f"]) == "*.*"
-    assert join_paths(["h.0.ln"]) == "h.0.ln"
-    assert join_layers("h.11.attn.c_proj") == "h.*.attn.c_proj"
+    assert merge_module_paths(["h.0.attn", "h.1.attn"]) == "h.*.attn"
+    assert merge_module_paths(["h.0.ln", "ln_f"]) == "*.*"
+    assert merge_module_paths(["h.0.ln"]) == "h.0.ln"
+    assert replace_layer_numbers("h.11.attn.c_proj") == "h.*.attn.c_proj"
 
 
 def test_of_works_of_many_lines_the_one_of_most_time_is_named() -> None:
     first, second = Place("a.py:1", part="forward"), Place("b.py:2", part="forward")
-    found = find_place([(first, 10), (second, 100), (first, 20), (None, 1000)])
+    found = find_main_place([(first, 10), (second, 100), (first, 20), (None, 1000)])
     assert found is not None
     assert (found.place.line, found.others) == ("b.py:2", 1)
-    assert find_place([(None, 5)]) is None
+    assert find_main_place([(None, 5)]) is None
 
 
 def test_stacks_that_say_anything_do_not_stop_the_reader(tmp_path: Path) -> None:
@@ -270,18 +275,18 @@ def test_stacks_that_say_anything_do_not_stop_the_reader(tmp_path: Path) -> None
     ]
     for line in bad:
         (folder / "7.stacks").write_text("\n".join([line, *good[1:]]) + "\n")
-        (process,) = injected.read_injected(folder).processes
+        (process,) = injected.read_injected_recording(folder).processes
         assert any(a.origin >= 0 for a in process.activities)
 
 
 def test_what_has_no_line_is_said_with_its_cause(tmp_path: Path) -> None:
-    notes = injected.read_injected(record_training(tmp_path / "r")).notes
+    notes = injected.read_injected_recording(record_training(tmp_path / "r")).notes
     assert any("1 nodes of CUDA graphs have no line" in note for note in notes)
     assert not any("torch.compile" in note for note in notes)
     of = LinesRecording(tmp_path / "s")
     compiled = ("/var/cache/inductor/ab/cabcd.py", 90, "call")
     of.kernel("triton_add", of.stack(compiled, (USER, 88, "train")))
-    timeline = injected.read_injected(of.write())
+    timeline = injected.read_injected_recording(of.write())
     assert any("torch.compile have only the line of their call" in n for n in timeline.notes)
     (place,) = timeline.processes[0].places
     assert place.line == f"{USER}:88"
@@ -298,9 +303,9 @@ def test_a_capture_before_the_recording_is_said_where_operators_were_recorded(
     of.kernel("replayed", replay, graph_node=900)
     of.kernel("replayed", replay, graph_node=900)
     folder = of.write()
-    assert not injected.read_injected(folder).notes
+    assert not injected.read_injected_recording(folder).notes
     (folder / "7.captured").write_text("")
-    (note,) = injected.read_injected(folder).notes
+    (note,) = injected.read_injected_recording(folder).notes
     assert "operators of 1 nodes of CUDA graphs are not known" in note
     assert "before --after" in note
 
@@ -327,7 +332,7 @@ def record_replicas(folder: Path, *, is_replicated: bool = True) -> dict[str, se
         of.kernel("mul_backward", 0, step, NODE)
         of.kernel(REDUCES, 0, step, NODE | AFTER)
         of.kernel(OWN_REDUCES, reduced)  # the program's own
-    return places_by_kernel(injected.read_injected(of.write()))
+    return places_by_kernel(injected.read_injected_recording(of.write()))
 
 
 def test_a_collective_of_a_backward_pass_has_the_line_that_calls_it(tmp_path: Path) -> None:

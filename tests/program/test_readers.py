@@ -24,7 +24,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def test_an_injected_timeline_of_plain_cuda() -> None:
-    timeline = injected.read_injected(DATA / "strided.timeline")
+    timeline = injected.read_injected_recording(DATA / "strided.timeline")
     (process,) = timeline.processes
     assert timeline.how == "cupti"
     assert timeline.notes == ()
@@ -38,14 +38,14 @@ def test_an_injected_timeline_of_plain_cuda() -> None:
 
 
 def test_its_step_is_found_and_its_kernel_named() -> None:
-    answer = triage_timeline(injected.read_injected(DATA / "strided.timeline"))
+    answer = triage_timeline(injected.read_injected_recording(DATA / "strided.timeline"))
     assert answer.steps.how == "3 launches that repeat 60 times"
     assert answer.split.period / 1e6 == pytest.approx(1.7954, rel=0.03)  # plain, on another run
     assert "scale_strided" in answer.groups[0].name
 
 
 def test_what_a_kernel_of_no_library_saves_is_said_with_counters_only() -> None:
-    timeline = injected.read_injected(DATA / "strided.timeline")
+    timeline = injected.read_injected_recording(DATA / "strided.timeline")
     bare = triage_timeline(timeline)
     worst = bare.groups[0].id
     assert not [f for f in bare.findings if worst in f.kernels]
@@ -68,7 +68,7 @@ def test_the_layouts_are_those_of_the_library() -> None:
         for line in body.strip().splitlines():
             type_, *names = line.strip().rstrip(";").replace(",", " ").split()
             size += sum(width[type_] * (3 if "[3]" in name else 1) for name in names)
-        assert injected.read_layout(kind).itemsize == size
+        assert injected.make_row_type(kind).itemsize == size
 
 
 @pytest.mark.parametrize("kind", ["kernels", "calls"])
@@ -79,17 +79,17 @@ def test_a_killed_program_leaves_what_is_whole(kind: str, tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:-13])
     (meta,) = folder.glob("*.meta")
     meta.write_text(meta.read_text().replace("whole\t1\n", ""))
-    timeline = injected.read_injected(folder)
+    timeline = injected.read_injected_recording(folder)
     assert "was killed" in timeline.notes[0]
     assert len(timeline.processes[0].activities) + len(timeline.processes[0].calls) > 0
 
 
 def test_no_gpu_and_no_kernels_are_two_answers(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="did not use a GPU"):
-        injected.read_injected(tmp_path)
+        injected.read_injected_recording(tmp_path)
     (tmp_path / "7.meta").write_text("cupti\t130001\nrank\t\nerror\tanother profiler is at work\n")
     with pytest.raises(ProfkitError, match="another profiler is at work"):
-        injected.read_injected(tmp_path)
+        injected.read_injected_recording(tmp_path)
 
 
 def test_kept_and_read_again_it_is_the_same(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
             if pid == "9" and file.suffix == ".kernels":
                 content = content[: 5 * 76]
             (tmp_path / f"{pid}{file.suffix}").write_bytes(content)
-    timeline = injected.read_injected(tmp_path)
+    timeline = injected.read_injected_recording(tmp_path)
     assert [(p.rank, p.pid) for p in timeline.processes] == [(0, 7), (1, 8)]
     assert len(triage_timeline(timeline).ranks.rows) == 2  # type: ignore[union-attr]
 
@@ -192,7 +192,9 @@ def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
 def test_each_kernel_says_how_to_look_at_it() -> None:
     from profkit.program.document import make_triage_document
 
-    timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
+    timeline = replace(
+        injected.read_injected_recording(DATA / "strided.timeline"), command="./strided 5"
+    )
     rows = make_triage_document(triage_timeline(timeline))["kernels"]
     assert rows[0]["next"] == "profkit profile --kernel scale_strided --count 1 -- ./strided 5"
     assert {r["next"] is None for r in rows if r["grid"] is None} <= {True}
@@ -201,7 +203,9 @@ def test_each_kernel_says_how_to_look_at_it() -> None:
 def test_a_kernel_s_name_is_one_word_of_the_command() -> None:
     from profkit.program.document import make_triage_document
 
-    timeline = replace(injected.read_injected(DATA / "strided.timeline"), command="./strided 5")
+    timeline = replace(
+        injected.read_injected_recording(DATA / "strided.timeline"), command="./strided 5"
+    )
     (process,) = timeline.processes
     named = [replace(a, name="evil'; rm -rf x;'") for a in process.activities]
     hostile = replace(timeline, processes=(replace(process, activities=named),))

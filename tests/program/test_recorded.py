@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.readers.store import read_store
+from profkit.program.readers.store import read_saved_timeline
 from profkit.program.recorded import judge_recordings
 from profkit.program.triage import triage_timeline
 from profkit.program.verdict import WORTH
@@ -152,7 +152,7 @@ def test_a_program_in_jax_is_not_told_of_pytorch(file: str) -> None:
 
 
 def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
-    timeline = read_store(DATA / "own" / "optimizer_foreach.triage")
+    timeline = read_saved_timeline(DATA / "own" / "optimizer_foreach.triage")
     lists = {g.id for g in triage_timeline(timeline).groups if g.kind == "optimizer"}
     assert len(lists) >= 8
     counted = triage_timeline(timeline, gains=dict.fromkeys(lists, 1.9))

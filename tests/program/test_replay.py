@@ -9,7 +9,7 @@ import pytest
 
 from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
-from profkit.program.replay.play import DEPTH, Model, build_model
+from profkit.program.replay.play import DEPTH, Model, build_replay_model
 from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Range
 from profkit.program.steps.cut import find_steps
 from profkit.program.triage import triage_timeline
@@ -62,7 +62,7 @@ def held_until_staged(p: Program) -> None:
 
 def _model(step: Step, tmp_path: Path) -> Model:
     process = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json")).processes[0]
-    return build_model(process, find_steps(process).typical)
+    return build_replay_model(process, find_steps(process).typical)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_launch_that_waits_for_room_is_no_slow_host(tmp_path: Path) -> None:
                     program.events[-2]["dur"] += room - program.now
                     program.now = room
     process = torch_trace.read_torch_trace(program.write(tmp_path / "t.json")).processes[0]
-    full = build_model(process, find_steps(process).steps[100])
+    full = build_replay_model(process, find_steps(process).steps[100])
     assert full.period == pytest.approx(4_000_000, rel=0.02)
     # The host needs 14 us a launch: a GPU of 20 binds, one of 2 does not.
     assert scaled(full, 0.1).period == pytest.approx(400_000, rel=0.05)

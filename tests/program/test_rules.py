@@ -8,7 +8,7 @@ from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.example import run_example
 from profkit.program.findings import ORDER
-from profkit.program.rules import BY_ID, PAGES, RULES, StepRule, list_words
+from profkit.program.rules import BY_ID, PAGES, RULES, StepRule, list_rule_texts
 from profkit.program.triage import triage_timeline
 from tests.found import find_files
 
@@ -55,7 +55,7 @@ def test_every_page_is_a_rules() -> None:
 
 def test_what_is_found_has_words() -> None:
     for rule in RULES:
-        assert bool(list_words(rule.id)) == bool(rule.checks)
+        assert bool(list_rule_texts(rule.id)) == bool(rule.checks)
 
 
 def test_a_rule_without_an_example_is_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers import torch_trace
-from profkit.program.readers.store import read_store, write_timeline
+from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import figures
 from tests.program.made import MUL, Program, ran
@@ -64,7 +64,7 @@ def test_the_cost_of_frames_is_taken_out_of_the_hosts_time(tmp_path: Path) -> No
 def test_a_kept_trace_says_the_same(tmp_path: Path) -> None:
     timeline = torch_trace.read_torch_trace(record(tmp_path, COST))
     write_timeline(timeline, tmp_path / "kept")
-    again = triage_timeline(read_store(tmp_path / "kept"))
+    again = triage_timeline(read_saved_timeline(tmp_path / "kept"))
     first = triage_timeline(timeline)
     assert again.findings[0].cause == first.findings[0].cause
     assert again.hosts.plain == first.hosts.plain
@@ -82,6 +82,6 @@ def test_a_busy_gpu_is_not_said_to_wait_for_a_traced_host(tmp_path: Path) -> Non
 
 
 def test_few_frames_tell_nothing_of_their_cost() -> None:
-    assert torch_trace.estimate_cost([0, 1_000, 2_000], [100, 1_100, 2_100]) == 0.0
+    assert torch_trace.estimate_frame_cost([0, 1_000, 2_000], [100, 1_100, 2_100]) == 0.0
     starts = [1_000 * n for n in range(500)]
-    assert torch_trace.estimate_cost(starts, [start + 300 for start in starts]) == 1_000.0
+    assert torch_trace.estimate_frame_cost(starts, [start + 300 for start in starts]) == 1_000.0

@@ -11,9 +11,9 @@ import pytest
 
 from profkit.program import readers as recordings
 from profkit.program.steps.cut import WHOLE, find_steps
-from profkit.program.steps.idle import CAUSES, clean_operator, split_period
-from profkit.program.steps.kinds import classify_kernel, find_precision, is_library_kernel
-from profkit.program.steps.period import _count_alike, _shorten_turns, find_repeats
+from profkit.program.steps.idle import CAUSES, clean_operator_name, split_step_period
+from profkit.program.steps.kinds import classify_kernel, find_product_precision, is_library_kernel
+from profkit.program.steps.period import _measure_turn_similarity, _shorten_turns, find_repeats
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -248,7 +248,7 @@ def test_waits_behind_some_replays_are_said(every: int, is_said: bool, tmp_path:
 def test_a_turn_is_no_part_that_is_less_alike() -> None:
     """A copy and 29 replays: half of it is nearly the other half."""
     turn = ["copy", *["graph"] * 29]
-    assert _count_alike(turn * 4, 0, 30, 4) == 1.0
+    assert _measure_turn_similarity(turn * 4, 0, 30, 4) == 1.0
     assert _shorten_turns(turn * 4, 0, 30, 4, 1.0) == (0, 30, 4)
     assert _shorten_turns(turn * 4, 0, 60, 2, 1.0) == (0, 30, 4)
 
@@ -300,7 +300,7 @@ def test_all_of_a_step_is_given_out(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    found = split_period(typical)
+    found = split_step_period(typical)
     assert found.busy + sum(row.time for row in found.idle) == found.period
     times = {row.cause: row.time / 1e3 for row in found.idle}
     assert set(times) <= set(CAUSES)
@@ -318,7 +318,7 @@ def test_two_streams_compute_once(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    assert split_period(typical).busy / 1e3 < 330
+    assert split_step_period(typical).busy / 1e3 < 330
 
 
 def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
         recordings.read_timeline(ran(step, 4).write(tmp_path / "t.json")).processes[0]
     ).typical
     assert typical.period / 1e6 == pytest.approx(plain_ms(step), rel=0.01)
-    found = split_period(typical)
+    found = split_step_period(typical)
     assert found.busy / found.period > 0.99
 
 
@@ -418,7 +418,7 @@ def test_what_a_kernel_is_by_its_name(name: str) -> None:
     kind, precision = KINDS[name]
     assert classify_kernel(name) == kind
     if precision:
-        assert find_precision(name) == precision
+        assert find_product_precision(name) == precision
     assert is_library_kernel(name) == (name != "my_kernel(float*, int)")
 
 
@@ -433,8 +433,8 @@ def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
 
 
 def test_a_place_is_said_without_the_engine_s_words() -> None:
-    assert clean_operator("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
-    assert clean_operator("aten::linear") == "aten::linear"
+    assert clean_operator_name("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
+    assert clean_operator_name("aten::linear") == "aten::linear"
 
 
 def test_copies_that_follow_each_other_are_no_steps_beside_kernels(tmp_path: Path) -> None:
@@ -470,4 +470,4 @@ def test_the_only_step_of_many_streams_begins_with_the_first(tmp_path: Path) -> 
             p.wait(10 + number)
     step = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0]).typical
     assert step.period / 1e3 == pytest.approx(p.now - begin, rel=0.02)
-    assert split_period(step).busy / 1e3 == pytest.approx(8 * 1000 + 28, rel=0.001)
+    assert split_step_period(step).busy / 1e3 == pytest.approx(8 * 1000 + 28, rel=0.001)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
-from profkit.program.steps.kinds import classify_kernel, find_precision
+from profkit.program.steps.kinds import classify_kernel, find_product_precision
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import readable
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
@@ -354,7 +354,7 @@ def test_blocks_are_counted_with_those_of_what_runs_beside(
     ],
 )
 def test_a_tile_of_half_precision_is_no_float64(name: str) -> None:
-    assert find_precision(name) != "fp64"
+    assert find_product_precision(name) != "fp64"
 
 
 def copying(p: Program) -> None:

@@ -16,9 +16,9 @@ from profkit.show.annotations import (
     WRITERS,
     Annotation,
     find_local_path,
-    write_gcc,
-    write_github,
-    write_sarif,
+    format_gcc_warnings,
+    format_github_commands,
+    format_sarif_log,
 )
 from tests.conftest import ROOT
 
@@ -91,22 +91,22 @@ def make_annotation(**changes: object) -> Annotation:
 
 def test_a_hostile_name_is_one_line_and_no_command() -> None:
     hostile = make_annotation()
-    for written in (write_gcc([hostile]), write_github([hostile])):
+    for written in (format_gcc_warnings([hostile]), format_github_commands([hostile])):
         assert written.count("\n") == 1
-    line = write_github([hostile]).rstrip("\n")
+    line = format_github_commands([hostile]).rstrip("\n")
     head, _, text = line.removeprefix("::").partition("::")
     assert head == "warning file=a%2Cb%3Ac.cu,line=7,title=profkit%3A tail"
     assert text == "tail: 50 %25 idle%0A::error::planted (expect 2x)%0ADo less."
-    log = json.loads(write_sarif([hostile]))
+    log = json.loads(format_sarif_log([hostile]))
     assert log["runs"][0]["results"]
     jsonschema.validate(log, LOG)
 
 
 def test_what_saves_nothing_is_a_note() -> None:
     limit = make_annotation(matters=False, line=None)
-    assert write_gcc([limit]).startswith("a,b:c.cu: note: tail: ")
-    assert write_github([limit]).startswith("::notice file=a%2Cb%3Ac.cu,title=")
-    (result,) = json.loads(write_sarif([limit]))["runs"][0]["results"]
+    assert format_gcc_warnings([limit]).startswith("a,b:c.cu: note: tail: ")
+    assert format_github_commands([limit]).startswith("::notice file=a%2Cb%3Ac.cu,title=")
+    (result,) = json.loads(format_sarif_log([limit]))["runs"][0]["results"]
     assert result["level"] == "note"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
 

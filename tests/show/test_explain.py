@@ -40,7 +40,7 @@ def test_a_rule_shows_its_example_with_the_gain() -> None:
     for rule in ALL:
         said = next(f for f in judge_launch(rule.fires[0]).findings if f.rule == rule.id)
         shown = explain(rule.id).parts["An example that fires"][0]
-        assert shown == f"{said.cause} ({words.say_finding_worth(said)})", (
+        assert shown == f"{said.cause} ({words.describe_finding_gain(said)})", (
             "what diagnose says of it"
         )
     assert any(

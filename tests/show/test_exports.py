@@ -25,7 +25,7 @@ TRACE = ROOT / "tests" / "program" / "data" / "copy_pageable.planted.json.gz"
 
 @pytest.fixture
 def answer(tmp_path: Path) -> Triage:
-    return triage_timeline(injected.read_injected(record_training(tmp_path / "r", 12)))
+    return triage_timeline(injected.read_injected_recording(record_training(tmp_path / "r", 12)))
 
 
 # The part of speedscope's published file format that is written, as JSON Schema. What it leaves open

@@ -7,7 +7,7 @@ from math import isnan, nan
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows, make_table
+from profkit.diagnosis.launches import Judged, add_verdict_columns, judge_reports, make_launch_rows
 from profkit.model.scenario import Expectation
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
@@ -114,7 +114,7 @@ def test_a_real_copy_is_bound_by_dram(own: tuple[object, list[Judged]]) -> None:
 
 
 def test_the_table_has_the_verdict_beside_the_metrics(own: tuple[object, list[Judged]]) -> None:
-    frame = make_table(*own)  # type: ignore[arg-type]
+    frame = add_verdict_columns(*own)  # type: ignore[arg-type]
     assert frame.loc[0, ["bound", "limiter", "finding"]].tolist() == [
         "memory",
         "dram",

@@ -66,7 +66,7 @@ def test_a_frame_is_the_same_frame(runs: Frame) -> None:
     plain = reader.load_reports(REPORT)
     pd.testing.assert_frame_equal(pd.DataFrame(runs), plain)
     assert runs.attrs["reports"] == plain.attrs["reports"]
-    every = launches.diagnose_frame(launches.judge_frame(plain))
+    every = launches.make_findings_frame(launches.judge_frame(plain))
     pd.testing.assert_frame_equal(pd.DataFrame(pk.diagnose(runs)), every)
 
 

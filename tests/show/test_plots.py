@@ -18,7 +18,7 @@ from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
 from profkit.show.numbers import PIPES, format_range, format_rate_tick, list_log_ticks
 from profkit.show.plots.bars import STATE_LOOKS
-from profkit.show.plots.base import clip_text, group_alike, name_rows
+from profkit.show.plots.base import clip_text, group_alike_launches, name_launches
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {
@@ -400,7 +400,7 @@ def test_like_launches_are_named_once():
     rows = [
         MACHINE | {"kernel": "same(int)", "grid": (1, 1, 1), "time": t} for t in (1.0, 3.0, 2.0)
     ]
-    (group,) = group_alike(frame(*rows).to_dict("records"))
+    (group,) = group_alike_launches(frame(*rows).to_dict("records"))
     assert group.name == "same ×3"
     assert [row["time"] for row in group.rows] == [3.0, 2.0, 1.0]
 
@@ -420,12 +420,12 @@ def test_names_are_as_short_as_tells_them_apart(rows, expected):
         {"variant": v, "case": c, "kernel": k, "launch": i, "report": "r"}
         for i, (v, c, k) in enumerate(rows)
     ]
-    assert name_rows(launches) == expected
+    assert name_launches(launches) == expected
 
 
 def test_launches_of_two_reports_are_told_apart():
     rows = [{"kernel": "f", "launch": 0, "report": f"/x/{r}.ncu-rep"} for r in ("before", "after")]
-    assert name_rows(rows) == ["f #0 before", "f #0 after"]
+    assert name_launches(rows) == ["f #0 before", "f #0 after"]
 
 
 @pytest.mark.parametrize(

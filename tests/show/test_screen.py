@@ -13,7 +13,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
 from profkit.show.text.terminal import render_text
 from profkit.show.text.words import find_larger_gain, write_headline
-from profkit.show.views.screen import say_expected, show_screen
+from profkit.show.views.screen import format_gain_cell, show_screen
 from profkit.show.views.triage import make_kernels_table
 
 from .conftest import HOSTILE, Made
@@ -129,12 +129,12 @@ def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
 def test_an_expectation_in_a_few_characters(made: Made) -> None:
     top = made().top
     assert top
-    assert say_expected(replace(top, saving=expecting(2.0))) == "2.00x"
-    assert say_expected(replace(top, saving=Estimate(bound=1.24))) == "<= 1.24x"
-    assert say_expected(replace(top, saving=Estimate())) == "unknown"
+    assert format_gain_cell(replace(top, saving=expecting(2.0))) == "2.00x"
+    assert format_gain_cell(replace(top, saving=Estimate(bound=1.24))) == "<= 1.24x"
+    assert format_gain_cell(replace(top, saving=Estimate())) == "unknown"
     wide = replace(top, saving=Estimate(low=2.0, expected=4.0, high=8.0))
-    assert say_expected(wide) == "2.00-8.00x"
-    assert say_expected(None) == ""
+    assert format_gain_cell(wide) == "2.00-8.00x"
+    assert format_gain_cell(None) == ""
 
 
 def test_names_are_short_and_reports_named_on_one_line(made: Made) -> None:

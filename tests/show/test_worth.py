@@ -165,7 +165,7 @@ def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> N
     (row,) = make_launch_rows([made(time=nan)])
     text = " ".join(write_headline([row]))
     assert not {"takes", "about"} & set(text.split())
-    assert words.say_finding_worth(row.median_launch.top) in text  # type: ignore[arg-type]
+    assert words.describe_finding_gain(row.median_launch.top) in text  # type: ignore[arg-type]
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
@@ -204,19 +204,23 @@ def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> Non
 
 def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
     wide = make_finding("x", Estimate(low=2.0, expected=5.0, high=8.0, bound=9.0))
-    assert words.say_finding_worth(wide) == "between 2.00x and 8.00x, at most 9.00x"
-    said = words.say_finding_worth(replace(wide, rule="shared-bank-conflicts"))
+    assert words.describe_finding_gain(wide) == "between 2.00x and 8.00x, at most 9.00x"
+    said = words.describe_finding_gain(replace(wide, rule="shared-bank-conflicts"))
     assert said == "between 2.00x and 8.00x, at most 9.00x; `profkit ablate` can measure it"
-    assert words.format_worth(wide) == "2.00x to 8.00x"
+    assert words.format_expected_gain(wide) == "2.00x to 8.00x"
     narrow = make_finding("x", Estimate(low=3.0, expected=5.0, high=8.0, bound=9.0))
-    assert words.say_finding_worth(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
+    assert words.describe_finding_gain(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
 
 
 def test_two_findings_that_multiply_have_a_line() -> None:
     both = Together(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
     names = "grid-too-small and uncoalesced-access together"
-    assert words.say_worth_together(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
+    assert (
+        words.describe_combined_gain(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
+    )
     more = replace(both, is_more_than_product=True)
-    assert words.say_worth_together(more).endswith("; alone, each leaves what the other removes")
+    assert words.describe_combined_gain(more).endswith(
+        "; alone, each leaves what the other removes"
+    )
     unbounded = replace(both, gain=None, expect=Expectation(9.0, 2.0, 11.0))
-    assert words.say_worth_together(unbounded) == f"{names}: between 2.00x and 11.0x"
+    assert words.describe_combined_gain(unbounded) == f"{names}: between 2.00x and 11.0x"

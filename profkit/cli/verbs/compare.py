@@ -77,7 +77,7 @@ def compare_two(
     Then it lists the metrics that moved and the resources that changed. Times come from timed
     runs, never from ncu.
     """
-    from profkit.cli.judging import parse_fail_on, report_comparisons
+    from profkit.cli.judging import parse_fail_on, print_exit_reasons
     from profkit.cli.output import print_errors
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
@@ -94,7 +94,7 @@ def compare_two(
         worst = options.COULD_NOT
     else:
         worst = options.DONE
-    return max(worst, report_comparisons(comparisons, fail_if))
+    return max(worst, print_exit_reasons(comparisons, fail_if))
 
 
 def _compare_runs(

@@ -139,7 +139,7 @@ def diagnose_reports(
         return _append_to_history(reports, history, on)
     files = [output.check_output_path(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
-    ignored = check_ignored(ignore or ())
+    ignored = check_ignored_rules(ignore or ())
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
     _print_ignored_findings(chosen, ignored)
@@ -176,7 +176,7 @@ def _print_csv(chosen: Chosen) -> None:
         print(piece, end="")
 
 
-def check_ignored(rules: Sequence[str]) -> Sequence[str]:
+def check_ignored_rules(rules: Sequence[str]) -> Sequence[str]:
     """Return the rules that are left out; a ProfkitError where one is unknown."""
     if rules:
         from profkit.diagnosis.rules import BY_ID
@@ -336,7 +336,7 @@ def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
         output.print_unwrapped(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     output.print_blocks(show_diagnosis(table, detailed, full=detail.every))
-    if detail.lines and not any(has_source(row.median_launch) for row in detailed):
+    if detail.lines and not any(has_source_lines(row.median_launch) for row in detailed):
         output.print_note(NO_LINES)
 
 
@@ -349,7 +349,7 @@ def _print_unread_lines(runs: Sequence[Judged]) -> None:
         output.print_note(f"{why}; allow more of it, or --lines 0")
 
 
-def has_source(run: Judged) -> bool:
+def has_source_lines(run: Judged) -> bool:
     """Return whether a launch, or one of its findings, has lines of source; instructions are none."""
     return any(line.file for line in run.lines) or any(
         finding.where for finding in run.diagnosis.findings

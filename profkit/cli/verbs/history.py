@@ -80,11 +80,11 @@ def show_history(
 
 
 def _add_committed_runs(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
-    from profkit.cli.lab import read_hashes
+    from profkit.cli.lab import read_code_hashes
     from profkit.cli.output import print_note
     from profkit.evidence.commits import list_committed_versions
 
-    runs, problems = list_committed_versions(artifacts, read_hashes)
+    runs, problems = list_committed_versions(artifacts, read_code_hashes)
     new = kept.select_new_runs(runs)
     kept.append_rows(new)
     print_note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")

@@ -89,7 +89,7 @@ def write_report(
         kept.histories,
     )
     write_text(output, page.html)
-    _say_what_is_written(output, page)
+    _print_page_summary(output, page)
     if opens:
         open_in_browser(output)
     if not folders:
@@ -103,7 +103,9 @@ def select_saved_folders(what: Sequence[str]) -> list[str]:
     """Return the words that name a program that triage kept, or a history."""
     from profkit.cli import sources
 
-    return [word for word in what if sources.is_triage(word) or sources.is_history(word)]
+    return [
+        word for word in what if sources.is_triage_folder(word) or sources.is_history_folder(word)
+    ]
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _read_saved_folders(folders: Sequence[str]) -> _FromFolders:
     programs, histories = [], []
     complete = True
     for folder in folders:
-        if sources.is_triage(folder):
+        if sources.is_triage_folder(folder):
             programs.append(_read_program(folder))
             continue
         steps, whole = _read_history_and_say_problems(folder)
@@ -132,7 +134,7 @@ def _read_saved_folders(folders: Sequence[str]) -> _FromFolders:
     return _FromFolders(programs, histories, complete)
 
 
-def _say_what_is_written(output: Path, page: Page) -> None:
+def _print_page_summary(output: Path, page: Page) -> None:
     """Say on stderr how large the page is, which rows it lacks, and what it could not show."""
     from profkit.cli.output import print_errors, print_note
     from profkit.reports.figures import counted
@@ -161,9 +163,9 @@ def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool
 def _read_program(folder: str) -> PageProgram:
     """Judge the recording that triage kept in a folder, and read what triage said of it."""
     from profkit.program import readers as recordings
-    from profkit.program.document import read_document
+    from profkit.program.document import read_triage_document
     from profkit.program.triage import triage_timeline
     from profkit.show.step import PageProgram
 
     answer = triage_timeline(recordings.read_timeline(Path(folder)))
-    return PageProgram(folder, answer, read_document(Path(folder)))
+    return PageProgram(folder, answer, read_triage_document(Path(folder)))

@@ -78,10 +78,10 @@ def draw_roofline(
         return options.COULD_NOT  # each was said why
     _refuse_several_devices(chosen.launches)
     if not shapes:
-        _refuse_empty(chosen.frame)
+        _refuse_roofline_without_points(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     _print_positions(chosen.frame)
-    _say_what_is_drawn(output, len(chosen.frame), shapes)
+    _print_picture_summary(output, len(chosen.frame), shapes)
     if chosen.complete:
         return options.DONE
     return options.COULD_NOT
@@ -120,7 +120,7 @@ def _print_positions(frame: DataFrame) -> None:
     print_blocks(lines)
 
 
-def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> None:
+def _print_picture_summary(output: Path, launches: int, shapes: TimeGrid | None) -> None:
     """Say on stderr how many launches, and shapes beside them, are in the picture."""
     from profkit.cli.output import print_note
     from profkit.reports.figures import counted
@@ -131,7 +131,7 @@ def _say_what_is_drawn(output: Path, launches: int, shapes: TimeGrid | None) -> 
     print_note(text)
 
 
-def _refuse_empty(frame: DataFrame) -> None:
+def _refuse_roofline_without_points(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
     from profkit.records.paths import ROOFLINE
     from profkit.reports.frame import make_row_views

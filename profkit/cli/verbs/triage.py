@@ -174,7 +174,7 @@ def triage_program(
     kept = triaging.Outputs(output, page, trace, speedscope)
     kept.check_outputs(what)
     if recordings := triaging.list_recordings(what):
-        content = triaging.judge_and_keep(recordings, asked, kept)
+        content = triaging.judge_and_save(recordings, asked, kept)
         if form:
             triaging.print_annotations(content, form, what[0])
         else:

@@ -62,7 +62,7 @@ def estimate_change(
     from profkit.model.whatif import WhatifDocument, parse_changes
     from profkit.show.views.comparison import show_predicted_times
 
-    if _is_report(subject):
+    if _is_report_path(subject):
         refuse_flags(
             {"--case": case}, "does not apply to a report", "--kernel REGEX chooses launches"
         )
@@ -83,7 +83,7 @@ def estimate_change(
     return options.DONE
 
 
-def _is_report(subject: str) -> bool:
+def _is_report_path(subject: str) -> bool:
     path = Path(subject)
     return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_csv_table(path))
 
@@ -93,10 +93,10 @@ def _estimate_report(
 ) -> Iterator[Expected]:
     from profkit.cli.launches import read_launches
     from profkit.model.launch import Launch
-    from profkit.model.whatif import Expected, predict_changed_launch
+    from profkit.model.whatif import Expected, predict_speedup_of_changes
 
     for judged in read_launches([report], kernel).launches:
-        expectation = predict_changed_launch(Launch(judged.values), counts)
+        expectation = predict_speedup_of_changes(Launch(judged.values), counts)
         yield Expected(judged.case or judged.kernel, judged.time, expectation)
 
 
@@ -104,7 +104,7 @@ def _estimate_variant(
     variant: str, changes: str, case: str | None, artifacts: Path
 ) -> tuple[str, tuple[CounterChange, ...], list[Expected]]:
     from profkit.cli import sources
-    from profkit.model.whatif import Expected, parse_changes, predict_changed_launch
+    from profkit.model.whatif import Expected, parse_changes, predict_speedup_of_changes
 
     evidence = sources.open_evidence(artifacts)
     if changes == HEADER:
@@ -113,7 +113,7 @@ def _estimate_variant(
         counts = parse_changes(changes)
     runs = [evidence.load(*name) for name in evidence.find_named(variant, case)]
     expected = [
-        Expected(r.case, r.row["time"], predict_changed_launch(r.launch, counts)) for r in runs
+        Expected(r.case, r.row["time"], predict_speedup_of_changes(r.launch, counts)) for r in runs
     ]
     return variant, counts, expected
 

@@ -8,8 +8,8 @@ from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
     FEWER,
     make_fix_of_full_unit,
+    make_fix_removing_redundant_work,
     make_unit_rule,
-    remove_redundant,
 )
 from profkit.diagnosis.rules.occupancy import count_threads_per_warp
 from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stalls
@@ -19,13 +19,13 @@ from profkit.model.launch import (
     OF_A_DIVISION,
     Launch,
     Threshold,
+    compute_arithmetic_share,
     count_integer_divisions,
     count_working_lanes,
+    is_reduction_tree,
     is_split_by_branches,
-    is_tree,
     measure_sector_waste,
     measure_tensor_busy,
-    share_of_arithmetic,
     share_of_divisions,
 )
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, measure_resource_use
@@ -39,7 +39,7 @@ from profkit.model.scenario import (
     RELIEVED,
     Fix,
     Scenario,
-    apply_amdahl,
+    compute_amdahl_speedup,
 )
 from profkit.reports.figures import format_percent, share
 from profkit.reports.metrics.warps import STATES, TRIPS
@@ -71,14 +71,14 @@ MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and the
 _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 
-def _remove_instructions(limiter: str, stays: float) -> Fix:
+def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
     """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
     units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
     typical = Scenario(units, dict.fromkeys(STATES, stays))
 
     def make_best(launch: Launch) -> Scenario:
         """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
-        own = share_of_arithmetic(launch) if "instructions" in launch else 0.0
+        own = compute_arithmetic_share(launch) if "instructions" in launch else 0.0
         stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
         if count_integer_divisions(launch) > 0:
             stays["xu"] = _share_of_xu_work_without_divisions(launch)
@@ -138,7 +138,7 @@ def _remove_divisions(launch: Launch) -> Scenario:
 
 def _make_integer_rule() -> LaunchRule:
     """Return the rule of integer work: its pipe is full, or much of the work is divisions."""
-    fewer = _remove_instructions("int", FEWER)
+    fewer = _make_fix_removing_instructions("int", FEWER)
     plain = make_unit_rule(
         unit="Integer pipe",
         limiter="int",
@@ -216,7 +216,7 @@ def _check_divergence(launch: Launch) -> Hit | None:
         if threads >= BLOCKS_OWN * _count_full_lanes(launch):
             return None  # lanes that never had a thread are another rule's
         return Hit(f"{threads:.3g} of 32 threads are active per instruction")
-    if not is_tree(launch):
+    if not is_reduction_tree(launch):
         return None
     return Hit(
         f"{count_working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
@@ -232,7 +232,7 @@ _ACCESS_ONCE = (
 
 
 def _count_active_lanes(launch: Launch) -> float:
-    if is_tree(launch):
+    if is_reduction_tree(launch):
         return count_working_lanes(launch)
     return launch["threads_per_warp"]
 
@@ -242,7 +242,7 @@ def _make_divergence_fix() -> Fix:
 
     Where branches split the accesses to a sector, sectors go instead.
     """
-    fewer = remove_redundant(
+    fewer = make_fix_removing_redundant_work(
         lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch), *_NOT_BYTES
     )
 
@@ -259,7 +259,7 @@ def _make_divergence_fix() -> Fix:
     return replace(fewer, best=make_best, typical=make_typical)
 
 
-def _check_unfused(launch: Launch) -> Hit | None:
+def _check_unfused_arithmetic(launch: Launch) -> Hit | None:
     fused = launch["fp32_fused"]
     found = measure_resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
@@ -274,7 +274,7 @@ def _check_unfused(launch: Launch) -> Hit | None:
     )
 
 
-def _share_scalar_products(launch: Launch) -> float:
+def _compute_scalar_product_share(launch: Launch) -> float:
     """Share of the instructions that are products off the tensor cores, if none is on them."""
     if launch["inst_matrix"] > 0:
         return 0.0
@@ -282,14 +282,14 @@ def _share_scalar_products(launch: Launch) -> float:
     return max(launch["inst_half"], launch["inst_ffma"]) / instructions
 
 
-def _share_unfused(launch: Launch) -> float:
+def _compute_unfused_share(launch: Launch) -> float:
     """Share of the FP32 instructions that are single and may have a partner."""
     if launch.get("fp32_fusable", 1.0) < FUSED:
         return 0.0
     return 1 - launch["fp32_fused"]
 
 
-def _share_idle_lanes(launch: Launch) -> float:
+def _compute_idle_lane_share(launch: Launch) -> float:
     """Share of a warp's threads without work, of those that the block's size allows."""
     return max(0.0, 1 - _count_active_lanes(launch) / _count_full_lanes(launch))
 
@@ -340,7 +340,7 @@ def _estimate_gain_of_fusing(launch: Launch) -> float:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
-    return apply_amdahl(pairs * part)
+    return compute_amdahl_speedup(pairs * part)
 
 
 def _move_to_tensor_cores(launch: Launch) -> Scenario:
@@ -361,7 +361,7 @@ def count_exps_per_useful_exp(launch: Launch) -> float:
     return 1.0
 
 
-def _share_held_by_exponentials(launch: Launch) -> float:
+def _compute_time_share_of_exponentials(launch: Launch) -> float:
     """Share of the time that exponentials hold, with the instructions around them and their waits.
 
     What else is in the launch was computed once and is not less where they are fewer.
@@ -482,7 +482,7 @@ RULES = (
             "unroll."
         ),
         lines=("instructions",),
-        fix=_remove_instructions("issue", FEWER),
+        fix=_make_fix_removing_instructions("issue", FEWER),
         clear=(launch(issue_busy=0.3, sm_active=0.98),),
     ),
     LaunchRule(
@@ -497,7 +497,7 @@ RULES = (
         lines=("instructions fma",),
         measures=(
             Measure(
-                of=_share_scalar_products,
+                of=_compute_scalar_product_share,
                 what="of the instructions are scalar products",
                 border=MATRIX_OPERATIONS,
             ),
@@ -534,15 +534,17 @@ RULES = (
         triton=(
             "Write a * b + c in one expression, or tl.fma(a, b, c); leave enable_fp_fusion on."
         ),
-        check=_check_unfused,
+        check=_check_unfused_arithmetic,
         looks=("fp32_fused", "fp32_fusable", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
         lines=("instructions unfused",),
         measures=(
             Measure(
-                of=_share_unfused, what="of the FP32 instructions are single", border=1 - FUSED
+                of=_compute_unfused_share,
+                what="of the FP32 instructions are single",
+                border=1 - FUSED,
             ),
         ),
-        fix=remove_redundant(_estimate_gain_of_fusing, *EVERY),
+        fix=make_fix_removing_redundant_work(_estimate_gain_of_fusing, *EVERY),
         less_work=True,
         fires=(
             launch(fp32_fused=0.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
@@ -581,7 +583,9 @@ RULES = (
         lines=("divergent-branches", "lost-lanes"),
         measures=(
             Measure(
-                of=_share_idle_lanes, what="of a warp's threads are idle", border=1 - DIVERGED / 32
+                of=_compute_idle_lane_share,
+                what="of a warp's threads are idle",
+                border=1 - DIVERGED / 32,
             ),
         ),
         least=LINE,
@@ -633,10 +637,10 @@ RULES = (
             ),
         ),
         # Work done again is done on every pipe again.
-        fix=remove_redundant(
+        fix=make_fix_removing_redundant_work(
             count_exps_per_useful_exp,
             *COMPUTE,
-            held=_share_held_by_exponentials,
+            held=_compute_time_share_of_exponentials,
             formula="bound: the launch is as many times faster as there are fewer exponentials, until "
             f"the next unit reaches its peak. expected: the same for the time that they and "
             f"{AROUND_EXP:.0f} instructions around each take, if they fill a pipe; otherwise the square "
@@ -664,7 +668,7 @@ RULES = (
         check=_check_pipes_taking_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
-        fix=remove_redundant(_estimate_gain_of_overlap, "tensor", "xu"),
+        fix=make_fix_removing_redundant_work(_estimate_gain_of_overlap, "tensor", "xu"),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

@@ -33,7 +33,7 @@ GENERIC = Threshold(
 )
 
 
-def _check_debug(launch: Launch) -> Hit | None:
+def _check_debug_build(launch: Launch) -> Hit | None:
     launch.need("inst_mov", "inst_generic", "instructions")
     instructions = max(launch["instructions"], 1.0)
     moves, generic = launch["inst_mov"] / instructions, launch["inst_generic"] / instructions
@@ -79,9 +79,9 @@ WAITED = Threshold(
 SHARE_OF_ENDS = 4e-6
 
 
-def _check_grid(launch: Launch) -> Hit | None:
+def _check_small_grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
-    warps, fill = ceil(launch["block_size"] / 32), _share_filled(launch)
+    warps, fill = ceil(launch["block_size"] / 32), _compute_filled_sm_share(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
     if enough or fill >= 1 or _estimate_gain_of_filling(launch, fill) < LINE:
         return None if enough else _check_few_warps(launch)
@@ -126,7 +126,7 @@ def _has_few_warps(launch: Launch) -> bool:
     return idle >= IDLE_SCHEDULER and not any(use.near for use in list_resource_uses(launch))
 
 
-def _share_filled(launch: Launch) -> float:
+def _compute_filled_sm_share(launch: Launch) -> float:
     """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
     fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
     # Every SM may have a block; a scheduler without a warp is idle all the same.
@@ -153,7 +153,7 @@ def _estimate_gain_of_filling(launch: Launch, fill: float) -> float:
     return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
-def _say_average(idle: Idleness) -> str:
+def _describe_average_and_busiest_sm(idle: Idleness) -> str:
     """Average against busiest SM; what is assumed is said to be."""
     if idle.assumed:
         return (
@@ -173,7 +173,7 @@ def _check_tail(launch: Launch) -> Hit | None:
         return None
     last = waves - ceil(waves) + 1
     text = f"{waves:.4g} waves, the last of which fills {share(last)} of the GPU; "
-    text += _say_average(idle)
+    text += _describe_average_and_busiest_sm(idle)
     equal = waves / ceil(waves) * idle.busiest
     if idle.average < UNEQUAL * equal:
         text += f"; equal blocks would give {share(equal)}, so blocks also take different times"
@@ -204,13 +204,13 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
     if (each := blocks / sms) != int(each):
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
-            f"{_say_average(idle)}",
+            f"{_describe_average_and_busiest_sm(idle)}",
             advice=(
                 "Launch a multiple of the SM count as blocks: use another tile size, or a "
                 "persistent grid that hands out tiles."
             ),
         )
-    text = f"all blocks are on the SMs from the start, yet {_say_average(idle)}"
+    text = f"all blocks are on the SMs from the start, yet {_describe_average_and_busiest_sm(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
         text += f": a last round seems to run on {share(late)} of the SMs"
@@ -224,11 +224,13 @@ def _check_imbalance(launch: Launch) -> Hit | None:
         return None  # idle SMs for want of blocks are another rule's
     if "waves" in launch:
         counted = "sm_active_max" in launch
-        if _TAIL.ask_launch(launch) or (counted and _check_hidden_tail(launch)):
+        if _TAIL.evaluate_launch(launch) or (counted and _check_hidden_tail(launch)):
             return None
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
-    return Hit(f"{_say_average(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE)
+    return Hit(
+        f"{_describe_average_and_busiest_sm(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE
+    )
 
 
 # Where all blocks begin together no order helps.
@@ -237,7 +239,7 @@ _ALL_AT_ONCE = (
 )
 
 
-def _share_without_work(launch: Launch) -> float:
+def _compute_share_without_work(launch: Launch) -> float:
     """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
@@ -246,9 +248,9 @@ def _share_without_work(launch: Launch) -> float:
     return 0.0
 
 
-def _check_short(launch: Launch) -> Hit | None:
+def _check_short_launch(launch: Launch) -> Hit | None:
     launch.need("time")
-    time, idle, part = launch["time"], measure_idleness(launch), _share_without_work(launch)
+    time, idle, part = launch["time"], measure_idleness(launch), _compute_share_without_work(launch)
     if part < WAITED:
         return None
     text = seconds(time)
@@ -292,7 +294,7 @@ def _remove_launch_ends(launch: Launch) -> Scenario:
     if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
-    return Scenario(units, gone=min(_share_without_work(launch), 0.95))
+    return Scenario(units, gone=min(_compute_share_without_work(launch), 0.95))
 
 
 _GIVEN_BACK = "bound and expected: no SM is without work any more"
@@ -312,17 +314,17 @@ def _make_example_launch(average: float, idlest: float, waves: float) -> dict[st
     )
 
 
-def _share_move_instructions(launch: Launch) -> float:
+def _compute_move_instruction_share(launch: Launch) -> float:
     return launch["inst_mov"] / max(launch["instructions"], 1.0)
 
 
-def _share_slots_filled(launch: Launch) -> float:
+def _compute_filled_slot_share(launch: Launch) -> float:
     """Share of the machine's places that the grid fills at once."""
-    fill = _share_filled(launch)
+    fill = _compute_filled_sm_share(launch)
     return min(1.0, fill, launch.get("waves", fill))
 
 
-def _share_of_last_wave(launch: Launch) -> float:
+def _compute_share_left_empty_by_last_wave(launch: Launch) -> float:
     """Share of the places of all waves that the last one leaves empty; 0 of a single wave."""
     waves = launch["waves"]
     if waves <= 1:
@@ -330,7 +332,7 @@ def _share_of_last_wave(launch: Launch) -> float:
     return 1 - waves / ceil(waves)
 
 
-def _share_uneven(launch: Launch) -> float:
+def _compute_imbalance_share(launch: Launch) -> float:
     """Share of the busiest SM's time in which the average one has no work."""
     launch.need("sm_active")
     idle = measure_idleness(launch)
@@ -338,7 +340,7 @@ def _share_uneven(launch: Launch) -> float:
 
 
 _UNEVEN = Measure(
-    of=_share_uneven,
+    of=_compute_imbalance_share,
     what="less time at work on the average SM than on the busiest",
     border=1 - 1 / HIDDEN,
 )
@@ -363,7 +365,7 @@ _TAIL = LaunchRule(
     shape="tail",
     measures=(
         Measure(
-            of=_share_of_last_wave,
+            of=_compute_share_left_empty_by_last_wave,
             what="of the block slots in its waves are empty",
             border=1 - TAIL,
         ),
@@ -392,11 +394,13 @@ RULES = (
         ),
         advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
         "again before anything else: 10 to 200 times faster has been seen.",
-        check=_check_debug,
+        check=_check_debug_build,
         looks=("inst_mov", "inst_generic", "instructions", "local_instructions"),
         measures=(
             Measure(
-                of=_share_move_instructions, what="of the instructions are moves", border=MOVES
+                of=_compute_move_instruction_share,
+                what="of the instructions are moves",
+                border=MOVES,
             ),
         ),
         fires=(
@@ -422,18 +426,18 @@ RULES = (
             "Use smaller BLOCK sizes, or split the reduction over more programs (split-K, part of "
             "the row each) and add up with tl.atomic_add or a second kernel."
         ),
-        check=_check_grid,
+        check=_check_small_grid,
         looks=("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
         shape="grid_too_small",
         measures=(
             Measure(
-                of=_share_slots_filled,
+                of=_compute_filled_slot_share,
                 what="of the block slots filled",
                 border=FILLED,
                 less_is_worse=True,
             ),
         ),
-        costs=lambda launch: _estimate_gain_of_filling(launch, _share_filled(launch)),
+        costs=lambda launch: _estimate_gain_of_filling(launch, _compute_filled_sm_share(launch)),
         fix=Fix(
             "shape",
             "bound: every slot of the GPU is filled, except while the launch starts and ends, until "
@@ -549,12 +553,12 @@ RULES = (
         "into a CUDA graph.",
         triton="Fuse it with its neighbours, give a program more rows, or put the launches into a "
         "CUDA graph, which spares Triton's launcher.",
-        check=_check_short,
+        check=_check_short_launch,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
         measures=(
             Measure(
-                of=_share_without_work,
+                of=_compute_share_without_work,
                 what="of the time no SM has work",
                 border=WAITED,
                 of_time=True,

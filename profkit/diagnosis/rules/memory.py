@@ -83,7 +83,7 @@ def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     )
 
 
-def _run_at_full_rate(launch: Launch) -> Scenario:
+def _stream_at_usual_dram_rate(launch: Launch) -> Scenario:
     """The same bytes at the rate that DRAM usually reaches, or that of a unit that is fuller."""
     return Scenario(gone=1 - compute_least_share_of_time(launch, USUAL_STREAM))
 
@@ -94,7 +94,7 @@ SAME_BYTES = Fix(
     "bound: no bytes are moved, and the next unit reaches its peak. expected: the same bytes at the "
     "rate that other people's streams reach; moving fewer of them takes proportionally less time",
     lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
-    _run_at_full_rate,
+    _stream_at_usual_dram_rate,
 )
 
 
@@ -126,7 +126,7 @@ _REDUNDANT = (
 )
 
 
-def remove_redundant(
+def make_fix_removing_redundant_work(
     times: Callable[[Launch], float],
     *without: str,
     held: Callable[[Launch], float] | None = None,
@@ -164,7 +164,7 @@ def remove_redundant(
     return Fix("waste", formula or _REDUNDANT, make_best, make_typical)
 
 
-def _count_fetches_per_byte(launch: Launch) -> float:
+def _compute_dram_bytes_per_declared_byte(launch: Launch) -> float:
     declared = launch["declared_bytes"]
     if declared <= 0:
         raise NotCollected("declared_bytes")
@@ -172,7 +172,7 @@ def _count_fetches_per_byte(launch: Launch) -> float:
 
 
 def _check_low_l2_hit_rate(launch: Launch) -> Hit | None:
-    hit, again = launch["l2_hit"], _count_fetches_per_byte(launch)
+    hit, again = launch["l2_hit"], _compute_dram_bytes_per_declared_byte(launch)
     launch.need("dram_busy")
     found = measure_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
@@ -298,13 +298,13 @@ RULES = (
         lines=LINES,
         measures=(
             Measure(
-                of=_count_fetches_per_byte,
+                of=_compute_dram_bytes_per_declared_byte,
                 what="times the compulsory bytes",
                 unit="ratio",
                 border=REFETCHED,
             ),
         ),
-        fix=remove_redundant(_count_fetches_per_byte, "dram", "l2"),
+        fix=make_fix_removing_redundant_work(_compute_dram_bytes_per_declared_byte, "dram", "l2"),
         less_work=True,
         fires=(
             launch(l2_hit=0.3, dram_busy=0.85, dram_bytes=3e9, declared_bytes=1e9, sm_active=0.95),

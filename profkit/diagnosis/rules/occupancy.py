@@ -8,11 +8,18 @@ from math import ceil, sqrt
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import remove_redundant
+from profkit.diagnosis.rules.memory import make_fix_removing_redundant_work
 from profkit.diagnosis.rules.waits import sum_stalls
-from profkit.model.launch import Launch, Threshold, share_of_arithmetic
-from profkit.model.resources import COMPUTE, list_resource_uses, share_of_block_launch_rate
-from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, apply_amdahl
+from profkit.model.launch import Launch, Threshold, compute_arithmetic_share
+from profkit.model.resources import COMPUTE, compute_share_of_block_launch_rate, list_resource_uses
+from profkit.model.scenario import (
+    NOTHING,
+    ONCHIP,
+    PER_INSTRUCTION,
+    Fix,
+    Scenario,
+    compute_amdahl_speedup,
+)
 from profkit.reports.figures import counted, seconds, share
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
@@ -36,7 +43,7 @@ _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 _EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
 
 
-def _share_issuing(launch: Launch) -> float:
+def _compute_issuing_share(launch: Launch) -> float:
     """Share of the SMs' active cycles in which a scheduler issued; basic sets have it of all cycles."""
     if "issue_busy_active" in launch:
         return launch["issue_busy_active"]
@@ -73,7 +80,7 @@ def _make_occupancy_check(
         occupancy = launch["occupancy_limit"]
         if occupancy >= CROWDED or launch["waves"] < 1:
             return None  # warps enough, or not enough blocks to fill even these places
-        waiting = 1 - _share_issuing(launch)
+        waiting = 1 - _compute_issuing_share(launch)
         if waiting < IDLE_SCHEDULER or any(u.near for u in list_resource_uses(launch)):
             return None
         if "stall_selected" in launch and sum_stalls(launch, *HIDES) < HIDDEN:
@@ -221,14 +228,14 @@ def count_threads_per_warp(launch: Launch) -> float:
     return size / ceil(size / WARP)
 
 
-def _share_lanes_without_thread(launch: Launch) -> float:
+def _compute_share_of_lanes_without_thread(launch: Launch) -> float:
     return 1 - count_threads_per_warp(launch) / WARP
 
 
 def _check_partial_warps(launch: Launch) -> Hit | None:
     size = launch["block_size"]
     lanes = WARP * ceil(size / WARP)
-    idle = _share_lanes_without_thread(launch)
+    idle = _compute_share_of_lanes_without_thread(launch)
     if idle < IDLE_LANES:
         return None
     warps = counted(lanes / WARP, "warp")
@@ -248,7 +255,7 @@ def _estimate_block_seconds(launch: Launch) -> float | None:
     return launch["time"] * min(1.0, launch["sm_active"]) * resident / launch["grid_size"]
 
 
-def _share_occupancy_reached(launch: Launch) -> float:
+def _compute_achieved_share_of_occupancy(launch: Launch) -> float:
     return launch["occupancy"] / max(launch["occupancy_limit"], 1e-9)
 
 
@@ -269,7 +276,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
         return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
-    begun = share_of_block_launch_rate(launch)
+    begun = compute_share_of_block_launch_rate(launch)
     if begun is not None and begun >= BEGINNING:
         text += (
             f"; blocks begin at {share(min(begun, 1.0))} of the rate at which this GPU begins any"
@@ -277,18 +284,18 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _fill_all_places(launch: Launch) -> Scenario:
+def _raise_occupancy_to_limit(launch: Launch) -> Scenario:
     places = launch["occupancy_limit"] / launch["occupancy"]
     if "stall_selected" in launch:  # more warps hide no other wait
-        places = min(places, apply_amdahl(sum_stalls(launch, *HIDES)))
+        places = min(places, compute_amdahl_speedup(sum_stalls(launch, *HIDES)))
     return Scenario(places=places)
 
 
 def _make_blocks_longer(launch: Launch) -> Scenario:
     """Beginning and end of the blocks, and what they compute for themselves, go with the blocks."""
-    stays = share_of_arithmetic(launch) if "instructions" in launch else 0.0
+    stays = compute_arithmetic_share(launch) if "instructions" in launch else 0.0
     units = dict.fromkeys((*PER_INSTRUCTION, *ONCHIP), stays)
-    return replace(_fill_all_places(launch), units=units, waits=NOTHING)
+    return replace(_raise_occupancy_to_limit(launch), units=units, waits=NOTHING)
 
 
 _UNEVEN = (
@@ -338,13 +345,15 @@ RULES = (
         looks=("block_size", "threads_per_warp", "grid_size"),
         measures=(
             Measure(
-                of=_share_lanes_without_thread,
+                of=_compute_share_of_lanes_without_thread,
                 what="of the lanes have no thread",
                 border=IDLE_LANES,
             ),
         ),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
-        fix=remove_redundant(lambda launch: WARP / count_threads_per_warp(launch), *COMPUTE),
+        fix=make_fix_removing_redundant_work(
+            lambda launch: WARP / count_threads_per_warp(launch), *COMPUTE
+        ),
         fires=(
             launch(block_size=10, dram_busy=0.1),
             launch(block_size=33, dram_busy=0.1),
@@ -377,7 +386,7 @@ RULES = (
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         measures=(
             Measure(
-                of=_share_occupancy_reached,
+                of=_compute_achieved_share_of_occupancy,
                 what="of the warps that would fit are there",
                 border=EMPTY,
                 less_is_worse=True,
@@ -388,7 +397,7 @@ RULES = (
             "bound: the empty slots are filled, and only the floating-point instructions are left. "
             "expected: the empty slots are filled",
             _make_blocks_longer,
-            _fill_all_places,
+            _raise_occupancy_to_limit,
         ),
         fires=(
             launch(occupancy=0.45, occupancy_limit=1.0, waves=400.0, issue_busy=0.3),

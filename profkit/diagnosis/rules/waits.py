@@ -17,15 +17,15 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
+    compute_instructions_left_if_widest,
+    compute_tree_step_share,
     count_bytes_per_lane,
     count_working_lanes,
+    estimate_instructions_left_if_wider,
     is_narrow_stream,
-    is_tree,
-    share_of_instructions_if_wider,
-    share_of_instructions_if_widest,
-    share_of_tree_steps,
+    is_reduction_tree,
 )
-from profkit.model.resources import ENTRY, LINKS, Use, list_resource_uses, share_attainable
+from profkit.model.resources import ENTRY, LINKS, Use, find_attainable_share, list_resource_uses
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -316,7 +316,7 @@ def say_waiting(state: str, launch: Launch) -> str:
     return WAITS[state]
 
 
-def _is_queue(state: str, launch: Launch) -> bool:
+def _is_queue_of_full_unit(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
     full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
     return any(not _has_unused_bandwidth(u, launch) for u in full)
@@ -329,7 +329,7 @@ def _has_unused_bandwidth(use: Use, launch: Launch) -> bool:
     look like a queue while DRAM idles a fifth of the time.
     """
     limiter = use.resource.limiter
-    return limiter == "dram" and share_attainable(limiter, launch) >= ROOM * use.elapsed
+    return limiter == "dram" and find_attainable_share(limiter, launch) >= ROOM * use.elapsed
 
 
 def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
@@ -340,7 +340,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
         found = list_stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
-        if (part < STALLED and not leads) or _is_queue(state, launch):
+        if (part < STALLED and not leads) or _is_queue_of_full_unit(state, launch):
             return None
         return Hit(f"warps spend {share(part)} of their time waiting for {what}")
 
@@ -380,7 +380,7 @@ def compute_instruction_share(launch: Launch, *counts: str) -> float:
     return min(1.0, launch.sum_known(counts) / instructions)
 
 
-def _make_typical(state: str, family: Family) -> Build:
+def _make_typical_builder(state: str, family: Family) -> Build:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
     instructions = WARP_STATE[state].instructions
 
@@ -414,14 +414,14 @@ def _add_loads_in_flight(launch: Launch) -> Scenario:
     with suppress(NotCollected):
         if is_narrow_stream(launch):
             return scale_to_wider_accesses(launch)
-    plain = _make_typical("long_scoreboard", "loads")(launch)
+    plain = _make_typical_builder("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
 def scale_to_wider_accesses(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
     fewer = count_bytes_per_lane(launch) / LANE_BYTES
-    stays = share_of_instructions_if_wider(launch)
+    stays = estimate_instructions_left_if_wider(launch)
     waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
     if is_narrow_stream(launch):
         waits["long_scoreboard"] = fewer
@@ -438,7 +438,7 @@ def _make_fix(state: str, family: Family) -> Fix:
             stays |= _remove_atomics_work(launch)
         if family == "loads":  # wider ones need fewer instructions, and fewer around them
             with suppress(NotCollected):
-                stays |= dict.fromkeys(PER_INSTRUCTION, share_of_instructions_if_widest(launch))
+                stays |= dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
         return Scenario(stays, waits)
 
     left = "bound: the busy units, and the waits that have nothing to do with this one, are left"
@@ -453,7 +453,9 @@ def _make_fix(state: str, family: Family) -> Fix:
         "this wait goes, and so do the wait for a full queue and the issue slots of the instructions "
         "that cause it; waits at barriers become shorter in proportion"
     )
-    return Fix("wait", f"{left}. expected: {expected}", make_best, _make_typical(state, family))
+    return Fix(
+        "wait", f"{left}. expected: {expected}", make_best, _make_typical_builder(state, family)
+    )
 
 
 def _make_rule(wait: Wait) -> LaunchRule:
@@ -496,7 +498,7 @@ _MORE_LOADS = next(wait.advice for wait in WAITS_OF_WARPS if wait.state == "long
 _for_loads = _make_wait_check("long_scoreboard", wgmma=False)
 
 
-def _check_loads(launch: Launch) -> Hit | None:
+def _check_load_waits(launch: Launch) -> Hit | None:
     hit = _for_loads(launch)
     with suppress(NotCollected):
         if hit and is_narrow_stream(launch):
@@ -523,43 +525,43 @@ _TREE_EXPLAINS = ("barrier", "shared", "wait", *MIO, "long_scoreboard")
 _at_barrier = _make_wait_check("barrier", wgmma=False)
 
 
-def _check_barriers(launch: Launch) -> Hit | None:
+def _check_barrier_waits(launch: Launch) -> Hit | None:
     waiting = _at_barrier(launch)
-    if not is_tree(launch):
+    if not is_reduction_tree(launch):
         return waiting
     each = launch["instructions"] / launch["inst_barrier"]
     waits = sum_stalls(launch, "barrier", *MIO)
     return Hit(
         f"a barrier after every {each:.2g} instructions of a warp, and "
         f"{count_working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
-        f"take {share(share_of_tree_steps(launch))} of the instructions, and warps spend "
+        f"take {share(compute_tree_step_share(launch))} of the instructions, and warps spend "
         f"{share(waits)} of their time waiting at its barriers and for shared memory",
         advice=TREE_ADVICE,
         explains=_TREE_EXPLAINS,
     )
 
 
-def _share_reduction_tree(launch: Launch) -> float:
-    if is_tree(launch):
-        return share_of_tree_steps(launch)
+def _compute_reduction_tree_share(launch: Launch) -> float:
+    if is_reduction_tree(launch):
+        return compute_tree_step_share(launch)
     return 0.0
 
 
 def _remove_reduction_tree(launch: Launch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
-    if is_tree(launch):
-        units |= dict.fromkeys(PER_INSTRUCTION, 1 - share_of_tree_steps(launch))
+    if is_reduction_tree(launch):
+        units |= dict.fromkeys(PER_INSTRUCTION, 1 - compute_tree_step_share(launch))
     return Scenario(units, NOTHING)
 
 
-def _use_shuffles(launch: Launch) -> Scenario:
+def _replace_reduction_tree_by_shuffles(launch: Launch) -> Scenario:
     """Two steps of five are left of a tree; bank conflicts are another rule's."""
-    if not is_tree(launch):
-        return _make_typical("barrier", "barrier")(launch)
+    if not is_reduction_tree(launch):
+        return _make_typical_builder("barrier", "barrier")(launch)
     conflicts = launch.get("excess_shared_wavefronts", 0.0)
     accesses = conflicts + (1 - conflicts) * RELIEVED
-    instructions = 1 - share_of_tree_steps(launch) * (1 - RELIEVED)
+    instructions = 1 - compute_tree_step_share(launch) * (1 - RELIEVED)
     units = dict.fromkeys(ONCHIP, accesses) | dict.fromkeys(PER_INSTRUCTION, instructions)
     waits = dict.fromkeys(ISSUING, instructions) | dict.fromkeys(MIO, accesses)
     return Scenario(units, waits | {"barrier": 0.0})
@@ -572,7 +574,7 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
     waits = {"stall_barrier": 0.12, "stall_short_scoreboard": 0.3, "stall_selected": 0.1}
     return replace(
         plain,
-        check=_check_barriers,
+        check=_check_barrier_waits,
         looks=(
             *plain.looks,
             "inst_barrier",
@@ -584,7 +586,9 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
         clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
         measures=(
             *plain.measures,
-            Measure(of=_share_reduction_tree, what="of the instructions are steps of a tree"),
+            Measure(
+                of=_compute_reduction_tree_share, what="of the instructions are steps of a tree"
+            ),
         ),
         fix=Fix(
             "wait",
@@ -592,7 +596,7 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
             f"wait goes; {format_percent(RELIEVED)} of a tree's steps are left, with their instructions "
             "and waits",
             _remove_reduction_tree,
-            _use_shuffles,
+            _replace_reduction_tree_by_shuffles,
         ),
     )
 
@@ -604,7 +608,7 @@ def _make_rules() -> Iterator[LaunchRule]:
             yield _make_barrier_rule(rule)
         elif rule.id == "long-scoreboard":
             looks = (*rule.looks, "global_load_sectors_per_request", "l1_hit")
-            yield replace(rule, check=_check_loads, looks=looks)
+            yield replace(rule, check=_check_load_waits, looks=looks)
         else:
             yield rule
 

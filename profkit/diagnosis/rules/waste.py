@@ -6,7 +6,11 @@ from contextlib import suppress
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import make_fix_of_full_unit, make_unit_rule, remove_redundant
+from profkit.diagnosis.rules.memory import (
+    make_fix_of_full_unit,
+    make_fix_removing_redundant_work,
+    make_unit_rule,
+)
 from profkit.diagnosis.rules.waits import scale_to_wider_accesses, sum_stalls
 from profkit.model.launch import (
     HALF_WIDE,
@@ -16,13 +20,13 @@ from profkit.model.launch import (
     NotCollected,
     Threshold,
     compute_busy_if_coalesced,
+    compute_instructions_left_if_widest,
     count_bytes_per_lane,
     is_mostly_atomics,
     is_narrow,
     is_narrow_stream,
     is_split_by_branches,
     measure_sector_waste,
-    share_of_instructions_if_widest,
     wastes_sectors,
 )
 from profkit.model.resources import (
@@ -43,7 +47,7 @@ from profkit.model.scenario import (
     RELIEVED,
     Fix,
     Scenario,
-    apply_amdahl,
+    compute_amdahl_speedup,
 )
 from profkit.reports.figures import format_percent, share
 
@@ -72,7 +76,7 @@ LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
-def _share_unused(launch: Launch) -> float:
+def _compute_unused_sector_share(launch: Launch) -> float:
     return measure_sector_waste(launch)[0]
 
 
@@ -86,7 +90,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
         binds = max(near, key=lambda u: u.elapsed)
         if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
-    operands = _count_operand_loads(launch)
+    operands = _count_loads_per_matrix_instruction(launch)
     if operands >= USED_ONCE:
         text += (
             f"; each matrix instruction takes {operands:.2g} loads from global memory and hardly any "
@@ -96,7 +100,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _count_operand_loads(launch: Launch) -> float:
+def _count_loads_per_matrix_instruction(launch: Launch) -> float:
     """Global loads to a matrix instruction; 0 where its operands come from shared memory."""
     if not launch.known("inst_matrix", "inst_global_load", "inst_shared_load"):
         return 0.0
@@ -136,11 +140,11 @@ def make_best_coalesced(launch: Launch) -> Scenario:
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
     units = scale_units_to_useful_sectors(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
-    keeps = min(1 - _share_unused(launch), *units.values(), 1.0)
+    keeps = min(1 - _compute_unused_sector_share(launch), *units.values(), 1.0)
     return Scenario(units, waits, keeps=keeps)
 
 
-def _share_of_trip_to_memory(launch: Launch) -> float:
+def _compute_memory_trip_share_of_wait(launch: Launch) -> float:
     """Share of the wait for a load that a trip to memory takes; at least, as far as counters say.
 
     A warp that makes a few loads in its life can have no more than these in flight at once.
@@ -158,50 +162,54 @@ def make_typical_coalesced(launch: Launch) -> Scenario:
     """No sector is wasted, and loads wait for what is left of them, or for a trip to memory."""
     keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
-    left = max(keep, _share_of_trip_to_memory(launch))
+    left = max(keep, _compute_memory_trip_share_of_wait(launch))
     if not is_mostly_atomics(launch):  # else what waits for memory waits for them
         # The queue of the LSU backs up only because each access takes so long.
         waits |= {"long_scoreboard": left, "drain": left, "lg_throttle": 0.0}
     return Scenario(scale_units_to_useful_sectors(launch), waits)
 
 
-def _share_excess(launch: Launch) -> float:
+def _compute_excess_wavefront_share(launch: Launch) -> float:
     if "excess_shared_wavefronts" in launch:
         return launch["excess_shared_wavefronts"]
     return max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
 
 
-def share_conflicts(launch: Launch) -> float:
+def compute_bank_conflict_share(launch: Launch) -> float:
     """Share of the shared-memory wavefronts that conflict-free accesses would not need."""
-    return min(_share_excess(launch), 31 / 32)
+    return min(_compute_excess_wavefront_share(launch), 31 / 32)
 
 
-def _check_conflicts(launch: Launch) -> Hit | None:
-    waste = _share_excess(launch)
+def _check_bank_conflicts(launch: Launch) -> Hit | None:
+    waste = _compute_excess_wavefront_share(launch)
     if waste < WASTE:
         return None
     return Hit(
         f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
-        f"({1 / (1 - share_conflicts(launch)):.2g} wavefronts where 1 would do)"
+        f"({1 / (1 - compute_bank_conflict_share(launch)):.2g} wavefronts where 1 would do)"
     )
 
 
 def _remove_conflict_work(launch: Launch) -> dict[str, float]:
     # The entry takes a request however many wavefronts it becomes: it keeps its work.
-    return dict.fromkeys(("shared", "l1"), 1 - share_conflicts(launch))
+    return dict.fromkeys(("shared", "l1"), 1 - compute_bank_conflict_share(launch))
 
 
 def _make_best_conflict_free(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "shared", "l1") else gone
-    return Scenario(_remove_conflict_work(launch), waits, keeps=1 - share_conflicts(launch))
+    return Scenario(
+        _remove_conflict_work(launch), waits, keeps=1 - compute_bank_conflict_share(launch)
+    )
 
 
 def _make_typical_conflict_free(launch: Launch) -> Scenario:
-    return Scenario(_remove_conflict_work(launch), dict.fromkeys(MIO, 1 - share_conflicts(launch)))
+    return Scenario(
+        _remove_conflict_work(launch), dict.fromkeys(MIO, 1 - compute_bank_conflict_share(launch))
+    )
 
 
-def _is_queueing_for_few_words(launch: Launch, sectors: float) -> bool:
+def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
     """Whether atomics queue for a few words: what one L2 slice does beyond the others, they can be.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
@@ -236,9 +244,9 @@ def _check_atomics(launch: Launch) -> Hit | None:
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
-    if launch.list_present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
+    if launch.list_metrics_with_prefix("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
-    if _is_queueing_for_few_words(launch, sectors):
+    if _is_queueing_at_hot_addresses(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses"
@@ -255,7 +263,7 @@ def _check_atomics(launch: Launch) -> Hit | None:
     return None
 
 
-def _share_shared_atomics(launch: Launch) -> float:
+def _compute_shared_atomics_share(launch: Launch) -> float:
     return launch["shared_atomics"] / max(launch["instructions"], 1.0)
 
 
@@ -288,10 +296,10 @@ def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> 
                 memory = max(memory, use.share / use.resource.peak.sure)
         memory = min(1.0, memory)
     accesses = launch.get("local_share", 1.0)
-    return apply_amdahl(min(0.97, instructions + accesses * max(waits, memory)))
+    return compute_amdahl_speedup(min(0.97, instructions + accesses * max(waits, memory)))
 
 
-def _share_of_other_accesses(launch: Launch) -> float:
+def _compute_nonlocal_sector_share(launch: Launch) -> float:
     """Share of the sectors that a launch without local memory moves as well.
 
     None of them where they were not counted apart: then the bound is only higher.
@@ -299,25 +307,25 @@ def _share_of_other_accesses(launch: Launch) -> float:
     return 1 - launch.get("local_share", 1.0)
 
 
-def _share_spilled(launch: Launch) -> float:
+def _compute_spill_share(launch: Launch) -> float:
     return launch["spill_instructions"] / max(launch["instructions"], 1)
 
 
 def _check_spills(launch: Launch) -> Hit | None:
-    part = _share_spilled(launch)
+    part = _compute_spill_share(launch)
     if part < LOCAL:
         return None
     launch.need("stall_selected")
     return Hit(f"{share(part)} of the instructions spill or reload registers")
 
 
-def _share_indexed(launch: Launch) -> float:
+def _compute_indexed_local_access_share(launch: Launch) -> float:
     spilled = launch.get("spill_instructions", 0.0)
     return (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
 
 
-def _check_local(launch: Launch) -> Hit | None:
-    part = _share_indexed(launch)
+def _check_local_memory(launch: Launch) -> Hit | None:
+    part = _compute_indexed_local_access_share(launch)
     if part < LOCAL:
         return None
     launch.need("stall_selected")
@@ -344,7 +352,7 @@ def _check_narrow_accesses(launch: Launch) -> Hit | None:
 
 
 def _make_best_widened(launch: Launch) -> Scenario:
-    stays = dict.fromkeys(PER_INSTRUCTION, share_of_instructions_if_widest(launch))
+    stays = dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
     keeps = count_bytes_per_lane(launch) / LANE_BYTES
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING, keeps=keeps)
 
@@ -374,7 +382,9 @@ RULES = (
             "l1_busy",
         ),
         lines=("excess-sectors",),
-        measures=(Measure(of=_share_unused, what="of the sectors unused", border=UNUSED),),
+        measures=(
+            Measure(of=_compute_unused_sector_share, what="of the sectors unused", border=UNUSED),
+        ),
         least=LINE,
         less_work=True,
         fix=Fix(
@@ -519,7 +529,7 @@ RULES = (
         "ldmatrix on a conflict-free layout.",
         triton="The compiler chooses the layout: another BLOCK or num_warps, tl.dot operands in "
         "16 bits, no tl.trans or reduction between two tl.dot.",
-        check=_check_conflicts,
+        check=_check_bank_conflicts,
         looks=(
             "excess_shared_wavefronts",
             "shared_ld_conflicts",
@@ -527,7 +537,13 @@ RULES = (
             "shared_busy",
         ),
         lines=("excess-wavefronts",),
-        measures=(Measure(of=_share_excess, what="of the wavefronts are conflicts", border=WASTE),),
+        measures=(
+            Measure(
+                of=_compute_excess_wavefront_share,
+                what="of the wavefronts are conflicts",
+                border=WASTE,
+            ),
+        ),
         least=LINE,
         fix=Fix(
             "waste",
@@ -562,7 +578,7 @@ RULES = (
         lines=("instructions atomics",),
         measures=(
             Measure(
-                of=_share_shared_atomics,
+                of=_compute_shared_atomics_share,
                 what="of the instructions are shared-memory atomics",
                 border=SHARED_ATOMIC,
             ),
@@ -631,12 +647,14 @@ RULES = (
         check=_check_spills,
         looks=("spill_instructions", "instructions", "local_share", "registers"),
         lines=("instructions local", "local-sectors"),
-        measures=(Measure(of=_share_spilled, what="of the instructions", border=LOCAL),),
-        fix=remove_redundant(
-            lambda launch: _estimate_gain_without_local_memory(launch, _share_spilled(launch)),
+        measures=(Measure(of=_compute_spill_share, what="of the instructions", border=LOCAL),),
+        fix=make_fix_removing_redundant_work(
+            lambda launch: _estimate_gain_without_local_memory(
+                launch, _compute_spill_share(launch)
+            ),
             *SECTORS,
             "issue",
-            other=_share_of_other_accesses,
+            other=_compute_nonlocal_sector_share,
         ),
         less_work=True,
         fires=(
@@ -670,17 +688,23 @@ RULES = (
             "Use a smaller BLOCK or more num_warps: what a program holds and its registers do not "
             "goes to local memory."
         ),
-        check=_check_local,
+        check=_check_local_memory,
         looks=("local_instructions", "instructions", "local_share", "local_bytes"),
         lines=("instructions local", "local-sectors"),
-        measures=(Measure(of=_share_indexed, what="of the instructions", border=LOCAL),),
+        measures=(
+            Measure(
+                of=_compute_indexed_local_access_share, what="of the instructions", border=LOCAL
+            ),
+        ),
         # Finding an element's place is integer work that goes with the array.
-        fix=remove_redundant(
-            lambda launch: _estimate_gain_without_local_memory(launch, _share_indexed(launch)),
+        fix=make_fix_removing_redundant_work(
+            lambda launch: _estimate_gain_without_local_memory(
+                launch, _compute_indexed_local_access_share(launch)
+            ),
             *SECTORS,
             "issue",
             "int",
-            other=_share_of_other_accesses,
+            other=_compute_nonlocal_sector_share,
         ),
         less_work=True,
         fires=(

@@ -10,13 +10,13 @@ from math import isfinite
 from typing import Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
-from profkit.program.operators import Product, find_needs, find_traffic
+from profkit.program.operators import Product, find_operator_needs, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, describe_launch_place
 from profkit.program.steps.kinds import is_compiled
-from profkit.program.steps.places import find_place, say_place_of_works
+from profkit.program.steps.places import describe_place_of_works, find_main_place
 from profkit.program.timeline import Activity, Device, HostSpan
 from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
 from profkit.reports.figures import fill_sentence
@@ -85,7 +85,7 @@ class Advice:
     torch: str = ""  # empty: as others
     jax: str = ""
 
-    def say_for(self, language: str) -> str:
+    def get_text_for_language(self, language: str) -> str:
         """Return what to do in a language: torch, jax or others."""
         by_language = {"torch": self.torch, "jax": self.jax}
         return by_language.get(language) or self.others
@@ -149,25 +149,25 @@ class Case:
         """What the GPU did in the step."""
         return self.step.works
 
-    def sum_time(self, indices: Iterable[int]) -> float:
+    def sum_work_time(self, indices: Iterable[int]) -> float:
         """Milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
-    def find_longest(self, indices: Iterable[int]) -> StepWork:
+    def find_longest_work(self, indices: Iterable[int]) -> StepWork:
         """The one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
-    def say_place(self, indices: Sequence[int], otherwise: int | None = None) -> str:
+    def describe_origin_of_works(self, indices: Sequence[int], otherwise: int | None = None) -> str:
         """Say where some works come from: the line of most of their time.
 
         Where no line is known, it is said where `otherwise` comes from, or the longest of them.
         """
         works = [self.works[i] for i in indices]
-        found = find_place((work.maker.place, work.activity.duration) for work in works)
+        found = find_main_place((work.maker.place, work.activity.duration) for work in works)
         if found:
-            return say_place_of_works(found)
+            return describe_place_of_works(found)
         if otherwise is None:
-            work = self.find_longest(indices)
+            work = self.find_longest_work(indices)
         else:
             work = self.works[otherwise]
         return describe_launch_place(work)
@@ -178,11 +178,11 @@ class Case:
         """Indices of the works that are so and not claimed."""
         return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
 
-    def sum_allocating(self) -> int:
+    def sum_allocation_time(self) -> int:
         """Nanoseconds that the host takes or gives back memory."""
         return sum(call.end - call.start for call in self.step.calls if call.allocates)
 
-    def sum_idle(self, cause: str) -> int:
+    def sum_idle_time(self, cause: str) -> int:
         """Nanoseconds that the GPU is idle for a cause."""
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
@@ -217,7 +217,7 @@ class Case:
             advice: The case in which something else is to be done; empty for the usual advice.
             figures: What its sentences name.
         """
-        figures = {"count": len(works), "ms": self.sum_time(works), **figures}
+        figures = {"count": len(works), "ms": self.sum_work_time(works), **figures}
         if advice:
             chosen = words.instead[advice]
         else:
@@ -225,8 +225,10 @@ class Case:
         numbers = {name: value for name, value in figures.items() if is_number(value)}
         return StepFinding(
             rule=words.rule,
-            cause=self.name_graphs(fill_sentence(words.says, figures)),
-            advice=self.name_graphs(fill_sentence(chosen.say_for(self.language), figures)),
+            cause=self.adapt_graph_name_to_gpu(fill_sentence(words.says, figures)),
+            advice=self.adapt_graph_name_to_gpu(
+                fill_sentence(chosen.get_text_for_language(self.language), figures)
+            ),
             where=(where,) if where else (),
             evidence=numbers,
             works=works,
@@ -242,7 +244,7 @@ class Case:
         """Whether it ran on a GPU of AMD's, by the calls of its host."""
         return any(call.name.startswith("hip") for call in self.step.calls)
 
-    def name_graphs(self, text: str) -> str:
+    def adapt_graph_name_to_gpu(self, text: str) -> str:
         """Call captured graphs what they are called on this GPU."""
         if self.is_amd:
             return text.replace("CUDA graph", "HIP graph")
@@ -251,7 +253,7 @@ class Case:
     def is_compiled(self, indices: Collection[int]) -> bool:
         """Whether most of some works' time is launched by code that torch.compile has compiled."""
         own = [i for i in indices if is_from_compiled_code(self.works[i])]
-        return 2 * self.sum_time(own) > self.sum_time(indices)
+        return 2 * self.sum_work_time(own) > self.sum_work_time(indices)
 
     @property
     def cc(self) -> tuple[int, int] | None:
@@ -285,12 +287,12 @@ class Case:
             return min(max([*seen, 0.5 * usual]), 1.5 * usual)
         return usual
 
-    def price_bytes(self, indices: Iterable[int]) -> float:
+    def estimate_time_of_bytes(self, indices: Iterable[int]) -> float:
         """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
         moved = [find_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
-    def find_product_rate(self, precision: str) -> float | None:
+    def find_reachable_product_rate(self, precision: str) -> float | None:
         """Operations a second that products of a precision reach at most; None where unknown."""
         if self.gpu:
             half = self.gpu.half
@@ -375,17 +377,17 @@ def is_of_optimizer(work: StepWork) -> bool:
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
 
 
-def is_strided(work: StepWork) -> bool:
+def is_strided_copy(work: StepWork) -> bool:
     """Whether it copies a tensor into another order, by its kernel's name."""
     return _STRIDED.search(work.activity.name) is not None
 
 
 def is_only_moving_data(work: StepWork) -> bool:
     """Whether a kernel only puts a tensor into another order, or tensors together."""
-    return work.kind in {"layout", "concat"} or is_strided(work)
+    return work.kind in {"layout", "concat"} or is_strided_copy(work)
 
 
-def count_accesses(work: StepWork) -> int:
+def count_tensor_accesses(work: StepWork) -> int:
     """Tensors that an elementwise kernel reads and writes."""
     name = work.activity.name
     if counted := _TENSORS.search(name):
@@ -401,14 +403,14 @@ def count_accesses(work: StepWork) -> int:
     return 2
 
 
-def find_uploads(case: Case) -> frozenset[int]:
+def find_small_uploads(case: Case) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
     copies = case.select_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
     small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
-def find_waiting_calls(case: Case, copies: Collection[int]) -> list[int]:
+def find_calls_waiting_for_works(case: Case, copies: Collection[int]) -> list[int]:
     """The calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
 
@@ -453,7 +455,9 @@ def estimate_merged_time(case: Case, run: Sequence[int]) -> float:
     else:
         new = NEW
     works = [case.works[index] for index in run]
-    needs = [find_needs(work.maker.op, work.maker.shapes, work.maker.types) for work in works]
+    needs = [
+        find_operator_needs(work.maker.op, work.maker.shapes, work.maker.types) for work in works
+    ]
     known = [need for need in needs if need is not None]
     if len(known) == len(run):
         outside = sum(need.reads - need.largest for need in known[1:])
@@ -461,7 +465,7 @@ def estimate_merged_time(case: Case, run: Sequence[int]) -> float:
         return max(SHORT, moved / case.bandwidth * 1e9)
     took, touched, second = 0.0, 0, 0
     for work in works:
-        count = count_accesses(work)
+        count = count_tensor_accesses(work)
         took += work.activity.duration
         touched += count
         second += max(0, count - 2)

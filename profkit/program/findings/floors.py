@@ -13,7 +13,7 @@ from dataclasses import replace
 from profkit.judge import Estimate
 from profkit.program.findings.case import Case
 from profkit.program.replay.play import Model
-from profkit.program.replay.scenario import EXPECT, LOW, SPREAD, Change, Range, make_share
+from profkit.program.replay.scenario import EXPECT, LOW, SPREAD, Change, Range, make_exact_range
 
 # Of what a floor would save, the tenth, half and nine tenths of what programs saved that were timed
 # before and after (tests/program/data/truth.json; tools/score.py programs --left-out).
@@ -51,7 +51,7 @@ def estimate_saving(
     least = min(save_at_floor(case, change, LOW, host) for host in (case.hosts.usual, fastest))
     most = case.hosts.plain.expect
     if change.scale:
-        lower = {i: make_share(BEYOND * left.expect) for i, left in change.scale.items()}
+        lower = {i: make_exact_range(BEYOND * left.expect) for i, left in change.scale.items()}
         most = max(floor, save_at_floor(case, replace(change, scale=lower)))
     spread = SPREAD * case.hosts.plain.expect
     return Estimate(

@@ -23,10 +23,10 @@ from profkit.program.findings.case import (
     list_mergeable_runs,
 )
 from profkit.program.operators import VALUE_BYTES
-from profkit.program.replay.scenario import NOTHING, Change, Range, make_share
+from profkit.program.replay.scenario import NOTHING, Change, Range, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
-from profkit.program.steps.kinds import find_precision
+from profkit.program.steps.kinds import find_product_precision
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -73,7 +73,7 @@ ATTENTION = Words(
 )
 
 
-def find_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products with a softmax between them, the scores in DRAM."""
     regions = _find_softmax_regions(case, claimed)
     if not regions:
@@ -85,12 +85,12 @@ def find_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     gone = list(others)
     for region in regions:
         own = [i for i in region if case.works[i].kind == "gemm"]
-        longer = case.sum_time(own) / case.sum_time(own[:1])
-        scale[own[0]] = make_share(FUSED * longer)
+        longer = case.sum_work_time(own) / case.sum_work_time(own[:1])
+        scale[own[0]] = make_exact_range(FUSED * longer)
         gone += own[1:]
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    where, around = describe_launch_place(first), case.sum_time(others)
+    where, around = describe_launch_place(first), case.sum_work_time(others)
     yield case.make_finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
 
 
@@ -102,9 +102,9 @@ def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]
     scores: set[tuple[int, int]] = set()  # of attention, on its way forward
     for i, work in enumerate(case.works):
         size = _read_score_size(work)
-        if i in used or work.kind != "softmax" or _is_of_logarithms(work):
+        if i in used or work.kind != "softmax" or _is_log_softmax(work):
             continue
-        if size == UNKNOWN and not (_describe_launch(work) in repeated or _has_many_keys(work)):
+        if size == UNKNOWN and not (_make_softmax_key(work) in repeated or _has_many_keys(work)):
             continue
         if _is_of_backward_by_name(work) and size not in scores:
             continue
@@ -119,7 +119,7 @@ def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]
     return out
 
 
-def _describe_launch(work: StepWork) -> tuple[object, ...]:
+def _make_softmax_key(work: StepWork) -> tuple[object, ...]:
     """What launches of one softmax in several layers have in common."""
     return work.activity.name, work.activity.grid, work.activity.block
 
@@ -127,7 +127,7 @@ def _describe_launch(work: StepWork) -> tuple[object, ...]:
 def _find_repeated_softmaxes(case: Case) -> set[tuple[object, ...]]:
     """Softmaxes that a step has several times: layers have one each, a loss or a choice comes once."""
     softmaxes = (work for work in case.works if work.kind == "softmax")
-    counted = Counter(_describe_launch(work) for work in softmaxes)
+    counted = Counter(_make_softmax_key(work) for work in softmaxes)
     return {launched for launched, count in counted.items() if count > 1}
 
 
@@ -143,7 +143,7 @@ def _has_many_keys(softmax: StepWork) -> bool:
     return "cunn_SoftMax" in softmax.activity.name
 
 
-def _is_of_logarithms(softmax: StepWork) -> bool:
+def _is_log_softmax(softmax: StepWork) -> bool:
     """Whether it is the softmax of a loss, by its operator or else by its kernel's flag or functor."""
     if softmax.maker.op:
         return "log" in softmax.maker.op.lower()
@@ -172,7 +172,7 @@ def _find_farthest_product(case: Case, at: int, way: int, used: set[int]) -> int
     j = at + way
     while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
-        if kind == "gemm" and _is_of_scores(case, j, at):
+        if kind == "gemm" and _is_product_of_scores(case, j, at):
             last, left = j, left - 1
         elif kind not in BETWEEN:
             break
@@ -180,7 +180,7 @@ def _find_farthest_product(case: Case, at: int, way: int, used: set[int]) -> int
     return last
 
 
-def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
+def _is_product_of_scores(case: Case, i: int, softmax: int) -> bool:
     """Whether a product makes the scores that a softmax reads, or sums values over its keys.
 
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
@@ -242,7 +242,7 @@ def _is_within_one_head(case: Case, product: StepWork, softmax: StepWork) -> boo
     many there are; the product's time, at the rate of its pipe, how many columns it can sum over.
     """
     typed = _SOFTMAX_TYPES.search(softmax.activity.name)
-    rate = case.find_product_rate(find_precision(product.activity.name))
+    rate = case.find_reachable_product_rate(find_product_precision(product.activity.name))
     if not typed or not rate:
         return False
     if typed[1].startswith("c10::") or "half" in typed[1]:
@@ -279,7 +279,7 @@ ELEMENTWISE = Words(
 )
 
 
-def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
     runs = list_elementwise_chains(case, claimed)
     if not runs:
@@ -289,18 +289,18 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     gone: list[int] = []
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        heads[run[0]] = make_share(estimate_merged_time(case, run) / first)
+        heads[run[0]] = make_exact_range(estimate_merged_time(case, run) / first)
         gone += run[1:]
     change = Change(heads, dict.fromkeys(gone, NOTHING))
     chosen = sorted([*heads, *gone])
-    worst = max(runs, key=case.sum_time)
+    worst = max(runs, key=case.sum_work_time)
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
     yield case.make_finding(
         ELEMENTWISE,
         chosen,
         change,
-        case.say_place(chosen, otherwise=worst[0]),
+        case.describe_origin_of_works(chosen, otherwise=worst[0]),
         "compiled" if case.is_compiled(chosen) else "",
         runs=len(runs),
         chains="chains" if len(runs) > 1 else "chain",
@@ -372,7 +372,7 @@ IN_GRAPHS = Words(
 )
 
 
-def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_kernels_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Many elementwise kernels in a graph that are so small that their launches are most of them.
 
     One kernel for all takes what they take beyond a launch each; the delays between them go.
@@ -389,7 +389,7 @@ def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     if not chosen:
         return
     change = Change(scale, dict.fromkeys(gone, NOTHING))
-    mean = 1e3 * case.sum_time(chosen) / len(chosen)
+    mean = 1e3 * case.sum_work_time(chosen) / len(chosen)
     advice = "compiled" if case.is_compiled(chosen) else ""
     yield case.make_finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
@@ -423,7 +423,7 @@ AUTOCASTS = Words(
 )
 
 
-def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
@@ -432,7 +432,7 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     uses = case.select_works(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed)
     if len(uses) < 2 * LEAST_CHAIN:
         return
-    sizes = Counter(_sort_operand_sizes(case.works[i]) for i in uses)
+    sizes = Counter(_get_sorted_operand_sizes(case.works[i]) for i in uses)
     back, sums = _find_gradient_casts(case, sizes, claimed)
     if not sums:
         return  # each is cast once: no cache helps
@@ -444,10 +444,10 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
         AUTOCASTS,
         sorted(scale),
         Change(scale),
-        case.say_place(uses),
+        case.describe_origin_of_works(uses),
         uses=len(uses),
         alike=alike,
-        size=_say_sizes((size,)),
+        size=_format_first_shape((size,)),
         back=len(back),
         sums=len(sums),
     )
@@ -460,7 +460,7 @@ def _find_gradient_casts(
     casts, sums = [], []
     for index in case.select_works(is_of_backward, claimed):
         work = case.works[index]
-        if _sort_operand_sizes(work) not in sizes:
+        if _get_sorted_operand_sizes(work) not in sizes:
             continue
         if work.kind == "convert":
             casts.append(index)
@@ -485,7 +485,7 @@ CASTS = Words(
 )
 
 
-def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Kernels that only convert tensors to another type: some of them convert one tensor again."""
     works = case.select_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
@@ -494,10 +494,10 @@ def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = Change(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
-    yield case.make_finding(CASTS, works, change, alike=alike, size=_say_sizes(shape))
+    yield case.make_finding(CASTS, works, change, alike=alike, size=_format_first_shape(shape))
 
 
-def _sort_operand_sizes(work: StepWork) -> tuple[int, ...]:
+def _get_sorted_operand_sizes(work: StepWork) -> tuple[int, ...]:
     """Of the first operand, in either order: a transposed gradient is of the same tensor."""
     if work.maker.shapes:
         return tuple(sorted(work.maker.shapes[0]))
@@ -515,7 +515,7 @@ def _is_cast(work: StepWork) -> bool:
     return _CAST.search(work.activity.name) is not None
 
 
-def _say_sizes(shapes: tuple[tuple[int, ...], ...]) -> str:
+def _format_first_shape(shapes: tuple[tuple[int, ...], ...]) -> str:
     if shapes and shapes[0]:
         return " x ".join(map(str, shapes[0]))
     return "unknown"

@@ -18,13 +18,13 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
-    find_uploads,
-    find_waiting_calls,
+    find_calls_waiting_for_works,
+    find_small_uploads,
 )
 from profkit.program.replay.play import LONG
 from profkit.program.replay.scenario import ALL, CallShare, Change, Range
-from profkit.program.steps.attribution import is_informative_frame, say_frame
-from profkit.program.steps.idle import describe_maker, say_before, say_caller
+from profkit.program.steps.attribution import describe_frame, is_informative_frame
+from profkit.program.steps.idle import describe_caller, describe_maker, describe_time_before_launch
 from profkit.program.timeline import HostSpan
 
 PARTS = 8  # waits at one line, from which on it is a loop over parts of the input
@@ -86,10 +86,13 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     """The host launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
-    idle, count = case.sum_idle("host-launch") - _sum_idle_in_host_pauses(case), len(case.works)
+    idle, count = (
+        case.sum_idle_time("host-launch") - _sum_idle_in_host_pauses(case),
+        len(case.works),
+    )
     if idle < 0.02 * case.split.period or count < 2:
         return
-    mean = 1e3 * case.sum_time(range(count)) / count
+    mean = 1e3 * case.sum_work_time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
         where = _name_gap_between_steps(case)
@@ -119,10 +122,10 @@ def _say_where_graphs_end(case: Case) -> str:
     if not places:
         places = Counter(case.step.calls[index].name for index in waits)
     what = "a jitted function" if case.language == "jax" else "a graph"
-    return ENDS_AT_WAITS.format(what=what, places=_list_places(places))
+    return ENDS_AT_WAITS.format(what=what, places=_format_places(places))
 
 
-def _list_places(places: Counter[str]) -> str:
+def _format_places(places: Counter[str]) -> str:
     """List the most common places, each with how often it comes where that is more than once."""
     said = []
     for place, count in places.most_common(PLACES):
@@ -139,7 +142,7 @@ def _name_gap_between_steps(case: Case) -> str:
     if not case.alone:
         before = describe_maker(case.step, min(work.call for work in case.works))
     if before:
-        return f"{BETWEEN}, {say_before(before)}"
+        return f"{BETWEEN}, {describe_time_before_launch(before)}"
     return BETWEEN
 
 
@@ -184,7 +187,7 @@ OWN_WORK = Words(
 )
 
 
-def find_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_long_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = []
@@ -197,12 +200,12 @@ def find_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
 
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
-    inside = _name_pause(case, longest)
+    inside = _name_work_in_pause(case, longest)
     where = inside or BETWEEN
     if not inside and longest == len(calls):
         where = _name_gap_between_steps(case)
     elif not inside and describe_maker(case.step, longest):
-        where = say_before(describe_maker(case.step, longest))
+        where = describe_time_before_launch(describe_maker(case.step, longest))
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
     after = ""
     if wait:
@@ -212,7 +215,7 @@ def find_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     yield case.make_finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
 
 
-def _name_pause(case: Case, call: int) -> str:
+def _name_work_in_pause(case: Case, call: int) -> str:
     """What the host does before a call, or behind the last one; empty where nothing names it."""
     calls = case.step.calls
     if call:
@@ -223,7 +226,7 @@ def _name_pause(case: Case, call: int) -> str:
         high = calls[call].start
     else:
         high = case.step.end
-    return name_span(case.spans, low, high)
+    return name_enclosing_span(case.spans, low, high)
 
 
 def _choose_pause_advice(inside: str, wait: str) -> str:
@@ -249,7 +252,7 @@ def _find_wait_before(case: Case, call: int) -> str:
     return ""
 
 
-def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
+def name_enclosing_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
     """The shortest named thing that most of some host time lies in; a function before an operator."""
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
@@ -262,7 +265,7 @@ def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
             continue
         length, is_line = span.end - span.start, span.kind == "python"
         if is_line not in best or length < best[is_line][0]:
-            best[is_line] = length, say_frame(span.name) if is_line else span.name
+            best[is_line] = length, describe_frame(span.name) if is_line else span.name
     return ", ".join(best[key][1] for key in (True, False) if key in best)
 
 
@@ -277,11 +280,11 @@ ALLOCATIONS = Words(
 )
 
 
-def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_repeated_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
-    time = case.sum_allocating()
+    time = case.sum_allocation_time()
     # What is recorded once allocates what later steps find.
     if case.alone or time < 0.01 * case.split.period:
         return
@@ -368,7 +371,7 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
     values = _find_values_read_by_host(case, held)
     looped = _find_values_read_in_loops(case, values)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
-    advice = _choose_advice(case, held, is_sized, looped)
+    advice = _choose_wait_advice(case, held, is_sized, looped)
     if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
     places, names = _count_places(case, held), _count_names(case, held)
@@ -438,7 +441,7 @@ def _count_places(case: Case, calls: Iterable[int]) -> Counter[str]:
     """Count the calls of each place; calls without one are left out."""
     places: Counter[str] = Counter()
     for index in calls:
-        if place := say_caller(case.step.makers[index]):
+        if place := describe_caller(case.step.makers[index]):
             places[place] += 1
     return places
 
@@ -448,20 +451,22 @@ def _say_other_places(places: Counter[str]) -> str:
     others = Counter(dict(places.most_common()[1:]))
     if not others:
         return ""
-    listed = _list_places(others)
+    listed = _format_places(others)
     return f", also {listed}" if listed.startswith("in ") else f", also at {listed}"
 
 
 def _list_short_waits(case: Case) -> list[int]:
     """List the calls that wait for work, or for few bytes; what a large copy takes is said of copies."""
     small = case.select_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
-    awaited = frozenset(small) - find_uploads(case)
-    return [i for i in find_waiting_calls(case, awaited) if not case.step.calls[i].allocates]
+    awaited = frozenset(small) - find_small_uploads(case)
+    return [
+        i for i in find_calls_waiting_for_works(case, awaited) if not case.step.calls[i].allocates
+    ]
 
 
 def _is_idle_after_waits(case: Case) -> bool:
     """Return whether the GPU is idle after waits for a part of the step that is worth a word."""
-    return case.sum_idle("host-sync") >= 0.005 * case.split.period
+    return case.sum_idle_time("host-sync") >= 0.005 * case.split.period
 
 
 def _list_waits_before_graph(case: Case, waits: Sequence[int]) -> Sequence[int]:
@@ -477,7 +482,7 @@ def _group_waits_by_line(case: Case, held: Sequence[int]) -> list[list[int]]:
     for index in held:
         maker = case.step.makers[index]
         module = maker.place.module if maker.place is not None else ""
-        if said := say_caller(maker):
+        if said := describe_caller(maker):
             places.setdefault((said, module), []).append(index)
     return list(places.values())
 
@@ -511,7 +516,7 @@ def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare
     return left
 
 
-def capture_longest_stretch(case: Case, waits: Collection[int], launches: Range) -> Change:
+def make_graph_of_longest_stretch(case: Case, waits: Collection[int], launches: Range) -> Change:
     """Return a graph of the most launches between two waits: none can be captured across a wait."""
     events = case.hosts.usual.events
     longest, most = range(0), 0
@@ -545,7 +550,9 @@ def _sum_idle_after(case: Case, held: Sequence[int]) -> int:
     return idle
 
 
-def _choose_advice(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
+def _choose_wait_advice(
+    case: Case, held: Sequence[int], sized: bool, looped: Collection[int]
+) -> str:
     """Return the key of what takes the place of waiting."""
     calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
     awaited = [case.works[case.hosts.usual.events[i].awaits].activity for i in held]

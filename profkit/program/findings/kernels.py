@@ -14,9 +14,9 @@ from typing import Any
 
 from profkit.program.findings.case import REACH, Advice, Case, StepFinding, Words
 from profkit.program.operators import is_native_loop
-from profkit.program.replay.scenario import Change, Range, make_share
+from profkit.program.replay.scenario import Change, Range, make_exact_range
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.kinds import find_precision, is_library_kernel, is_vector_product
+from profkit.program.steps.kinds import find_product_precision, is_library_kernel, is_vector_product
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import base_name
 
@@ -73,7 +73,7 @@ NAMED_ATOMICS = Words(
 def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _list_large_groups(case, claimed, LEAST):
-        need, now = case.price_bytes(works), 1e6 * case.sum_time(works)
+        need, now = case.estimate_time_of_bytes(works), 1e6 * case.sum_work_time(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
             yield _make_group_finding(
@@ -81,7 +81,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
             )
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
-        left = make_share(need / now)
+        left = make_exact_range(need / now)
         yield _make_group_finding(
             case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
@@ -108,7 +108,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
             continue
-        beside = _count_blocks_with(case, works, count)
+        beside = _count_concurrent_blocks(case, works, count)
         ideal = beside / count
         if ideal > IDLE:
             continue
@@ -116,7 +116,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         if beside >= blocks + 1:
             others = f" ({beside:.0f} with the kernels that run at the same time)"
         plural = "" if blocks == 1 else "s"
-        left = make_share(ideal)
+        left = make_exact_range(ideal)
         yield _make_group_finding(
             case,
             SMALL_GRID,
@@ -130,7 +130,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         )
 
 
-def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
+def _count_concurrent_blocks(case: Case, works: Sequence[int], full: int) -> float:
     """Blocks of all kernels while some works run, in the mean; those of no known grid fill the GPU.
 
     What the steps before and after do meanwhile counts too: they are alike, a period apart.
@@ -149,7 +149,7 @@ def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
             first, last = activity.start - turn, activity.end - turn
             shared = np.minimum(ends, last) - np.maximum(starts, first)
             total += float(blocks @ shared.clip(0))
-    return total / (1e6 * case.sum_time(works))
+    return total / (1e6 * case.sum_work_time(works))
 
 
 SLOW = Words(
@@ -183,7 +183,7 @@ def find_slow_kernels(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
             yield _make_group_finding(case, SLOW, group, works, left, ratio=ratio)
 
 
-def is_near_floor(case: Case, group: KernelGroup) -> bool:
+def is_kernel_near_floor(case: Case, group: KernelGroup) -> bool:
     """Whether a kernel is known to be near the least time that its work can take.
 
     It was counted, or a known library wrote it: products on the tensor cores, fused attention, loops
@@ -199,10 +199,10 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
     if not is_library_kernel(group.name) or group.kind in NOT_KNOWN:
         return False
     if group.kind in {"gemm", "conv"}:
-        precise = find_precision(group.name)
+        precise = find_product_precision(group.name)
         matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
         return matrix_cores or is_vector_product(group.name)
-    need = case.price_bytes(group.works)
+    need = case.estimate_time_of_bytes(group.works)
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
@@ -211,12 +211,18 @@ def _estimate_group_floor(case: Case, group: KernelGroup, works: Sequence[int]) 
     loop = is_native_loop(group.kind, group.name)
     if not is_library_kernel(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
         return 0.0
-    if loop and group.kind == "conv" and not case.price_bytes(works) and group.grid and group.block:
+    if (
+        loop
+        and group.kind == "conv"
+        and not case.estimate_time_of_bytes(works)
+        and group.grid
+        and group.block
+    ):
         # No sizes are known. A thread of PyTorch's depthwise convolutions makes one value: it reads
         # another, of four bytes at most (of two, the kernel is farther from its bytes than is said).
         values = len(works) * prod(group.grid) * prod(group.block)
         return values * 2 * 4 / case.bandwidth * 1e9
-    return case.price_bytes(works)
+    return case.estimate_time_of_bytes(works)
 
 
 SORTS = Words(
@@ -239,18 +245,18 @@ NAMED_SORTS = Words(
 )
 
 
-def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_sorts_for_top_values(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
     found = []
     for i in case.select_works(lambda w: w.maker.op in SORTING, claimed):
-        if is_sliced_afterwards(case, i):
+        if is_result_sliced(case, i):
             found.append(i)
     if not found:
         yield from _find_sorts_by_name(case, claimed)
         return
-    if case.sum_time(found) * 1e6 < LEAST * case.split.period:
+    if case.sum_work_time(found) * 1e6 < LEAST * case.split.period:
         return
-    size = " x ".join(map(str, case.find_longest(found).maker.shapes[0]))
+    size = " x ".join(map(str, case.find_longest_work(found).maker.shapes[0]))
     change = Change(dict.fromkeys(found, REACH["sort"]))
     yield case.make_finding(SORTS, found, change, size=size)
 
@@ -258,11 +264,11 @@ def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 def _find_sorts_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sorts whose operators are not known, where hardly anything is done with the order."""
     sorting = case.select_works(lambda w: not w.maker.op and _is_sort(w), claimed)
-    if case.sum_time(sorting) * 1e6 < BY_NAME * case.split.period:
+    if case.sum_work_time(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
     after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
-    if case.sum_time(after) <= FEW_READ * case.sum_time(sorting):
+    if case.sum_work_time(after) <= FEW_READ * case.sum_work_time(sorting):
         change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
         yield case.make_finding(NAMED_SORTS, sorting, change)
 
@@ -271,7 +277,7 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_sliced_afterwards(case: Case, index: int) -> bool:
+def is_result_sliced(case: Case, index: int) -> bool:
     """Whether a part of what a sort has made is taken right after it."""
     work = case.works[index]
     after = case.step.calls[work.call].start
@@ -294,7 +300,7 @@ def _list_large_groups(
 def _make_group_finding(
     case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
 ) -> StepFinding:
-    where = case.say_place(group.works)
+    where = case.describe_origin_of_works(group.works)
     change = Change(dict.fromkeys(works, left.limit_to(1.0)))
     figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
     return case.make_finding(words, works, change, where, **figures)

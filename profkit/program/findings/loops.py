@@ -25,12 +25,12 @@ from profkit.program.findings.case import (
     is_of_backward,
     is_of_optimizer,
 )
-from profkit.program.operators import Flow, Flows, Needs, find_flows, find_needs
-from profkit.program.replay.scenario import Change, Range, make_share
+from profkit.program.operators import Flow, Flows, Needs, find_operator_needs, find_tensor_flows
+from profkit.program.replay.scenario import Change, Range, make_exact_range
 from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.kinds import find_precision
-from profkit.program.steps.places import join_layers, shorten_line
+from profkit.program.steps.kinds import find_product_precision
+from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
 from profkit.program.timeline import Place
 
 LEAST = 0.02  # of the step
@@ -88,7 +88,7 @@ def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     runs = []
     for loop in loops:
         runs += [*loop.list_runs(), *_list_backward_runs(case, loop, claimed)]
-    change = merge_runs(case, runs)
+    change = merge_each_run_into_one_kernel(case, runs)
     if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
         return
     chosen = sorted([*change.scale, *change.merge])
@@ -97,7 +97,7 @@ def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[Ste
         EQUAL_LAUNCHES,
         chosen,
         change,
-        _say_where(case, longest, chosen),
+        _describe_loop_place(case, longest, chosen),
         loops="one loop" if len(loops) == 1 else f"{len(loops):,} loops",
         longest=longest.turns,
         body=_say_turn_content(case, longest),
@@ -117,7 +117,7 @@ def _say_why_independent(loop: Loop) -> str:
 
 def _say_turn_content(case: Case, loop: Loop) -> str:
     """What a turn launches."""
-    main = max(loop.list_runs(), key=case.sum_time)
+    main = max(loop.list_runs(), key=case.sum_work_time)
     maker = _find_work_with_sizes(case, main).maker
     name = maker.op or f"a kernel of kind {case.works[main[0]].kind}"
     sizes = " and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes)
@@ -128,7 +128,7 @@ def _say_turn_content(case: Case, loop: Loop) -> str:
     return f"{loop.length:,} kernels, with {name}"
 
 
-def _say_where(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
+def _describe_loop_place(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
     """Where the loop is: the line from which a model is called, if all of it is called there."""
     places = [case.works[index].maker.place for index in loop.works]
     called = {place.called if place is not None else "" for place in places}
@@ -136,9 +136,9 @@ def _say_where(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
     if len(called) == 1 and len(modules) > 1 and _is_same_module_each_turn(case, loop):
         line = called.pop()
         if line:
-            return shorten_line(line)
-    main = max(loop.list_runs(), key=case.sum_time)
-    return case.say_place(chosen, otherwise=main[0])
+            return shorten_line_path(line)
+    main = max(loop.list_runs(), key=case.sum_work_time)
+    return case.describe_origin_of_works(chosen, otherwise=main[0])
 
 
 def _is_same_module_each_turn(case: Case, loop: Loop) -> bool:
@@ -147,7 +147,7 @@ def _is_same_module_each_turn(case: Case, loop: Loop) -> bool:
     return first is not None and second is not None and first.module == second.module
 
 
-def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
+def merge_each_run_into_one_kernel(case: Case, runs: Sequence[Sequence[int]]) -> Change:
     """Each run as one kernel, with the launch of its first.
 
     Of the host's time for the others only what is within operators goes, where nobody knows what is
@@ -164,7 +164,7 @@ def merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
             if work.maker.place is not None:
                 gone[index] = REACH["launches in a graph"]
             else:
-                gone[index] = make_share(_share_outside_operator(case, work))
+                gone[index] = make_exact_range(_compute_host_share_outside_operator(case, work))
     return Change(heads, gone)
 
 
@@ -198,7 +198,7 @@ def _name_place_without_numbers(work: StepWork) -> Hashable:
     place = work.maker.place
     if place is None:
         return None
-    return place.line, join_layers(place.module), place.kind
+    return place.line, replace_layer_numbers(place.module), place.kind
 
 
 def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
@@ -210,7 +210,7 @@ def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
     used: set[int] = set()
     loops = []
     for joined in (False, True):
-        launched = [_describe_launch(case, i, claimed, joined) for i in range(len(case.works))]
+        launched = [_make_loop_key(case, i, claimed, joined) for i in range(len(case.works))]
         for length, begin, end in _list_repeats(launched, SIBLINGS):
             loop = _find_independent_loop(case, length, begin, end)
             if loop is not None and used.isdisjoint(loop.works):
@@ -225,7 +225,7 @@ def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loo
     A turn may begin with any of its kernels: what is before the loop may be like its end.
     """
     several = SEVERAL
-    if _are_siblings(case, begin, length):
+    if _are_sibling_modules(case, begin, length):
         several = SIBLINGS
     if end - begin < length * several:
         return None
@@ -247,7 +247,7 @@ def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loo
     return likely
 
 
-def _are_siblings(case: Case, first: int, length: int) -> bool:
+def _are_sibling_modules(case: Case, first: int, length: int) -> bool:
     """Whether the same place of two turns is in two modules, which are alike."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     return one is not None and other is not None and one.module != other.module
@@ -258,15 +258,15 @@ def _is_start_of_turn(case: Case, first: int, length: int, begin: int) -> bool:
     place = case.works[first].maker.place
     if place is None or not place.module:
         return False
-    if not _are_siblings(case, first, length):
+    if not _are_sibling_modules(case, first, length):
         return first == begin
     if first == 0:
         return True
-    entered = _name_sibling(case, first, length)
-    return not _is_within(case.works[first - 1].maker.place, entered)
+    entered = _find_sibling_module(case, first, length)
+    return not _is_in_module(case.works[first - 1].maker.place, entered)
 
 
-def _name_sibling(case: Case, first: int, length: int) -> str:
+def _find_sibling_module(case: Case, first: int, length: int) -> str:
     """Return the path of the module of a list that a work is of: up to the number that changes."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     if one is None or other is None:
@@ -279,7 +279,7 @@ def _name_sibling(case: Case, first: int, length: int) -> str:
     return ".".join(path)
 
 
-def _is_within(place: Place | None, path: str) -> bool:
+def _is_in_module(place: Place | None, path: str) -> bool:
     """Whether a place is in a module or in one of its own."""
     return place is not None and (place.module == path or place.module.startswith(f"{path}."))
 
@@ -322,7 +322,7 @@ def _find_repeats(
         first = index - length + 1
 
 
-def _describe_launch(
+def _make_loop_key(
     case: Case, index: int, claimed: frozenset[int], joined: bool
 ) -> tuple[object, ...] | None:
     """Return what the launches of one place in a loop have in common; None for what is in no loop.
@@ -386,15 +386,15 @@ class _Tensors:
         if read.counts is None:  # now its size is known
             self.made[self.made.index(read)] = wanted
 
-    def add_to(self, target: Flow) -> None:
+    def add_into_tensor(self, target: Flow) -> None:
         """Add into a tensor of the turn, or into one that all turns add to."""
         if any(flow.may_be_same_tensor(target) for flow in self.unread):
             self.read(target)
-            self.add_made(target)
+            self.add_made_tensor(target)
         else:
             self.targets.append(target)
 
-    def add_made(self, flow: Flow) -> None:
+    def add_made_tensor(self, flow: Flow) -> None:
         """Make a tensor."""
         self.unread.append(flow)
         self.made.append(flow)
@@ -421,7 +421,7 @@ def _list_loop_places(case: Case, loop: Loop) -> list[_LoopPlace]:
     for run in loop.list_runs():
         work = _find_work_with_sizes(case, run)
         known = any(work.maker.shapes) or work.kind in {"gather", "set"}
-        places.append(_LoopPlace(work, find_flows(work.maker, work.kind), known))
+        places.append(_LoopPlace(work, find_tensor_flows(work.maker, work.kind), known))
     return places
 
 
@@ -452,9 +452,9 @@ def _follow_tensors(places: Sequence[_LoopPlace]) -> _Tensors | None:
         for wanted in flows.reads:
             tensors.read(wanted)
         if flows.adds_to is not None:
-            tensors.add_to(flows.adds_to)
+            tensors.add_into_tensor(flows.adds_to)
         for flow in flows.makes:
-            tensors.add_made(flow)
+            tensors.add_made_tensor(flow)
         tensors.begins = tensors.begins and work.kind == "convert"
     return tensors
 
@@ -470,11 +470,11 @@ def estimate_time_as_one_kernel(case: Case, run: Sequence[int]) -> tuple[float, 
     Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
     operations of all stay, and no kernel takes more than they took one by one.
     """
-    took = 1e6 * case.sum_time(run)
+    took = 1e6 * case.sum_work_time(run)
     apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
     work = case.works[run[0]]
     maker = _find_work_with_sizes(case, run).maker
-    needs = find_needs(maker.op, maker.shapes, maker.types)
+    needs = find_operator_needs(maker.op, maker.shapes, maker.types)
     sms = None
     if case.device:
         sms = case.device.multiprocessors
@@ -484,23 +484,23 @@ def estimate_time_as_one_kernel(case: Case, run: Sequence[int]) -> tuple[float, 
     beside = took * min(1.0, rounds / len(run))
     together = max(float(SHORT), beside)
     if needs is not None:
-        together = max(together, len(run) * _price_needs(case, work, needs))
+        together = max(together, len(run) * _estimate_least_time(case, work, needs))
     return min(together, apart, took), min(took, apart)
 
 
-def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
+def _estimate_least_time(case: Case, work: StepWork, needs: Needs) -> float:
     """Return the nanoseconds that the bytes or the operations of a work need at least."""
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
     rate = None
     if work.kind == "gemm":
-        rate = case.find_product_rate(find_precision(work.activity.name))
+        rate = case.find_reachable_product_rate(find_product_precision(work.activity.name))
     computed = 0.0
     if rate:
         computed = needs.operations / rate * 1e9
     return max(moved, computed)
 
 
-def _share_outside_operator(case: Case, work: StepWork) -> float:
+def _compute_host_share_outside_operator(case: Case, work: StepWork) -> float:
     """Return the share of the host's time up to a launch that is not within the launch's operator."""
     call = case.step.calls[work.call]
     if work.call:

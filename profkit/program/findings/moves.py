@@ -17,15 +17,22 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
-    find_uploads,
-    find_waiting_calls,
+    find_calls_waiting_for_works,
+    find_small_uploads,
     is_of_backward,
     is_only_moving_data,
-    is_strided,
+    is_strided_copy,
     list_mergeable_runs,
 )
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
-from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
+from profkit.program.replay.scenario import (
+    NOTHING,
+    Aside,
+    CallShare,
+    Change,
+    Range,
+    make_exact_range,
+)
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.timeline import Activity, HostSpan
@@ -135,7 +142,7 @@ class _Copies:
     worked_on: Mapping[int, float]  # nanoseconds that the host then works
 
 
-def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.select_works(
         lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed
@@ -145,11 +152,11 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     copies = _Copies(
         chosen=chosen,
         kept=find_avoidable_copies(case, chosen),
-        reduced=find_reduced_copies(case, chosen),
-        worked_on=find_work_on_results(case, chosen),
+        reduced=find_copies_reduced_on_host(case, chosen),
+        worked_on=find_host_work_after_copies(case, chosen),
     )
     way = _find_main_direction(case, chosen)
-    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_time(chosen)
+    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_work_time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
     yield case.make_finding(
         COPIES,
@@ -163,10 +170,10 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         pageable=PAGEABLE[way] if pageable else "",
         pin="pin the host memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
-        alone=case.sum_idle("copy") / 1e6,
+        alone=case.sum_idle_time("copy") / 1e6,
         step=case.split.period / 1e6,
-        **_sum_work_on_results(copies.worked_on),
-        after=_say_work_on_results(copies.worked_on),
+        **_make_host_work_figure(copies.worked_on),
+        after=_describe_host_work_after_copies(copies.worked_on),
     )
 
 
@@ -178,9 +185,9 @@ def _make_copies_change(case: Case, copies: _Copies) -> Change:
         scale[index] = _estimate_copy_left(case, copies, index, rate)
         if number := OWN_STREAM.get(case.works[index].activity.direction):
             stream[index] = Aside(number, NOTHING)
-    host = dict.fromkeys(find_waiting_calls(case, copies.chosen), CallShare())
+    host = dict.fromkeys(find_calls_waiting_for_works(case, copies.chosen), CallShare())
     # What the host does with them goes too, unless it is not for their sake.
-    left = 1 - sum(copies.worked_on.values()) / max(1.0, sum(_list_pauses(case)))
+    left = 1 - sum(copies.worked_on.values()) / max(1.0, sum(_list_host_pauses(case)))
     return Change(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
 
 
@@ -199,7 +206,7 @@ def _estimate_copy_left(case: Case, copies: _Copies, index: int, rate: float) ->
     copy = case.works[index].activity
     took = max(1, copy.duration)
     fast = copy.bytes / rate * 1e9 / took
-    left = make_share(min(1.0, fast))
+    left = make_exact_range(min(1.0, fast))
     if index in copies.kept:
         return left._replace(expect=0.0, high=0.0)
     if index in copies.reduced or index in copies.worked_on:  # a kernel reads it in its place
@@ -212,8 +219,8 @@ def _find_main_direction(case: Case, chosen: Sequence[int]) -> str:
     """Return the direction that takes most of the time, or BOTH; empty for copies between GPUs."""
     times = {}
     for way in ("HtoD", "DtoH"):
-        times[way] = case.sum_time(_list_copies_in_direction(case, chosen, way))
-    if min(times.values()) >= BOTH_WAYS * case.sum_time(chosen):
+        times[way] = case.sum_work_time(_list_copies_in_direction(case, chosen, way))
+    if min(times.values()) >= BOTH_WAYS * case.sum_work_time(chosen):
         return BOTH
     if any(times.values()):
         return max(times, key=lambda way: times[way])
@@ -222,17 +229,17 @@ def _find_main_direction(case: Case, chosen: Sequence[int]) -> str:
 
 def _choose_copies_advice(case: Case, copies: _Copies, way: str) -> str:
     """Return the key of what is to be done about most of the time of some copies."""
-    half = case.sum_time(copies.chosen) / 2
-    if case.sum_time(copies.reduced) > half and case.sum_time(copies.kept) <= half:
+    half = case.sum_work_time(copies.chosen) / 2
+    if case.sum_work_time(copies.reduced) > half and case.sum_work_time(copies.kept) <= half:
         return "reduced"
     advice = ""
-    if case.sum_time(copies.kept) > half:
+    if case.sum_work_time(copies.kept) > half:
         advice = "kept"
-    elif case.sum_time(copies.worked_on) > half:
+    elif case.sum_work_time(copies.worked_on) > half:
         return "worked on"
     elif way == "DtoH":
         advice = "results"
-    if case.sum_time(_list_harmless_copies(case, copies.chosen)) > half:
+    if case.sum_work_time(_list_harmless_copies(case, copies.chosen)) > half:
         return f"{advice} aside".strip()
     return advice
 
@@ -256,7 +263,7 @@ def _list_copies_in_direction(case: Case, chosen: Sequence[int], way: str) -> li
     return found
 
 
-def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
+def find_copies_reduced_on_host(case: Case, chosen: Sequence[int]) -> dict[int, str]:
     """Return copies to the host that an operator reduces there, and which operator that is.
 
     It has as many bytes of values as were copied, and calls the GPU for nothing.
@@ -280,13 +287,13 @@ def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
     return found
 
 
-def find_work_on_results(case: Case, chosen: Sequence[int]) -> dict[int, float]:
+def find_host_work_after_copies(case: Case, chosen: Sequence[int]) -> dict[int, float]:
     """Return copies to the host that it waits for and then works long, with the nanoseconds of that.
 
     Nothing is launched in between, so the GPU runs empty: as a rule the host works on what it got.
     """
     results = set(_list_copies_in_direction(case, chosen, "DtoH"))
-    pauses = _list_pauses(case)
+    pauses = _list_host_pauses(case)
     found = {}
     waited = -1  # the last result that was waited for, and nothing launched since
     for event, pause in zip(case.hosts.usual.events, pauses, strict=False):
@@ -302,21 +309,21 @@ def find_work_on_results(case: Case, chosen: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def _list_pauses(case: Case) -> list[float]:
+def _list_host_pauses(case: Case) -> list[float]:
     """Return how long the host pauses before each call and behind the last; 0 where it launches on."""
     model = case.hosts.usual
     times = [*(event.gap for event in model.events), model.tail]
     return [time if time > model.pause else 0.0 for time in times]
 
 
-def _sum_work_on_results(worked_on: Mapping[int, float]) -> dict[str, float]:
+def _make_host_work_figure(worked_on: Mapping[int, float]) -> dict[str, float]:
     """Return the figure of the host's work for the finding's evidence, where there is any."""
     if not worked_on:
         return {}
     return {"work": sum(worked_on.values()) / 1e6}
 
 
-def _say_work_on_results(worked_on: Mapping[int, float]) -> str:
+def _describe_host_work_after_copies(worked_on: Mapping[int, float]) -> str:
     if not worked_on:
         return ""
     total = sum(worked_on.values()) / 1e6
@@ -374,12 +381,12 @@ SMALL_COPIES = Words(
 
 def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
-    chosen = find_uploads(case)
+    chosen = find_small_uploads(case)
     if not chosen:
         return
     first = min(chosen)
     # One copy in place of all.
-    freed = _find_calls_for_copies(case, chosen).union(find_waiting_calls(case, chosen))
+    freed = _find_calls_for_copies(case, chosen).union(find_calls_waiting_for_works(case, chosen))
     host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
     change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
@@ -474,11 +481,11 @@ def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
         MOVING_PAGES,
         (),
         Change(scale),
-        describe_launch_place(case.find_longest(touched)),
+        describe_launch_place(case.find_longest_work(touched)),
         pages=sum(len(own.pages) for own in moved),
         total=sum(own.bytes for own in moved) / 1e6,
         moving=sum(own.moving for own in moved) / 1e6,
-        kernels=case.sum_time(touched),
+        kernels=case.sum_work_time(touched),
     )
 
 
@@ -538,7 +545,7 @@ COLLECTIVES = Words(
 )
 
 
-def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
@@ -547,7 +554,7 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     chosen = case.select_works(
         lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
     )
-    exposed = min(case.sum_idle("collective"), round(1e6 * case.sum_time(chosen)))
+    exposed = min(case.sum_idle_time("collective"), round(1e6 * case.sum_work_time(chosen)))
     if exposed < 0.01 * case.split.period:
         return
     learns = case.trains or any(w.kind == "optimizer" for w in case.works)
@@ -589,7 +596,7 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     """Tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
-    for index in list_copies(case, claimed):
+    for index in list_standalone_copies(case, claimed):
         if _is_needless_layout(case, index, convolved > 0):
             chosen.append(index)
     if not chosen:
@@ -602,7 +609,9 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         elif _is_image_layout_copy(case, index):
             images.append(index)
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
-    is_convolved = convolved >= SEVERAL and 2 * case.sum_time(images) > case.sum_time(chosen)
+    is_convolved = convolved >= SEVERAL and 2 * case.sum_work_time(images) > case.sum_work_time(
+        chosen
+    )
     merge = dict.fromkeys(chosen, NOTHING)
     for index in chosen:
         if not case.works[index].maker.op and index not in images:
@@ -611,7 +620,7 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         LAYOUTS,
         chosen,
         Change(merge=merge),
-        case.say_place(named or chosen),
+        case.describe_origin_of_works(named or chosen),
         "convolved" if is_convolved else "",
         around=" around convolutions" if is_convolved else "",
     )
@@ -622,19 +631,19 @@ def _is_needless_layout(case: Case, index: int, is_convolved: bool) -> bool:
     work = case.works[index]
     if work.kind == "layout":
         return True
-    if not is_strided(work):
+    if not is_strided_copy(work):
         return False
     if is_requested_copy(work) or not work.maker.op:
         return True
     return is_convolved and _is_image_layout_copy(case, index)
 
 
-def list_copies(case: Case, claimed: frozenset[int]) -> list[int]:
+def list_standalone_copies(case: Case, claimed: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
     for run in list_mergeable_runs(case, claimed):
         moving = [i for i in run if is_only_moving_data(case.works[i])]
-        if 2 * case.sum_time(moving) > case.sum_time(run):
+        if 2 * case.sum_work_time(moving) > case.sum_work_time(run):
             found += moving
     return sorted(found)
 
@@ -649,7 +658,7 @@ def _is_image_layout_copy(case: Case, index: int) -> bool:
     if work.maker.op:
         shapes = work.maker.shapes
         return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
-    if not is_strided(work):
+    if not is_strided_copy(work):
         return False
     count = len(case.works)
     kinds = [
@@ -691,7 +700,7 @@ def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
     concatenation in the step before.
     """
-    joins = find_growing_joins(case)
+    joins = find_growing_concatenations(case)
     scale: dict[int, Range] = {}
     whole, new = 0, 0
     for index, join in sorted(joins.items()):
@@ -704,9 +713,9 @@ def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
         new += added
         # One small kernel still reads and writes the part that is new.
         left = max(SHORT, 2 * added / case.bandwidth * 1e9)
-        scale[index] = make_share(left / max(1, work.activity.duration)).limit_to(1.0)
+        scale[index] = make_exact_range(left / max(1, work.activity.duration)).limit_to(1.0)
     chosen = list(scale)
-    if not chosen or case.sum_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
+    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
         return
     yield case.make_finding(
         GROWING,
@@ -726,7 +735,7 @@ class Join:
     result: tuple[int, ...]
 
 
-def read_join(parts: Sequence[tuple[int, ...]]) -> Join | None:
+def read_concatenation(parts: Sequence[tuple[int, ...]]) -> Join | None:
     """Return the sizes of a concatenation to one part that is larger than all others together.
 
     None where there is no such part, or the parts differ in more than one dimension.
@@ -760,33 +769,37 @@ def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int |
     return None
 
 
-def find_growing_joins(case: Case) -> dict[int, Join]:
+def find_growing_concatenations(case: Case) -> dict[int, Join]:
     """Return concatenations, by work, whose result is copied again by the same one a step later.
 
     The n-th of this step is the n-th of the step before, where steps have as many; of the first
     step that was recorded the one after tells. What grows within a step (the layers of a dense
     network) is no cache.
     """
-    spans = _list_joining_spans(case)
+    spans = _list_concatenation_spans(case)
     own = [span for span in spans if case.step.begin <= span.start < case.step.end]
     before = [span for span in spans if span.start < case.step.begin][-len(own) :]
     after = [span for span in spans if span.start >= case.step.end][: len(own)]
-    results = {join.result for span in own if (join := read_join(span.shapes)) is not None}
+    results = {join.result for span in own if (join := read_concatenation(span.shapes)) is not None}
     growing: list[tuple[HostSpan, Join]] = []
     for number, span in enumerate(own):
-        join = read_join(span.shapes)
+        join = read_concatenation(span.shapes)
         if join is None or join.largest in results:
             continue
-        grew = len(before) == len(own) and _is_appended_to(join, read_join(before[number].shapes))
-        grows = len(after) == len(own) and _is_appended_to(read_join(after[number].shapes), join)
+        grew = len(before) == len(own) and _is_appended_to(
+            join, read_concatenation(before[number].shapes)
+        )
+        grows = len(after) == len(own) and _is_appended_to(
+            read_concatenation(after[number].shapes), join
+        )
         if grew or grows:
             growing.append((span, join))
-    return _find_joining_works(case, growing)
+    return _find_concatenating_works(case, growing)
 
 
-def _list_joining_spans(case: Case) -> list[HostSpan]:
+def _list_concatenation_spans(case: Case) -> list[HostSpan]:
     """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
-    joining = [case.works[index] for index in case.select_works(_is_joining)]
+    joining = [case.works[index] for index in case.select_works(_is_concatenation)]
     threads = {case.step.calls[work.call].thread for work in joining}
     joining_spans = []
     for span in case.spans:
@@ -800,15 +813,17 @@ def _is_appended_to(join: Join | None, earlier: Join | None) -> bool:
     return join is not None and earlier is not None and earlier.result == join.largest
 
 
-def _is_joining(work: StepWork) -> bool:
+def _is_concatenation(work: StepWork) -> bool:
     """Whether it is a kernel of PyTorch's operator that concatenates."""
     return work.kind == "concat" and work.maker.op == JOIN
 
 
-def _find_joining_works(case: Case, growing: Sequence[tuple[HostSpan, Join]]) -> dict[int, Join]:
+def _find_concatenating_works(
+    case: Case, growing: Sequence[tuple[HostSpan, Join]]
+) -> dict[int, Join]:
     """Return the works that some operators launch."""
     found: dict[int, Join] = {}
-    for index in case.select_works(_is_joining):
+    for index in case.select_works(_is_concatenation):
         call = case.step.calls[case.works[index].call]
         for span, join in growing:
             if span.thread == call.thread and span.start <= call.start < span.end:
@@ -847,7 +862,7 @@ def find_concatenations(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
     """
     chosen = []
-    for index in list_copies(case, claimed):
+    for index in list_standalone_copies(case, claimed):
         work = case.works[index]
         if work.kind == "concat" and not is_of_backward(work):
             chosen.append(index)

@@ -70,10 +70,10 @@ OPTIMIZER = Words(
 )
 
 
-def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     of_torch = case.select_works(is_of_optimizer, claimed)
-    own = of_torch or _find_by_name(case, claimed)
+    own = of_torch or _find_optimizer_works_by_name(case, claimed)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
     if _has_name(case, foreach, _FUSED):
@@ -89,12 +89,12 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     if name and name not in FUSED:
         advice = "unfused"
     elif not of_torch:
-        advice = "by hand" if _has_makers(case) else "unnamed"
+        advice = "by hand" if _are_callers_recorded(case) else "unnamed"
     yield case.make_finding(
         OPTIMIZER,
         works,
         _merge_updates(case, works, REACH["adam" if is_adam else "optimizer"]),
-        maker.range or case.say_place(works),
+        maker.range or case.describe_origin_of_works(works),
         advice,
         kind="parameters" if len(single) >= len(foreach) else "operations",
         named=name,
@@ -116,12 +116,12 @@ def _merge_updates(case: Case, works: Sequence[int], left: Range) -> Change:
     return Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
 
 
-def _has_makers(case: Case) -> bool:
+def _are_callers_recorded(case: Case) -> bool:
     """Whether a step of torch.optim's would have been named: by its range, or by its line."""
     return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
-def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
+def _find_optimizer_works_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
     """Where no range says so: what follows the last backward operator, or lies round addcdiv.
 
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
@@ -145,13 +145,13 @@ def _find_most_updates(case: Case, free: Sequence[int]) -> list[int]:
     most = 0
     for may_be, works in grouped:
         run = list(works)
-        updates = _count_updates(case, run) if may_be else 0
+        updates = _count_parameter_updates(case, run) if may_be else 0
         if updates > most:
             found, most = run, updates
     return found
 
 
-def _count_updates(case: Case, run: Sequence[int]) -> int:
+def _count_parameter_updates(case: Case, run: Sequence[int]) -> int:
     """How many parameters' updates a run of works holds; few are none.
 
     Roots alone are updates where they are of several sizes, as weights and biases are, and the step

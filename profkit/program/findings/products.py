@@ -10,10 +10,10 @@ from math import ceil, prod
 
 from profkit.program.findings.case import REACH, REACHED, Advice, Case, StepFinding, Words
 from profkit.program.operators import Product, find_product
-from profkit.program.replay.scenario import Change, Range, make_share
+from profkit.program.replay.scenario import Change, Range, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
-from profkit.program.steps.kinds import find_precision, is_vector_product
+from profkit.program.steps.kinds import find_product_precision, is_vector_product
 from profkit.program.timeline import Activity
 from profkit.records.gpus import find_measured_range
 
@@ -87,7 +87,9 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     # Fused attention has no TF32: its fix is half precision.
     scale = {}
     for i in chosen:
-        scale[i] = _estimate_time_left(case, i, gains[2] if i in attention else gains[1])
+        scale[i] = _estimate_time_left_on_faster_pipe(
+            case, i, gains[2] if i in attention else gains[1]
+        )
     if attention == chosen:
         what = "attention kernels"
     else:
@@ -95,7 +97,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     advice = ""
     if only_half:
         advice = "half"
-    elif 2 * case.sum_time(attention) > case.sum_time(chosen):
+    elif 2 * case.sum_work_time(attention) > case.sum_work_time(chosen):
         advice = "attention"
     yield case.make_finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
 
@@ -113,7 +115,7 @@ def _name_products(case: Case, chosen: Sequence[int]) -> str:
 def _is_fp32_product(work: StepWork) -> bool:
     name = work.activity.name
     product = work.kind in {"gemm", "conv"} and not is_vector_product(name)
-    return product and find_precision(name) == "fp32"
+    return product and find_product_precision(name) == "fp32"
 
 
 def is_fp32_attention(work: StepWork) -> bool:
@@ -123,10 +125,10 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _estimate_time_left(case: Case, index: int, gain: float) -> Range:
+def _estimate_time_left_on_faster_pipe(case: Case, index: int, gain: float) -> Range:
     """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
-    return make_share(min(1.0, max(FLOOR, long / gain) / long))
+    return make_exact_range(min(1.0, max(FLOOR, long / gain) / long))
 
 
 IN_FLOAT64 = Words(
@@ -143,19 +145,19 @@ IN_FLOAT64 = Words(
 )
 
 
-def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_float64_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.select_works(_is_float64, claimed)
-    if HALF * case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
+    if HALF * case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
         return  # what it would explain is left to other checks
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
     least, gain, _ = find_measured_range("double", case.cc)
-    scale = dict.fromkeys(chosen, make_share(HALF))  # 4 bytes a value in place of 8
+    scale = dict.fromkeys(chosen, make_exact_range(HALF))  # 4 bytes a value in place of 8
     for i in (
         products
     ):  # at least what float32 gains without TF32: nothing, where its pipes are no faster
-        scale[i] = _estimate_time_left(case, i, gain)._replace(
-            low=_estimate_time_left(case, i, least).low
+        scale[i] = _estimate_time_left_on_faster_pipe(case, i, gain)._replace(
+            low=_estimate_time_left_on_faster_pipe(case, i, least).low
         )
     finding = case.make_finding(
         IN_FLOAT64,
@@ -176,7 +178,7 @@ def _is_float64(work: StepWork) -> bool:
     """A product by its name, a kernel bound by its bytes by what its operator reads, or its name."""
     name, types = work.activity.name, work.maker.types
     if work.kind in {"gemm", "conv"}:
-        return find_precision(name) == "fp64"
+        return find_product_precision(name) == "fp64"
     if work.kind not in {"elementwise", "convert", "norm", "softmax", "reduce"}:
         return _FFT.search(name) is not None and _FLOAT64.search(name) is not None
     if not work.maker.op:
@@ -225,7 +227,7 @@ TAILS = Words(
 )
 
 
-def find_product_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_products_with_wasted_tiles(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     if not case.device or not case.device.multiprocessors:
         return
@@ -293,7 +295,7 @@ def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     if not odd:
         return
     # The same products at the rate of those that fit; what is added to pad them is little.
-    scale = {i: make_share(p.rate / reachable) for i, p in odd.items()}
+    scale = {i: make_exact_range(p.rate / reachable) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
     sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
     yield case.make_finding(
@@ -341,7 +343,7 @@ def find_odd_sized_products_by_name(case: Case, claimed: frozenset[int]) -> Iter
     if not odd:
         return
     left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
-    aligned = _UNALIGNED.search(case.find_longest(odd).activity.name)
+    aligned = _UNALIGNED.search(case.find_longest_work(odd).activity.name)
     said = ""
     if aligned:
         said = aligned[1]

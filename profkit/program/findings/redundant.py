@@ -16,9 +16,9 @@ from profkit.program.findings.case import (
     StepFinding,
     Words,
     is_of_optimizer,
-    is_strided,
+    is_strided_copy,
 )
-from profkit.program.operators import find_needs
+from profkit.program.operators import find_operator_needs
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import HostSpan
@@ -62,14 +62,16 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     """Products whose result is sliced to a small part before anything reads it whole."""
     used = _find_used_shares(case, claimed)
     chosen = sorted(used.keys() - claimed)
-    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
+    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
         return
     longest = max(chosen, key=lambda i: case.works[i].activity.duration)
     whole = used[longest].whole
     yield case.make_finding(
         SLICED,
         chosen,
-        Change(scale={index: _estimate_time_left(used[index].share) for index in chosen}),
+        Change(
+            scale={index: _estimate_time_left_of_used_share(used[index].share) for index in chosen}
+        ),
         whole=whole,
         part=round(used[longest].share * whole),
         kernels="one kernel" if len(chosen) == 1 else f"{len(chosen):,} kernels",
@@ -90,7 +92,7 @@ def _find_used_shares(case: Case, claimed: frozenset[int]) -> dict[int, _Used]:
     for index, work in enumerate(case.works):
         if index in claimed or work.kind != "gemm":
             continue
-        needs = find_needs(work.maker.op, work.maker.shapes, work.maker.types)
+        needs = find_operator_needs(work.maker.op, work.maker.shapes, work.maker.types)
         if needs is None or needs.result < 2:
             continue
         along = _follow_result(case, index, needs.result)
@@ -100,7 +102,7 @@ def _find_used_shares(case: Case, claimed: frozenset[int]) -> dict[int, _Used]:
     return used
 
 
-def _estimate_time_left(share: float) -> Range:
+def _estimate_time_left_of_used_share(share: float) -> Range:
     """What is left of a kernel that computes only what is used: small ones are no faster than that."""
     return Range(min(1.0, 4 * share), share, share)
 
@@ -110,13 +112,13 @@ def _follow_result(case: Case, product: int, values: int) -> list[int]:
     along = [product]
     for index in range(product + 1, len(case.works)):
         work = case.works[index]
-        if work.kind not in ALONG or values not in _count_values(work):
+        if work.kind not in ALONG or values not in _list_tensor_value_counts(work):
             break
         along.append(index)
     return along
 
 
-def _count_values(work: StepWork) -> set[int]:
+def _list_tensor_value_counts(work: StepWork) -> set[int]:
     return {prod(sizes) for sizes in work.maker.shapes if sizes}
 
 
@@ -135,7 +137,7 @@ def _find_used_share(
         return None
     largest = 0
     for work in after:
-        counts = _count_values(work)
+        counts = _list_tensor_value_counts(work)
         if values in counts:
             return None
         largest = max([largest, *(count for count in counts if count < values)])
@@ -155,7 +157,7 @@ def _is_cut_by_sizes(case: Case, along: Sequence[int], values: int) -> bool:
     if not factors or not behind:
         return False
     columns = factors[-1][-1]
-    if any(values in _count_values(work) for work in behind):
+    if any(values in _list_tensor_value_counts(work) for work in behind):
         return False
     rows = [sizes for sizes in behind[0].maker.shapes if len(sizes) > 1 and sizes[-1] == columns]
     return values % columns == 0 and any(prod(sizes) < values for sizes in rows)
@@ -245,7 +247,9 @@ def _scale_later_passes(
         grows = index in shares or work.kind in {"gemm", "attention"}
         long = work.activity.duration > 2 * SHORT
         if share and grows and long and index not in claimed and index - since <= farthest:
-            scale[index] = _estimate_time_left(max(share, SHORT / work.activity.duration))
+            scale[index] = _estimate_time_left_of_used_share(
+                max(share, SHORT / work.activity.duration)
+            )
     return scale
 
 
@@ -254,7 +258,7 @@ def _find_growths(case: Case) -> Iterator[_Growth]:
     launched: dict[object, list[int]] = {}
     for index, work in enumerate(case.works):
         if work.kind in BY_ROWS and work.activity.grid:
-            launched.setdefault(_describe_rows(work), []).append(index)
+            launched.setdefault(_make_growth_key(work), []).append(index)
     for works in launched.values():
         passes: list[list[int]] = []
         sizes: list[int] = []
@@ -270,7 +274,7 @@ def _find_growths(case: Case) -> Iterator[_Growth]:
             yield _Growth(unit, sizes[begin:end], passes[begin:end])
 
 
-def _describe_rows(work: StepWork) -> object:
+def _make_growth_key(work: StepWork) -> object:
     """Return what launches of one size in each pass have in common."""
     place = work.maker.place
     activity = work.activity
@@ -304,30 +308,30 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
             continue
         size = _count_copied_bytes(work)
         left = REACH["copy again"]
-        if not size and _is_nameless_copy(work):
+        if not size and _is_copy_without_operator(work):
             size = work.activity.bytes
             left = REACH["copy again by name"]
         if size >= LARGE:
             scale[index] = left
             total += size
     chosen = list(scale)
-    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
+    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
         return
     # What an operator copies again goes with its launch; at worst half of it stays.
     known = [index for index in chosen if scale[index] is REACH["copy again"]]
     change = Change(scale=scale, merge=dict.fromkeys(known, REACH["launch of a copy"]))
     yield case.make_finding(
-        COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_count_copies(chosen)
+        COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_format_copy_count(chosen)
     )
 
 
-def _count_copies(chosen: list[int]) -> str:
+def _format_copy_count(chosen: list[int]) -> str:
     if len(chosen) == 1:
         return "one copy"
     return f"{len(chosen):,} copies"
 
 
-def _is_nameless_copy(work: StepWork) -> bool:
+def _is_copy_without_operator(work: StepWork) -> bool:
     """Whether the driver copies within the GPU, and no operator tells for what."""
     within = work.activity.kind == "copy" and work.activity.direction == "DtoD"
     return within and not work.maker.op
@@ -336,12 +340,12 @@ def _is_nameless_copy(work: StepWork) -> bool:
 def _count_copied_bytes(work: StepWork) -> int:
     """Return the bytes of a copy_ that the program calls itself, between tensors that are alike."""
     asked = work.maker.op == "aten::copy_" and work.maker.top == "aten::copy_"
-    if not asked or work.kind != "convert" or is_strided(work):
+    if not asked or work.kind != "convert" or is_strided_copy(work):
         return 0
     sizes, types = work.maker.shapes[:2], work.maker.types[:2]
     if len(sizes) < 2 or sizes[0] != sizes[1] or len(set(types)) > 1:
         return 0
-    needs = find_needs(work.maker.op, sizes, types)
+    needs = find_operator_needs(work.maker.op, sizes, types)
     if needs:
         return needs.reads
     return 0

@@ -26,7 +26,7 @@ def read_timeline(path: Path) -> Timeline:
             raise ProfkitError(
                 f"{path}: contains no {store.HEAD}", "name a .triage folder or a trace"
             )
-        return store.read_store(path)
+        return store.read_saved_timeline(path)
     try:
         with open_regular(path) as file:
             head = file.read(HEAD_BYTES)

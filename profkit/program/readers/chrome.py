@@ -64,7 +64,7 @@ class ChromeTrace:
                 f"{self.path}: {error.strerror or error}", "check that the file is readable"
             ) from error
 
-    def make_refusal(self, why: str) -> ProfkitError:
+    def make_unreadable_error(self, why: str) -> ProfkitError:
         """Return what is said of a file that is no trace; why is a clause."""
         return _make_no_trace_error(self.path, why)
 
@@ -72,7 +72,7 @@ class ChromeTrace:
         self.header = _read_header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
-            window.skip_marks(_BETWEEN)
+            window.skip_matching_characters(_BETWEEN)
             mark = window.peek_character()
             if mark in ("]", ""):
                 if mark == "":
@@ -159,7 +159,7 @@ class _Window:
             self.problem = "cut: its gzip has no end"
         return b""
 
-    def skip_marks(self, marks: re.Pattern[str]) -> None:
+    def skip_matching_characters(self, marks: re.Pattern[str]) -> None:
         """Move past characters that mean nothing here."""
         while True:
             if found := marks.match(self.text, self.at):
@@ -199,7 +199,7 @@ def _read_keys_behind(tail: str) -> dict[str, Any]:
 
 def _read_header(window: _Window) -> dict[str, Any]:
     """All keys before the events; the window stands after the bracket that opens them."""
-    window.skip_marks(_BEFORE)
+    window.skip_matching_characters(_BEFORE)
     if window.peek_character() == "[":  # the form without a header
         window.at += 1
         return {"traceEvents": True}
@@ -211,7 +211,7 @@ def _read_header(window: _Window) -> dict[str, Any]:
             raise _make_no_trace_error(window.path, "it has no traceEvents")
     head = window.text[window.at : found].rstrip().rstrip(",")
     window.at = found + len(key)
-    window.skip_marks(_BEFORE_VALUE)
+    window.skip_matching_characters(_BEFORE_VALUE)
     if window.peek_character() != "[":
         raise _make_no_trace_error(window.path, "its traceEvents are not a list")
     window.at += 1
@@ -260,12 +260,12 @@ class EventPairs:
             self.unmatched += 1
             return
         self._count += 1
-        self._open.setdefault(_get_thread(event), []).append((number, event))
+        self._open.setdefault(_get_process_and_thread(event), []).append((number, event))
 
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
-        stack = self._open.get(_get_thread(event), [])
-        at = _find_begin(stack, event.get("name"))
+        stack = self._open.get(_get_process_and_thread(event), [])
+        at = _find_matching_begin(stack, event.get("name"))
         if at is None:
             self.unmatched += 1
             return None
@@ -283,12 +283,12 @@ class EventPairs:
         joined = _join_arguments(begin, event)
         return number, {**begin, "ph": "X", "dur": took, "args": joined}
 
-    def list_open(self) -> Iterator[tuple[int, Event]]:
+    def list_open_events(self) -> Iterator[tuple[int, Event]]:
         """Return what was begun and never ended."""
         return chain.from_iterable(self._open.values())
 
 
-def _get_thread(event: Event) -> tuple[object, object]:
+def _get_process_and_thread(event: Event) -> tuple[object, object]:
     """Return the process and thread of an event: numbers, or names."""
     process, thread = event.get("pid"), event.get("tid")
     return (
@@ -297,7 +297,7 @@ def _get_thread(event: Event) -> tuple[object, object]:
     )
 
 
-def _find_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
+def _find_matching_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
     """Return which event that was begun one of a name ends; the last where it has no name."""
     if not stack:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profkit.program.steps.places import CORE, is_compilers_file
+from profkit.program.steps.places import CORE, is_compiler_generated_file
 from profkit.program.timeline import Place
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -45,7 +45,7 @@ class Frame:
             if self.file in _TYPED:
                 return ""
             return "python"
-        if _HOOK in self.file or self.is_compiled:
+        if _HOOK in self.file or self.is_compiler_generated:
             return "python"
         if installed := _PACKAGE.search(self.file):
             return installed[1].removesuffix(".py")
@@ -54,7 +54,7 @@ class Frame:
         return ""
 
     @property
-    def is_users(self) -> bool:
+    def is_user_code(self) -> bool:
         """Return whether it is of the program's own code."""
         return not self.package
 
@@ -64,9 +64,9 @@ class Frame:
         return self.package == "python" or self.package in CORE
 
     @property
-    def is_compiled(self) -> bool:
+    def is_compiler_generated(self) -> bool:
         """Return whether torch.compile wrote its file."""
-        return is_compilers_file(self.file)
+        return is_compiler_generated_file(self.file)
 
     @property
     def is_forward(self) -> bool:
@@ -114,7 +114,7 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
     origins = []
     for origin in row.get("origins", ()):
         if "frames" in origin:
-            origins.append(read_origin(origin))
+            origins.append(read_graph_origin(origin))
     return Stack(
         frames=tuple(read),
         modules=tuple(named),
@@ -123,7 +123,7 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
     )
 
 
-def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
+def read_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
     """Make an origin of what the hook wrote of it.
 
     Raises:
@@ -134,14 +134,14 @@ def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
         frames.append(Frame(str(file), int(line), str(function)))
     return GraphOrigin(
         frames=tuple(frames),
-        module=clean_module(str(row["module"])),
+        module=clean_module_path(str(row["module"])),
         kind=str(row["kind"]),
         backward=row["backward"] is True,
         weight=int(row["weight"]),
     )
 
 
-def is_waiting_for_engine(stack: Stack) -> bool:
+def is_waiting_for_autograd(stack: Stack) -> bool:
     """Return whether Python only waits there while autograd works in C++.
 
     What torch has around an operation (a dispatch mode, a hook of its own) is no Python of a backward
@@ -163,14 +163,14 @@ def is_calling_backward(stack: Stack) -> bool:
     )
 
 
-def is_of_replicas(stack: Stack) -> bool:
+def is_called_by_ddp(stack: Stack) -> bool:
     """Return whether DistributedDataParallel has called what was launched."""
     return any(frame.file.endswith(_REPLICAS) for frame in stack.frames)
 
 
 def is_compiled_without_origins(stack: Stack) -> bool:
     """Return whether a compiler made what was launched, and what it stands for is not known."""
-    return not stack.generated and any(frame.is_compiled for frame in stack.frames)
+    return not stack.generated and any(frame.is_compiler_generated for frame in stack.frames)
 
 
 def find_place_of_stack(stack: Stack) -> Place:
@@ -180,18 +180,18 @@ def find_place_of_stack(stack: Stack) -> Place:
         if frame.file != stack.generated:
             frames.append(frame)
     compiled = find_place_of_origins(stack.origins)
-    at = find_line(frames)
+    at = find_computing_frame(frames)
     if at is None:
         return compiled
     own = frames[at]
     if compiled.line:
-        return replace(compiled, called=find_caller(frames, own) or own.place)
-    path, kind = find_module(stack.modules)
+        return replace(compiled, called=find_line_of_model_call(frames, own) or own.place)
+    path, kind = find_innermost_module(stack.modules)
     part = "forward"
     # Outside of its line, an optimizer only calls what computes the loss for it (a closure).
     if any("/torch/optim/" in frame.file for frame in frames[:at]):
         part = "optimizer"
-    return Place(own.place, own.function, path, kind, find_caller(frames, own), part)
+    return Place(own.place, own.function, path, kind, find_line_of_model_call(frames, own), part)
 
 
 def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
@@ -201,7 +201,7 @@ def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
     backward = 0
     for origin in origins:
         backward += origin.backward
-        at = find_line(origin.frames)
+        at = find_computing_frame(origin.frames)
         if at is None:
             continue
         frame = origin.frames[at]
@@ -222,7 +222,7 @@ def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
     )
 
 
-def clean_module(path: str) -> str:
+def clean_module_path(path: str) -> str:
     """Make a path of what Dynamo calls a module: L['self']._modules['blocks']['0'] is blocks.0."""
     plain = _LOCAL.sub("", path)
     plain = plain.replace("._modules[", "[")
@@ -231,13 +231,13 @@ def clean_module(path: str) -> str:
     return plain.replace("..", ".").strip(".")
 
 
-def find_line(frames: Sequence[Frame]) -> int | None:
+def find_computing_frame(frames: Sequence[Frame]) -> int | None:
     """Find the frame whose line says what is computed.
 
     It is the user's innermost one; but a library's model (of transformers, timm) is named itself
     where its modules compute: what a user wrote of it is a single call.
     """
-    users = next((at for at, frame in enumerate(frames) if frame.is_users), None)
+    users = next((at for at, frame in enumerate(frames) if frame.is_user_code), None)
     near = next((at for at, frame in enumerate(frames) if not frame.is_core), None)
     if near is None or near == users:
         return users
@@ -250,7 +250,7 @@ def find_line(frames: Sequence[Frame]) -> int | None:
     return users
 
 
-def find_caller(frames: Sequence[Frame], own: Frame) -> str:
+def find_line_of_model_call(frames: Sequence[Frame], own: Frame) -> str:
     """Find the user's line from which the outermost module was called, where it is another one."""
     outermost = None
     for at, frame in enumerate(frames):
@@ -259,14 +259,14 @@ def find_caller(frames: Sequence[Frame], own: Frame) -> str:
     if outermost is None:
         return ""
     for frame in frames[outermost:]:
-        if frame.is_users:
+        if frame.is_user_code:
             if frame != own:
                 return frame.place
             return ""
     return ""
 
 
-def find_module(modules: Sequence[tuple[str | None, str]]) -> tuple[str, str]:
+def find_innermost_module(modules: Sequence[tuple[str | None, str]]) -> tuple[str, str]:
     """Find the innermost module that has a path: its path and its class."""
     is_wrapped = bool(modules) and modules[-1][1] in _WRAPPING
     for path, kind in modules:

@@ -49,7 +49,7 @@ class _Source:
     gathered: bool = False  # whether it was found in a folder or zip, and may be something else
 
 
-def read_gathered(paths: Sequence[Path]) -> list[Timeline]:
+def read_recordings(paths: Sequence[Path]) -> list[Timeline]:
     """Read each recording that some paths name.
 
     Raises:
@@ -77,7 +77,7 @@ def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
 
 def _read_standard_input(into: Path) -> _Source:
     with open_log(into) as file:
-        if not _copy_bounded(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
+        if not _copy_with_limit(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
             raise ProfkitError(
                 "-: nothing came from standard input", "profkit triage - < trace.json.gz"
             )
@@ -134,7 +134,7 @@ def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
                 name = f"{path}/{member.filename}"
                 into = folder / f"{number}"
                 with packed.open(member) as source, open_log(into) as file:
-                    left -= _copy_bounded(source, file, most, name)
+                    left -= _copy_with_limit(source, file, most, name)
                 yield _Source(into, name, gathered=True)
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
         raise ProfkitError(
@@ -142,7 +142,7 @@ def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
         ) from error
 
 
-def _copy_bounded(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
+def _copy_with_limit(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
     """Copy what is there, in bounds; return how many bytes."""
     copied = 0
     while chunk := source.read(_CHUNK):
@@ -163,18 +163,19 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
             timeline = read_timeline(source.path)
         except ProfkitError as error:
             problem = ProfkitError(
-                _rename_source(error.message, source), _rename_source(error.hint, source)
+                _replace_path_by_source_name(error.message, source),
+                _replace_path_by_source_name(error.hint, source),
             )
             if not source.gathered:
                 raise problem from error
             problems.append(problem)
             continue
-        notes = tuple(_rename_source(note, source) for note in timeline.notes)
+        notes = tuple(_replace_path_by_source_name(note, source) for note in timeline.notes)
         timelines.append(replace(timeline, notes=notes))
         read.append(source)
     if not timelines:
         raise problems[0]
-    timelines, read = _drop_copies(timelines, read)
+    timelines, read = _drop_duplicate_recordings(timelines, read)
     _refuse_same_process(timelines, read, named)
     if problems:
         said = f"{len(problems)} files were left out; the first, {problems[0].message}"
@@ -182,11 +183,11 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
     return timelines
 
 
-def _rename_source(text: str, source: _Source) -> str:
+def _replace_path_by_source_name(text: str, source: _Source) -> str:
     return text.replace(str(source.path), source.name)
 
 
-def _drop_copies(
+def _drop_duplicate_recordings(
     timelines: Sequence[Timeline], sources: Sequence[_Source]
 ) -> tuple[list[Timeline], list[_Source]]:
     """Recordings, each once: a copy of a file is no second rank. What was left out is said."""

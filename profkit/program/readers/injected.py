@@ -26,9 +26,9 @@ from profkit.program.timeline import (
     Timeline,
     clean_call_name,
     close_open_ranges,
-    find_end,
+    find_recording_end,
     make_activity,
-    say_open_ranges,
+    note_open_ranges,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper
 BEGINS, ENDS = 2, 4
 
 
-def read_injected(folder: Path) -> Timeline:
+def read_injected_recording(folder: Path) -> Timeline:
     """Read all processes in a folder.
 
     Raises:
@@ -89,13 +89,13 @@ def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
 def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     """Return a process of a recording, and what is to be said of it."""
     about = _read_process_info(folder, pid)
-    rows = {kind: _read_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
+    rows = {kind: _read_binary_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names = _read_lines(folder / f"{pid}.names")
     first = _find_first_time(rows)
     places = Places(folder, pid)
     activities = _list_activities(rows, names, first, places)
     calls = _list_calls(rows["calls"], names, first, places)
-    spans = _make_spans(rows["ranges"], names, first, find_end(activities, calls, []))
+    spans = _make_spans(rows["ranges"], names, first, find_recording_end(activities, calls, []))
     spans += _list_operators(folder, pid, first, places, activities, calls)
     process = Process(
         pid=pid,
@@ -117,17 +117,17 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
 def _say_what_is_missing(process: Process, places: Places, is_captured: bool) -> Iterator[str]:
     """Say what the files lack of a process: lines, ends of ranges, operators of captured graphs."""
     yield from places.list_missing_lines()
-    yield from say_open_ranges([process])
+    yield from note_open_ranges([process])
     if is_captured:
-        yield from _say_captured_before(process.activities, process.calls)
+        yield from _note_graphs_captured_before(process.activities, process.calls)
 
 
 def _list_activities(
     rows: Mapping[str, Any], names: Sequence[str], first: int, places: Places
 ) -> list[Activity]:
     """List the kernels, copies and sets of a process by when they begin."""
-    activities = [*_list_kernels(rows["kernels"], names, first, places)]
-    activities += _list_copies(rows["copies"], first, places)
+    activities = [*_make_kernel_activities(rows["kernels"], names, first, places)]
+    activities += _make_copy_activities(rows["copies"], first, places)
     activities.sort(key=lambda a: (a.start, a.end))
     return activities
 
@@ -157,9 +157,9 @@ def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> lis
 
     Those of a graph, which is captured at any time, are said as one pair.
     """
-    ends = _read_times(about.get("undisturbed", ()), first)
+    ends = _parse_times(about.get("undisturbed", ()), first)
     spans = []
-    for begin in _read_times(about.get("disturbed", ()), first):
+    for begin in _parse_times(about.get("disturbed", ()), first):
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
     for text in about.get("slowed", ()):
@@ -169,7 +169,7 @@ def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> lis
     return sorted(spans)
 
 
-def _read_times(words: Sequence[str], first: int) -> list[int]:
+def _parse_times(words: Sequence[str], first: int) -> list[int]:
     """Return the times that words tell, from the first record on; what is no number is left out."""
     return [int(word) - first for word in words if word.isdigit()]
 
@@ -186,7 +186,7 @@ def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
 def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> list[Call]:
     calls = []
     for start, end, correlation, thread, name in rows.tolist():
-        place = places.find_place(correlation)
+        place = places.find_place_number(correlation)
         call = Call(_get_name(names, name), start - first, end - first, thread, correlation, place)
         calls.append(call)
     calls.sort(key=lambda c: c.start)
@@ -208,8 +208,8 @@ def _list_operators(
         return []
     from profkit.program.readers.operators import (
         assign_operators_to_all_steps,
+        make_spans_around_captured_calls,
         read_operators,
-        wrap_captured_calls,
     )
 
     of_steps = read_operators(of_steps_file, first)
@@ -224,16 +224,18 @@ def _list_operators(
     for call in calls:
         if call.correlation in launched:
             made.append(call)
-            exact[call.correlation] = places.find_origin(call.correlation)
-            similar[call.correlation] = places.find_similar_origin(call.correlation)
+            exact[call.correlation] = places.find_stack_numbers(call.correlation)
+            similar[call.correlation] = places.find_similar_stack_numbers(call.correlation)
     spans = assign_operators_to_all_steps(
         of_steps, made, (exact, similar), places.threads, launched
     )
     kept = [call for call in calls if call.correlation in captured]
-    return spans + wrap_captured_calls([*of_steps, *of_captures], kept, places.threads)
+    return spans + make_spans_around_captured_calls([*of_steps, *of_captures], kept, places.threads)
 
 
-def _say_captured_before(activities: Sequence[Activity], calls: Sequence[Call]) -> Iterator[str]:
+def _note_graphs_captured_before(
+    activities: Sequence[Activity], calls: Sequence[Call]
+) -> Iterator[str]:
     """Say so where what is replayed was captured before what is kept of the recording (--after)."""
     kept = {call.correlation for call in calls}
     nodes = set()
@@ -278,7 +280,7 @@ def _read_lines(path: Path) -> list[str]:
     return []
 
 
-def read_layout(kind: str) -> np.dtype[Any]:
+def make_row_type(kind: str) -> np.dtype[Any]:
     """Return the type of the rows of a file as numpy reads them."""
     import numpy as np
 
@@ -289,10 +291,10 @@ def read_layout(kind: str) -> np.dtype[Any]:
     return np.dtype(columns)
 
 
-def _read_rows(path: Path, kind: str) -> NDArray[Any]:
+def _read_binary_rows(path: Path, kind: str) -> NDArray[Any]:
     import numpy as np
 
-    layout = read_layout(kind)
+    layout = make_row_type(kind)
     if not is_file(path):
         return np.zeros(0, layout)
     content = path.read_bytes()
@@ -306,7 +308,7 @@ def _get_name(names: Sequence[str], number: int) -> str:
     return clean_call_name(name)
 
 
-def _list_kernels(
+def _make_kernel_activities(
     rows: NDArray[Any], names: Sequence[str], first: int, places: Places
 ) -> Iterator[Activity]:
     for start, end, node, correlation, device, stream, number, graph, *rest in rows.tolist():
@@ -326,14 +328,14 @@ def _list_kernels(
             made = node
             about["captured"] = places.find_captured_call(node)
         if name.startswith("nccl") and not places.is_called_from_python(correlation, made):
-            about["origin"] = places.find_place_of_bucket(correlation, made)
+            about["origin"] = places.find_place_of_gradient_bucket(correlation, made)
         else:
-            about["origin"] = places.find_place(correlation, made)
+            about["origin"] = places.find_place_number(correlation, made)
         times = start - first, end - first, device, stream, correlation
         yield make_activity("kernel", name, times, **about)
 
 
-def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
+def _make_copy_activities(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
     for start, end, node, size, correlation, device, stream, graph, *kinds in rows.tolist():
         number, source, target, _ = kinds
         read_from = MEMORIES.get(source, "unknown")
@@ -352,7 +354,7 @@ def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Act
         if graph:
             made = node
             about["captured"] = places.find_captured_call(node)
-        about["origin"] = places.find_place(correlation, made)
+        about["origin"] = places.find_place_number(correlation, made)
         times = start - first, end - first, device, stream, correlation
         yield make_activity(kind, name, times, **about)
 

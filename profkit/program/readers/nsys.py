@@ -36,9 +36,9 @@ from profkit.program.timeline import (
     Timeline,
     clean_call_name,
     close_open_ranges,
-    find_end,
+    find_recording_end,
     make_activity,
-    say_open_ranges,
+    note_open_ranges,
 )
 from profkit.reports.figures import format_percent
 
@@ -290,7 +290,7 @@ def _close_open_spans(
     calls: Sequence[Call],
 ) -> list[HostSpan]:
     """Return the ranges of a process in order; what nobody ended lasts until the recording's end."""
-    spans = [*ended, *close_open_ranges(begun, find_end(activities, calls, ended))]
+    spans = [*ended, *close_open_ranges(begun, find_recording_end(activities, calls, ended))]
     spans.sort(key=lambda span: (span.start, -span.end))
     return spans
 
@@ -314,11 +314,11 @@ def _read_timeline(export: _Export) -> Timeline:
         made = calls.get(pid, [])
         spans = _close_open_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
         processes.append(Process(number, rank, device, own, made, spans))
-    notes = (*said, *_note_graphs_as_one(processes), *say_open_ranges(processes))
+    notes = (*said, *_note_graphs_recorded_whole(processes), *note_open_ranges(processes))
     return Timeline("nsys", processes, "", notes)
 
 
-def _note_graphs_as_one(processes: Sequence[Process]) -> Iterator[str]:
+def _note_graphs_recorded_whole(processes: Sequence[Process]) -> Iterator[str]:
     """Says so where graphs were recorded as one: nothing is known of what runs inside of them."""
     inside = whole = 0
     for process in processes:

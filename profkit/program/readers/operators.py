@@ -48,7 +48,7 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
                 if "clocks" in row:
                     shift = _find_clock_offset(row["clocks"]) + first
                     continue
-                span = _make_span(row, shift)
+                span = _make_operator_span(row, shift)
                 if not is_wrapper_operator(span.name):
                     spans.append(span)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
@@ -67,7 +67,7 @@ def _find_clock_offset(clocks: Sequence[Sequence[int]]) -> int:
     return int(before + after) // 2 - int(stamp)
 
 
-def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
+def _make_operator_span(row: Mapping[str, Any], shift: int) -> HostSpan:
     return HostSpan(
         kind="op",
         name=str(row["name"]),
@@ -103,7 +103,7 @@ def assign_operators_to_all_steps(
     stacks = _find_stacks(spans, calls, threads)
     if not stacks:
         return []
-    inner = _select_middle(stacks)
+    inner = _select_middle_calls(stacks)
     found: list[HostSpan] = []
     for own in _group_by_thread(calls):
         matched: list[Call | None] = [None] * len(own)
@@ -111,11 +111,13 @@ def assign_operators_to_all_steps(
             for known in origins:
                 told = [known.get(call.correlation, (0, 0)) for call in own]
                 _match_calls(own, told, seen, matched)
-        found += _wrap_calls(own, matched, stacks, _list_nearby(own, launched))
+        found += _make_spans_around_calls(
+            own, matched, stacks, _list_nearby_launches(own, launched)
+        )
     return sorted(found, key=lambda span: (span.start, -span.end))
 
 
-def _select_middle(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
+def _select_middle_calls(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
     """Select the calls in the middle of what was recorded: between FROM and TO of its time."""
     begin = min(call.start for call in stacks)
     end = max(call.start for call in stacks)
@@ -136,7 +138,7 @@ def _group_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
     return made.values()
 
 
-def wrap_captured_calls(
+def make_spans_around_captured_calls(
     spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
 ) -> list[HostSpan]:
     """Put operators round the calls that were captured into graphs, which were seen themselves.
@@ -151,7 +153,9 @@ def wrap_captured_calls(
     found: list[HostSpan] = []
     for own in _group_by_thread(calls):
         seen = [call if call in stacks else None for call in own]
-        found += _wrap_calls(own, seen, stacks, dict.fromkeys(own, ()))  # each is its own
+        found += _make_spans_around_calls(
+            own, seen, stacks, dict.fromkeys(own, ())
+        )  # each is its own
     return found
 
 
@@ -170,7 +174,7 @@ def _match_calls(
         for key, call in zip(keys, calls, strict=True):
             if call in stacks:
                 other = known.setdefault(key, call)
-                if other is not None and not _is_alike(stacks[other], stacks[call]):
+                if other is not None and not _are_stacks_alike(stacks[other], stacks[call]):
                     known[key] = None
         for at, key in enumerate(keys):
             if matched[at] is None:
@@ -179,7 +183,7 @@ def _match_calls(
             break
 
 
-def _is_alike(one: Stack, other: Stack) -> bool:
+def _are_stacks_alike(one: Stack, other: Stack) -> bool:
     """Return whether two stacks are of the same operators, with inputs of the same sizes and types."""
     if len(one) != len(other):
         return False
@@ -201,11 +205,13 @@ def _find_stacks(
         made.setdefault(threads.get(call.correlation, 0), []).append(call)
     stacks: dict[Call, Stack] = {}
     for thread, own in opened.items():
-        stacks.update(_walk_calls(own, made.get(thread, [])))
+        stacks.update(_iterate_calls_with_stack(own, made.get(thread, [])))
     return stacks
 
 
-def _walk_calls(spans: Sequence[HostSpan], calls: Sequence[Call]) -> Iterator[tuple[Call, Stack]]:
+def _iterate_calls_with_stack(
+    spans: Sequence[HostSpan], calls: Sequence[Call]
+) -> Iterator[tuple[Call, Stack]]:
     """Yield the calls that begin inside of a thread's operators, with those that are open then."""
     stack: list[HostSpan] = []
     position = 0
@@ -220,7 +226,7 @@ def _walk_calls(spans: Sequence[HostSpan], calls: Sequence[Call]) -> Iterator[tu
             yield call, tuple(stack)
 
 
-def _list_nearby(
+def _list_nearby_launches(
     calls: Sequence[Call], launched: Mapping[int, Hashable]
 ) -> dict[Call, list[Hashable]]:
     """Return what each call of a thread launched, and those around it."""
@@ -232,7 +238,7 @@ def _list_nearby(
     return nearby
 
 
-def _wrap_calls(
+def _make_spans_around_calls(
     calls: Sequence[Call],
     matched: Sequence[Call | None],
     stacks: Mapping[Call, Stack],

@@ -147,21 +147,21 @@ def explain_known_kind(
             path.name.lower().endswith(other.suffixes)
             or head.lstrip().startswith(other.begins)
             or (bool(other.holds) and all(word in head for word in other.holds))
-            or _has_beginning(tables, other.tables)
-            or _has_beginning(categories, other.categories)
-            or _has_beginning(processes, other.processes)
+            or _any_name_starts_with(tables, other.tables)
+            or _any_name_starts_with(categories, other.categories)
+            or _any_name_starts_with(processes, other.processes)
         )
         if known:
             return ProfkitError(f"{path}: {other.what}, which triage cannot read", other.instead)
     return None
 
 
-def _has_beginning(names: Collection[str], beginnings: tuple[str, ...]) -> bool:
+def _any_name_starts_with(names: Collection[str], beginnings: tuple[str, ...]) -> bool:
     """Return whether one of some names begins like one of those that are known."""
     return any(name.startswith(beginnings) for name in names)
 
 
-def list_table_rows() -> Iterator[tuple[str, str]]:
+def list_unread_formats() -> Iterator[tuple[str, str]]:
     """Yield what is not read, and what works in its place, as rows of the table in the docs."""
     for other in OTHERS:
         yield other.what, other.instead

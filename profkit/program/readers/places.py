@@ -19,10 +19,10 @@ from profkit.files import list_folder, open_regular
 from profkit.program.readers.frames import (
     Stack,
     find_place_of_stack,
+    is_called_by_ddp,
     is_calling_backward,
     is_compiled_without_origins,
-    is_of_replicas,
-    is_waiting_for_engine,
+    is_waiting_for_autograd,
     read_stack,
 )
 from profkit.program.timeline import Place
@@ -87,16 +87,20 @@ class Places:
 
     def _read_files(self, folder: Path, pid: int) -> None:
         """Read what was launched, by which nodes of autograd, and into which graphs."""
-        for by, (sequence, correlation, *rest) in _read_rows(folder, pid, "launches"):
+        for by, (sequence, correlation, *rest) in _read_rows_of_threads(folder, pid, "launches"):
             self.launches[correlation] = Launch(sequence, *rest)
             self.threads[correlation] = by
-        for _, (sequence, parent, thread, stack, *rest) in _read_rows(folder, pid, "nodes"):
+        for _, (sequence, parent, thread, stack, *rest) in _read_rows_of_threads(
+            folder, pid, "nodes"
+        ):
             self.nodes[thread, sequence] = Node(parent, stack, rest[0])
-        for _, (number, original, sequence, call, *rest) in _read_rows(folder, pid, "graphs"):
+        for _, (number, original, sequence, call, *rest) in _read_rows_of_threads(
+            folder, pid, "graphs"
+        ):
             self.graph_nodes[number] = original, Launch(sequence, *rest)
             self.captured[number] = call
 
-    def find_place(self, correlation: int, graph_node: int = 0) -> int:
+    def find_place_number(self, correlation: int, graph_node: int = 0) -> int:
         """Find the number of the place of a call, or of a graph's node; -1 where it has none."""
         launch = self.launches.get(correlation)
         if graph_node:
@@ -109,25 +113,27 @@ class Places:
         if launch is None:
             return -1
         if launch not in self._of_launch:
-            self._of_launch[launch] = self._number_place(self._place_of_launch(launch))
+            self._of_launch[launch] = self._get_or_add_place_number(
+                self._find_place_of_launch(launch)
+            )
         return self._of_launch[launch]
 
-    def find_origin(self, correlation: int) -> tuple[int, int]:
+    def find_stack_numbers(self, correlation: int) -> tuple[int, int]:
         """Find the numbers of a call's stack, and of the stack that made the node that ran."""
         launch = self.launches.get(correlation)
         if launch is None:
             return 0, 0
-        return launch.stack, self._find_forward(launch.sequence, launch.forward)
+        return launch.stack, self._find_forward_stack(launch.sequence, launch.forward)
 
-    def find_similar_origin(self, correlation: int) -> tuple[int, int]:
+    def find_similar_stack_numbers(self, correlation: int) -> tuple[int, int]:
         """Find the same as numbers that stacks share whose lines differ within libraries alone.
 
         A library goes other ways while a profiler is on.
         """
-        stack, forward = self.find_origin(correlation)
-        return self._number_similar(stack), self._number_similar(forward)
+        stack, forward = self.find_stack_numbers(correlation)
+        return self._get_similar_stack_number(stack), self._get_similar_stack_number(forward)
 
-    def _number_similar(self, number: int) -> int:
+    def _get_similar_stack_number(self, number: int) -> int:
         if number not in self._similar:
             stack = self.stacks.get(number)
             shape: tuple[Any, ...] = ()
@@ -151,7 +157,7 @@ class Places:
             )
         return gaps
 
-    def _number_place(self, place: Place) -> int:
+    def _get_or_add_place_number(self, place: Place) -> int:
         if place == Place():
             return -1
         if place not in self._numbers:
@@ -168,7 +174,7 @@ class Places:
                 launch = self.graph_nodes[made][1]
         return launch is not None and launch.stack != 0 and not launch.how & NODE_RUNS
 
-    def find_place_of_bucket(self, correlation: int, graph_node: int = 0) -> int:
+    def find_place_of_gradient_bucket(self, correlation: int, graph_node: int = 0) -> int:
         """Find the number of the place of a collective that torch starts itself; -1 where it has none.
 
         Gradients are reduced when the last one of a bucket is there, on a thread of autograd that has
@@ -176,19 +182,19 @@ class Places:
         gradient, which is one.
         """
         number = self.find_captured_call(graph_node) if graph_node else correlation
-        before = bisect_left(self._backward_calls, number) - 1
-        if before < 0 or not self._is_replicated:
+        before = bisect_left(self._launches_of_backward_calls, number) - 1
+        if before < 0 or not self._uses_ddp:
             return -1
-        called = self.launches[self._backward_calls[before]]
-        place = self._place_of_stack(called.stack)
+        called = self.launches[self._launches_of_backward_calls[before]]
+        place = self._get_place_of_stack(called.stack)
         if not place.line:
             return -1
-        return self._number_place(
+        return self._get_or_add_place_number(
             replace(place, module="", kind=BUCKET, called="", part="backward")
         )
 
     @cached_property
-    def _backward_calls(self) -> list[int]:
+    def _launches_of_backward_calls(self) -> list[int]:
         """Return the launches that calls of a backward pass made themselves, in order."""
         calls = []
         for number, launch in self.launches.items():
@@ -198,9 +204,9 @@ class Places:
         return sorted(calls)
 
     @cached_property
-    def _is_replicated(self) -> bool:
+    def _uses_ddp(self) -> bool:
         """Return whether a model of the program is called by DistributedDataParallel."""
-        return any(map(is_of_replicas, self.stacks.values()))
+        return any(map(is_called_by_ddp, self.stacks.values()))
 
     def find_captured_call(self, graph_node: int) -> int:
         """Find the number of the call that was captured as a graph's node; 0 where none is known."""
@@ -218,21 +224,21 @@ class Places:
             number = original
         return 0
 
-    def _place_of_launch(self, launch: Launch) -> Place:
+    def _find_place_of_launch(self, launch: Launch) -> Place:
         own = self.stacks.get(launch.stack)
         runs = bool(launch.how & NODE_RUNS)
-        waits = own is not None and runs and is_waiting_for_engine(own)
-        through = self._find_forward(launch.sequence, launch.forward)
+        waits = own is not None and runs and is_waiting_for_autograd(own)
+        through = self._find_forward_stack(launch.sequence, launch.forward)
         if own is None or waits:
-            place = self._place_of_stack(through)
+            place = self._get_place_of_stack(through)
             if place.line:
                 return replace(place, part="backward")
-            return self._place_of_stack(launch.stack)
-        place = self._place_of_stack(launch.stack)
+            return self._get_place_of_stack(launch.stack)
+        place = self._get_place_of_stack(launch.stack)
         if not runs:
             return place
         # Python of a backward pass: a function of the user's own, or what is computed once more.
-        forward = self._place_of_stack(through)
+        forward = self._get_place_of_stack(through)
         called = place.called or forward.called
         if place.lines and forward.called:  # compiled: the forward pass says who called it
             called = forward.called
@@ -246,20 +252,20 @@ class Places:
             part="backward",
         )
 
-    def _find_forward(self, sequence: int, thread: int) -> int:
+    def _find_forward_stack(self, sequence: int, thread: int) -> int:
         """Find the stack that made a node; of one that a backward pass made, of the node it ran for."""
         for _ in range(FARTHEST):
             node = self.nodes.get((thread, sequence))
             if node is None:
                 return 0
             stack = self.stacks.get(node.stack)
-            within = node.parent != NO_NODE and stack is not None and is_waiting_for_engine(stack)
+            within = node.parent != NO_NODE and stack is not None and is_waiting_for_autograd(stack)
             if stack is not None and not within:
                 return node.stack
             sequence, thread = node.parent, node.parent_thread
         return 0
 
-    def _place_of_stack(self, number: int) -> Place:
+    def _get_place_of_stack(self, number: int) -> Place:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
             if stack is not None:
@@ -280,7 +286,7 @@ def normalize_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     modules = 0
     for frame in stack.frames:
         line = frame.line
-        if frame.is_core and not frame.is_compiled:
+        if frame.is_core and not frame.is_compiler_generated:
             line = 0
         shape.append((frame.file, frame.function, line))
         modules += frame.function == MODULE_CALL
@@ -303,10 +309,10 @@ def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
         return
 
 
-def _read_rows(folder: Path, pid: int, kind: str) -> Iterator[tuple[int, Any]]:
+def _read_rows_of_threads(folder: Path, pid: int, kind: str) -> Iterator[tuple[int, Any]]:
     """Yield the rows of all threads of a process, each with the system's number of its thread."""
     layout, written = LAYOUTS[kind]
-    form = _read_layout(layout)
+    form = _parse_row_type(layout)
     for path in list_folder(folder):
         if not path.name.startswith(f"{pid}-") or path.suffix != f".{kind}":
             continue
@@ -316,7 +322,7 @@ def _read_rows(folder: Path, pid: int, kind: str) -> Iterator[tuple[int, Any]]:
             yield int(thread) if thread.isdigit() else 0, row
 
 
-def _read_layout(text: str) -> np.dtype[Any]:
+def _parse_row_type(text: str) -> np.dtype[Any]:
     import numpy as np
 
     columns = [column.split(":") for column in text.split()]

@@ -149,7 +149,7 @@ def _get_cell(row: Row, name: str) -> Any:
     return value
 
 
-def read_store(folder: Path) -> Timeline:
+def read_saved_timeline(folder: Path) -> Timeline:
     """Read what write has written.
 
     Raises:
@@ -161,7 +161,7 @@ def read_store(folder: Path) -> Timeline:
             tables = _read_tables(folder)
         processes = []
         for row in head["processes"]:
-            processes.append(_read_process(row, tables))
+            processes.append(_make_process_from_tables(row, tables))
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
         why = f"{folder}: cannot be read as a timeline: {error}"
@@ -223,7 +223,7 @@ def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     return frame
 
 
-def _refuse_repeated(columns: list[str], name: str) -> None:
+def _refuse_repeated_columns(columns: list[str], name: str) -> None:
     if len(set(columns)) < len(columns):
         raise ValueError(f"{name}: a column appears twice")
 
@@ -242,7 +242,7 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
         budget = ReadBudget(size, is_packed=True)
         # A text that many rows share is one in memory, as it is in the file.
         packed = parquet.ParquetFile(file, read_dictionary=texts)
-        _refuse_repeated(packed.schema_arrow.names, path.name)
+        _refuse_repeated_columns(packed.schema_arrow.names, path.name)
         most = min(ROWS_MOST, max(FEW_ROWS, size))
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")
@@ -279,7 +279,7 @@ def _check_times(frame: DataFrame, name: str) -> None:
         raise ValueError(f"{name}: an end is before its start")
 
 
-def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
+def _make_process_from_tables(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
         frame = tables[table]

@@ -26,9 +26,9 @@ from profkit.program.timeline import (
     Process,
     Timeline,
     close_open_ranges,
-    find_end,
+    find_recording_end,
+    note_open_ranges,
     read_operand_sizes,
-    say_open_ranges,
 )
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
@@ -72,16 +72,16 @@ def read_torch_trace(path: Path) -> Timeline:
     try:
         _read_events(trace, taken)
     except BudgetSpent as error:
-        raise trace.make_refusal(str(error)) from error
+        raise trace.make_unreadable_error(str(error)) from error
     taken.end_open_ranges()
     notes = taken.drop_events_without_time(path)
     _refuse_trace_without_gpu(path, taken, trace)
     rank, world = _read_rank(trace.header)
-    device, of_amd = _judge_device(trace.header, taken)
+    device, of_amd = _find_device_and_notes(trace.header, taken)
     process, twice = _make_process(taken, rank, device)
     notes += of_amd
     notes += _say_left_out(path, trace, taken)
-    notes += say_open_ranges([process])
+    notes += note_open_ranges([process])
     notes += _say_repeated(path, taken, process.pid, twice)
     if world > 1:
         notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
@@ -104,16 +104,18 @@ def _make_process(taken: _Taken, rank: int, device: Device | None) -> tuple[Proc
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
     calls = add_traced_time(calls, taken.frames)
     records = len(activities) + len(calls)
-    activities = _drop_repeats(activities)
-    calls = _drop_repeats(calls)
+    activities = _drop_repeated_records(activities)
+    calls = _drop_repeated_records(calls)
     twice = records - len(activities) - len(calls)
-    spans = taken.order_spans()
+    spans = taken.sort_spans()
     if twice > TWICE * records:
-        spans = _drop_repeats(spans)
+        spans = _drop_repeated_records(spans)
     return Process(pid, rank, device, activities, calls, spans), twice
 
 
-def _judge_device(header: Mapping[str, Any], taken: _Taken) -> tuple[Device | None, list[str]]:
+def _find_device_and_notes(
+    header: Mapping[str, Any], taken: _Taken
+) -> tuple[Device | None, list[str]]:
     """Return the GPU of a trace, and what is not checked where it is one of AMD's."""
     device = _find_device(header, taken.activities)
     if not taken.hip and not _is_amd(device):
@@ -169,7 +171,7 @@ def _read_events(trace: ChromeTrace, taken: _Taken) -> None:
             break
 
 
-def _drop_repeats(rows: list[Row]) -> list[Row]:
+def _drop_repeated_records(rows: list[Row]) -> list[Row]:
     """Sorted rows without those that are the one before once more."""
     out = rows[:1]
     for before, row in pairwise(rows):
@@ -178,7 +180,7 @@ def _drop_repeats(rows: list[Row]) -> list[Row]:
     return out
 
 
-def _read_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+def _read_event_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
     """When an event began and ended, in ns; None where it does not say."""
     try:
         start = round(float(event["ts"]) * 1000)
@@ -211,7 +213,7 @@ def add_traced_time(calls: Sequence[Call], frames: Frames) -> list[Call]:
     costs = {}
     begins = {}
     for thread, starts in frames.starts.items():
-        costs[thread] = estimate_cost(starts, frames.ends[thread])
+        costs[thread] = estimate_frame_cost(starts, frames.ends[thread])
         begins[thread] = sorted(starts)
     counted: dict[int, int] = {}
     out = []
@@ -227,7 +229,7 @@ def add_traced_time(calls: Sequence[Call], frames: Frames) -> list[Call]:
     return out
 
 
-def estimate_cost(starts: Sequence[int], ends: Sequence[int]) -> float:
+def estimate_frame_cost(starts: Sequence[int], ends: Sequence[int]) -> float:
     """Return the nanoseconds that recording a frame costs at least; 0 where too few tell."""
     frames = sorted(zip(starts, ends, strict=False), key=lambda frame: (frame[0], -frame[1]))
     lengths = []
@@ -281,7 +283,7 @@ class _Taken:
     def end_open_ranges(self) -> None:
         """Take ranges that were begun and not ended as ones until the end; what else was, is nothing."""
         named = len(self.spans)
-        for number, event in self.pairs.list_open():
+        for number, event in self.pairs.list_open_events():
             if event.get("cat") == "user_annotation":
                 self._add_complete_event({**event, "ph": "X", "dur": 0}, number)
             else:
@@ -292,11 +294,13 @@ class _Taken:
         if not begun:
             return
         calls = list(chain.from_iterable(self.calls.values()))
-        for span in close_open_ranges(begun, find_end(self.activities, calls, self.spans)):
+        for span in close_open_ranges(
+            begun, find_recording_end(self.activities, calls, self.spans)
+        ):
             self._seen += 1
             self._keep_span(span, self._seen)
 
-    def say_what_else(self) -> str:
+    def describe_other_content(self) -> str:
         """Say what the file holds where none of its events is of a GPU or of PyTorch."""
         if not self._seen:
             return "holds no events"
@@ -309,7 +313,7 @@ class _Taken:
             "or of PyTorch"
         )
 
-    def order_spans(self) -> list[HostSpan]:
+    def sort_spans(self) -> list[HostSpan]:
         """Return spans by start, outer before inner; of two equally long ones, the one begun first."""
         numbered = zip(self._numbers, self.spans, strict=True)
         ordered = sorted(numbered, key=lambda pair: (pair[1].start, -pair[1].end, pair[0]))
@@ -326,7 +330,7 @@ class _Taken:
             self._keep_process_name(event)
             return
         kind = _OLD.get(kind.lower(), kind.lower())
-        times = _read_times(event)
+        times = _read_event_times(event)
         if times is None:
             self.untimed += kind in _ACTIVITIES
             return
@@ -378,7 +382,7 @@ class _Taken:
         """Count a function of Python as traced time; return whether it is the user's, which is kept."""
         start, end = times
         self.frames.add_frame(thread, start, end)
-        if not _is_users(name):
+        if not _is_user_frame(name):
             self._trace.budget.spend_bytes(FRAME_BYTES)
             return False
         self._keep_span(HostSpan("python", name, start, end, thread), number)
@@ -456,7 +460,7 @@ class _Taken:
 
 
 @lru_cache(maxsize=65536)
-def _is_users(frame: str) -> bool:
+def _is_user_frame(frame: str) -> bool:
     """Return whether a Python frame is in the user's own code."""
     parts = _FRAME.match(frame)
     return parts is not None and not _NOT_USERS.search(parts["file"])
@@ -587,7 +591,7 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
         why = "nothing in it ran on a GPU"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
-        why = taken.say_what_else()
+        why = taken.describe_other_content()
         hint = (
             "profkit triage -- COMMAND records a program that uses the GPU; torch.profiler writes one "
             "with export_chrome_trace"

@@ -151,12 +151,12 @@ class _LaunchTimes:
     most: float
 
 
-def build_model(process: Process, step: Step) -> Model:
+def build_replay_model(process: Process, step: Step) -> Model:
     """The model of a step as it was recorded; what other steps launched is the process's."""
     launches = _list_works_of_calls(step)
-    latency = _measure_latency(process)
+    latency = _measure_launch_latency(process)
     times = _measure_launch_times(process, step, launches)
-    queued = _list_queued_works(process, step)
+    queued = _count_queued_works(process, step)
     endings = _Endings(step, process)
     events, last = [], step.begin
     for call, own, before in zip(step.calls, launches, queued, strict=True):
@@ -169,7 +169,7 @@ def build_model(process: Process, step: Step) -> Model:
         if target >= 0 and not back:
             late = _measure_return(step, call, own, target)
         events.append(Event(gap, busy, tuple(own), target, back, late))
-    items = _make_items(step, events, latency, _find_busy_until(process, step))
+    items = _make_items(step, events, latency, _find_end_of_earlier_work(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
     return Model(tuple(events), items, max(0, step.end - last), latency, pause)
 
@@ -210,7 +210,7 @@ def _measure_return(step: Step, call: Call, own: Sequence[int], target: int) -> 
     return late
 
 
-def _list_queued_works(process: Process, step: Step) -> list[int]:
+def _count_queued_works(process: Process, step: Step) -> list[int]:
     """How many works were launched before each call of a step and not begun at its start."""
     begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
     made = [a for a in process.activities if a.correlation in begins]
@@ -250,7 +250,7 @@ def _measure_launch_times(
     return _LaunchTimes(quick, quick)
 
 
-def _find_busy_until(process: Process, step: Step) -> dict[int, int]:
+def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, int]:
     """When each stream was done with what earlier steps had given it."""
     own = {id(work.activity) for work in step.works}
     firsts: dict[int, int] = {}
@@ -263,7 +263,7 @@ def _find_busy_until(process: Process, step: Step) -> dict[int, int]:
     return free
 
 
-def _measure_latency(process: Process) -> float:
+def _measure_launch_latency(process: Process) -> float:
     """From the beginning of a launch to its work, where the stream had nothing else to do.
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
@@ -308,12 +308,12 @@ class _Endings:
         return [activity.start for activity in self.process.activities]
 
     @cached_property
-    def launched_alike(self) -> dict[tuple[object, ...], int]:
+    def last_work_by_kernel(self) -> dict[tuple[object, ...], int]:
         """The last work of each name and grid."""
         works = self.step.works
         return {(w.activity.name, w.activity.grid): i for i, w in enumerate(works)}
 
-    def find_last(self, call: Call) -> int:
+    def find_last_ended_work(self, call: Call) -> int:
         """Return the last of what was launched before a call and ended in it; -1 for none."""
         last = bisect_left(self.ends, call.end + NEAR + 1)
         first = bisect_left(self.ends, call.start + 1)
@@ -322,12 +322,12 @@ class _Endings:
                 return i
         return -1
 
-    def find_of_step_before(self, call: Call) -> int | None:
+    def find_like_work_of_last_step(self, call: Call) -> int | None:
         """Return what is like the last that ended in a call; -1 if nothing is, None if none ended."""
         place = bisect_left(self.starts, call.end)
         for activity in reversed(self.process.activities[max(0, place - 64) : place]):
             if call.start < activity.end <= call.end + NEAR:
-                return self.launched_alike.get((activity.name, activity.grid), -1)
+                return self.last_work_by_kernel.get((activity.name, activity.grid), -1)
         return None
 
 
@@ -339,10 +339,10 @@ def _find_awaited_item(call: Call, own: Sequence[int], endings: _Endings) -> tup
         return (-1, 0)
     if not call.waits:
         return -1, 0
-    index = endings.find_last(call)
+    index = endings.find_last_ended_work(call)
     if index >= 0:
         return index, 0
-    before = endings.find_of_step_before(call)
+    before = endings.find_like_work_of_last_step(call)
     if before is not None:
         return before, 1
     return (-1, 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from profkit.program.replay.play import LONG, Event, Model, ReplayItem, build_model
+from profkit.program.replay.play import LONG, Event, Model, ReplayItem, build_replay_model
 from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
 
@@ -56,7 +56,7 @@ class Range(NamedTuple):
         return Range(*(min(value, most) for value in self))
 
 
-def make_share(share: float) -> Range:
+def make_exact_range(share: float) -> Range:
     """Return a share without an interval, as a floor has none."""
     return Range(share, share, share)
 
@@ -223,7 +223,7 @@ def make_host_models(
     timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None
 ) -> Hosts:
     """The models of a process's typical step, and its milliseconds without the recorder if measured."""
-    recorded = _fit_host_to_period(build_model(process, step), step.period)
+    recorded = _fit_host_to_period(build_replay_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
     if plain_ms is not None:
         return Hosts(_fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error)

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from profkit.program.steps.places import is_uninformative, say_place, shorten_line
+from profkit.program.steps.places import (
+    describe_place,
+    is_uninformative_function,
+    shorten_line_path,
+)
 from profkit.program.timeline import Call, HostSpan, Place, Process
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
@@ -52,7 +56,7 @@ def find_makers(process: Process) -> list[Maker]:
     out = [NOBODY] * len(process.calls)
     forward = find_forward_frames(spans.values())
     for thread, indices in calls.items():
-        _attribute_thread(spans.get(thread, ()), indices, process.calls, out, forward)
+        _attribute_calls_of_thread(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
             out[index] = set_place(out[index], process.places[call.origin])
@@ -62,7 +66,7 @@ def find_makers(process: Process) -> list[Maker]:
 @lru_cache(1 << 14)
 def set_place(maker: Maker, place: Place) -> Maker:
     """Return a maker with the place that the recorder saw."""
-    return replace(maker, place=place, source=shorten_line(place.line) or maker.source)
+    return replace(maker, place=place, source=shorten_line_path(place.line) or maker.source)
 
 
 def merge_makers(several: Sequence[Sequence[Maker]]) -> list[Maker]:
@@ -100,7 +104,7 @@ def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]
     return frames
 
 
-def _attribute_thread(
+def _attribute_calls_of_thread(
     spans: Sequence[HostSpan],
     indices: Iterable[int],
     calls: Sequence[Call],
@@ -146,10 +150,10 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
         inputs = ((), ())
     return Maker(
         *names,
-        get_line(frame),
+        get_frame_line(frame),
         *inputs,
         ordinal=ordinal if ops else -1,
-        function=get_function(frame),
+        function=get_frame_function(frame),
     )
 
 
@@ -165,7 +169,7 @@ def find_informative_frame(frames: Sequence[str]) -> str:
 def is_informative_frame(frame: str) -> bool:
     """Whether a frame in torch.profiler's words is none through which everything goes."""
     parts = _FRAME.match(frame)
-    return parts is None or not is_uninformative(parts["file"], parts["function"])
+    return parts is None or not is_uninformative_function(parts["file"], parts["function"])
 
 
 def _clean_range_name(name: str) -> str:
@@ -176,7 +180,7 @@ def _clean_range_name(name: str) -> str:
     return name
 
 
-def get_line(frame: str) -> str:
+def get_frame_line(frame: str) -> str:
     """The file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
     if parts:
@@ -184,7 +188,7 @@ def get_line(frame: str) -> str:
     return frame
 
 
-def get_function(frame: str) -> str:
+def get_frame_function(frame: str) -> str:
     """The function of a frame in torch.profiler's words, whose line is where it begins."""
     parts = _FRAME.match(frame)
     if parts:
@@ -192,18 +196,18 @@ def get_function(frame: str) -> str:
     return ""
 
 
-def say_frame(frame: str) -> str:
+def describe_frame(frame: str) -> str:
     """Say where a frame in torch.profiler's words is: its line is the def's, not the one that ran."""
-    function = get_function(frame)
+    function = get_frame_function(frame)
     if function and function != "<module>":
-        return f"in {function} ({get_line(frame)})"
-    return get_line(frame)
+        return f"in {function} ({get_frame_line(frame)})"
+    return get_frame_line(frame)
 
 
-def say_source(maker: Maker) -> str:
+def describe_source(maker: Maker) -> str:
     """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
     if maker.place is not None and maker.place.line:
-        return say_place(maker.place)
+        return describe_place(maker.place)
     if maker.function and maker.function != "<module>":
         return f"in {maker.function} ({maker.source})"
     return maker.source

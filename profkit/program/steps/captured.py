@@ -29,7 +29,7 @@ class Replay:
     captured: Sequence[Sequence[Call]]
 
 
-def find_replays(
+def find_graph_replays(
     calls: Sequence[Call], order: Sequence[tuple[int, Activity]], captures: Captures
 ) -> Iterator[Replay]:
     """Yield the launches of graphs that ran on one stream and of which captures fit.
@@ -40,7 +40,7 @@ def find_replays(
         captures: Where graphs are captured.
     """
     known: dict[tuple[str, ...], list[list[Call]]] = {}
-    for captured in _list_captured(calls, captures):
+    for captured in _list_captured_launches(calls, captures):
         kinds = tuple(_find_node_kind(call) for call in captured)
         known.setdefault(kinds, []).append(captured)
     replays: dict[int, list[Activity]] = {}
@@ -56,7 +56,7 @@ def find_replays(
             yield Replay(ran, known[kinds])
 
 
-def _list_captured(calls: Sequence[Call], captures: Captures) -> Iterator[list[Call]]:
+def _list_captured_launches(calls: Sequence[Call], captures: Captures) -> Iterator[list[Call]]:
     """Yield the launches of each capture."""
     starts = [call.start for call in calls]
     for thread, begin, end in captures.spans:

@@ -18,19 +18,19 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
     NOBODY,
     Maker,
+    describe_source,
     find_makers,
     merge_makers,
-    say_source,
     set_place,
 )
 from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
     Captures,
+    find_calls_without_activity,
     find_captures,
-    find_lost,
-    say_captures,
-    say_idle_in_graphs,
-    say_lost,
+    note_captures,
+    note_idle_in_graphs,
+    note_lost_launches,
     sum_idle_in_graphs,
 )
 from profkit.program.steps.passes import (
@@ -41,7 +41,7 @@ from profkit.program.steps.passes import (
     make_host_work,
 )
 from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
-from profkit.program.steps.places import find_place
+from profkit.program.steps.places import find_main_place
 from profkit.program.steps.setup import SetUp, find_set_up
 from profkit.program.timeline import (
     GRAPH,
@@ -138,25 +138,25 @@ def find_steps(process: Process, named: str = "") -> Steps:
             it is at one time.
     """
     calls = _drop_inner_calls(process.calls)
-    order = _list_launched(process.activities, calls)
+    order = _list_launched_activities(process.activities, calls)
     marks = _find_step_boundaries(process, calls, order, named)
     set_up = _find_set_up_of_only_step(marks, calls, order, named)
     if set_up:
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.remove_from_process(process)
         without = find_steps(shorter, named)
-        return replace(without, notes=(*set_up.say_left_out(), *without.notes))
+        return replace(without, notes=(*set_up.note_left_out_time(), *without.notes))
     captures = find_captures(calls)
     launching = {index for index, _ in order}
-    lost = find_lost(calls, launching, captures)
-    turns = _begin_at_first_launch(marks.turns, calls, chain(launching, lost))
+    lost = find_calls_without_activity(calls, launching, captures)
+    turns = _trim_turns_to_first_launch(marks.turns, calls, chain(launching, lost))
     launches = len(launching)
     del launching  # as large as all that is made of it
     steps = _make_steps_with_makers(process, calls, turns, order, captures)
-    complete, notes = _drop_incomplete(steps, turns, calls, lost)
-    complete, disturbed = _drop_disturbed(complete, process.disturbed)
+    complete, notes = _drop_incomplete_steps(steps, turns, calls, lost)
+    complete, disturbed = _drop_disturbed_steps(complete, process.disturbed)
     notes += disturbed
-    notes += say_lost(lost, launches)
+    notes += note_lost_launches(lost, launches)
     only_captured = _say_captures_without_replays(captures, calls)
     notes += only_captured
     notes += _say_work_without_launch(process.activities, order)
@@ -186,7 +186,7 @@ def _find_set_up_of_only_step(
     if len(marks.turns) != 1 or marks.how == PROFILER_STEP:
         return None
     if named:  # what is set up outside of the range is not in its step anyway
-        order = _list_launched_in(marks.turns[0], calls, order)
+        order = _list_activities_of_turn(marks.turns[0], calls, order)
     if not order:
         return None
     return find_set_up(calls, order)
@@ -196,10 +196,10 @@ def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> 
     """Says which graphs were captured, where none is replayed: those that are show the steps, too."""
     if any(call.launches_graph for call in calls):
         return []
-    return list(say_captures(captures))
+    return list(note_captures(captures))
 
 
-def _list_launched_in(
+def _list_activities_of_turn(
     turn: Turn, calls: Sequence[Call], order: Sequence[Launched]
 ) -> list[Launched]:
     """What was launched in a turn."""
@@ -210,7 +210,7 @@ def _list_launched_in(
     return inside
 
 
-def _begin_at_first_launch(
+def _trim_turns_to_first_launch(
     turns: Sequence[Turn], calls: Sequence[Call], launching: Iterable[int]
 ) -> list[Turn]:
     """Turns without what precedes the first launch; `launching`: which calls launch anything.
@@ -232,7 +232,7 @@ def _make_steps_of_each_kind(marks: Marks, complete: list[Step], notes: list[str
     """Each kind of step with its typical one, that which takes most time first."""
     kinds = [complete]
     if marks.named:
-        kinds = split_by_work(complete)
+        kinds = split_steps_by_work(complete)
     warm_up = find_warm_up(kinds)
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
@@ -243,7 +243,7 @@ def _make_steps_of_each_kind(marks: Marks, complete: list[Step], notes: list[str
         found.append(replace(_choose_typical_step(marks.how, own, notes), repeats=repeats))
     if len(found) > 1:
         for number, own in enumerate(kinds):
-            found[number] = replace(found[number], pattern=_find_pattern(own, complete))
+            found[number] = replace(found[number], pattern=_find_name_pattern(own, complete))
     return found
 
 
@@ -254,7 +254,7 @@ def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
     for work in step.works:
         callers.append(step.calls[work.call])
     amd = any(call.name.startswith("hip") for call in callers)
-    yield from say_idle_in_graphs(sum_idle_in_graphs(works, callers), step.period, amd)
+    yield from note_idle_in_graphs(sum_idle_in_graphs(works, callers), step.period, amd)
 
 
 def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
@@ -270,7 +270,9 @@ def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
-def _list_launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
+def _list_launched_activities(
+    activities: Sequence[Activity], calls: Sequence[Call]
+) -> list[Launched]:
     """(index of the call, activity) of every activity whose call was recorded, in that order.
 
     Raises:
@@ -593,9 +595,9 @@ def _find_captured_makers(
     """The makers of what graphs run, where a capture in the recording tells them."""
     found: dict[Activity, Maker] = {}
     if captures.spans:
-        from profkit.program.steps.captured import find_replays
+        from profkit.program.steps.captured import find_graph_replays
 
-        for replay in find_replays(calls, order, captures):
+        for replay in find_graph_replays(calls, order, captures):
             makers_of_captures = []
             for own in replay.captured:
                 makers_of_captures.append([made[call] for call in own])
@@ -621,7 +623,7 @@ def _sum_waits_before(calls: Sequence[Call], begin: int, first: int) -> int:
     return waited
 
 
-def _drop_incomplete(
+def _drop_incomplete_steps(
     steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
 ) -> tuple[list[Step], list[str]]:
     """Steps whose kernels are there as far as of any other, and a sentence on the others."""
@@ -650,7 +652,7 @@ def _drop_incomplete(
     return kept, [said]
 
 
-def _drop_disturbed(
+def _drop_disturbed_steps(
     steps: list[Step], disturbed: Sequence[tuple[int, int]]
 ) -> tuple[list[Step], list[str]]:
     """Steps whose host was not slowed by recording operators, and a sentence on the others.
@@ -724,7 +726,7 @@ def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Pla
     return StepWork(activity, kind, call, maker)
 
 
-def split_by_work(steps: Sequence[Step]) -> list[list[Step]]:
+def split_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps that do one kind of work together, the kind that takes most time first.
 
     A server's prefill and decode have ranges of one name, and are two steps: other kernels, or the
@@ -741,7 +743,7 @@ def split_by_work(steps: Sequence[Step]) -> list[list[Step]]:
             kinds.append((shares, [step]))
     divided = []
     for _, alike in kinds:
-        divided += _split_by_time(alike)
+        divided += _split_steps_by_time(alike)
     return sorted(divided, key=lambda own: -sum(step.period for step in own))
 
 
@@ -791,7 +793,7 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
     )
 
 
-def _find_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
+def _find_name_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
     """A pattern for the names of some steps that matches no other's; empty where there is none."""
     names = {step.name for step in own}
     chosen = {step.begin for step in own}
@@ -822,7 +824,7 @@ def _compute_kernel_shares(step: Step) -> dict[str, float]:
     return {name: time / whole for name, time in times.items()}
 
 
-def _split_by_time(steps: Sequence[Step]) -> list[list[Step]]:
+def _split_steps_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps apart where some keep the GPU busy more than twice as long as the next shorter one."""
     timed = []
     for step in steps:
@@ -909,11 +911,13 @@ def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
         times[key] = sum(works[i].activity.duration for i in own)
     groups: list[KernelGroup] = []
     for key in sorted(members, key=lambda key: (-times[key], str(key))):
-        groups.append(_make_group(works, f"k{len(groups) + 1}", times[key], members[key]))
+        groups.append(_make_kernel_group(works, f"k{len(groups) + 1}", times[key], members[key]))
     return groups
 
 
-def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
+def _make_kernel_group(
+    works: Sequence[StepWork], name: str, time: int, own: Sequence[int]
+) -> KernelGroup:
     """The launches of one kernel with one shape; `own`: their indices among a step's works."""
     members = [works[i] for i in own]
     makers = [work.maker for work in members]
@@ -922,9 +926,9 @@ def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[i
         if maker.place:
             sources.append(maker.source)
         else:
-            sources.append(say_source(maker))
+            sources.append(describe_source(maker))
     place = None
-    found = find_place((work.maker.place, work.activity.duration) for work in members)
+    found = find_main_place((work.maker.place, work.activity.duration) for work in members)
     if found:
         place = found.place
     activity = members[0].activity

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from profkit.program.steps.attribution import Maker, say_source
+from profkit.program.steps.attribution import Maker, describe_source
 from profkit.program.steps.cut import Step, StepWork
-from profkit.program.steps.lost import find_captures, find_lost
+from profkit.program.steps.lost import find_calls_without_activity, find_captures
 from profkit.program.timeline import Call
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
@@ -51,17 +51,17 @@ class Split:
     gaps: tuple[tuple[int, int, str], ...] = ()  # the same in time: (start, end, cause)
 
 
-def split_period(step: Step) -> Split:
+def split_step_period(step: Step) -> Split:
     """Divide a step's period."""
     whole = step.first, step.first + step.period
-    computing = _join_intervals(
+    computing = _merge_busy_intervals(
         (w for w in step.works if w.kind not in {"copy", "collective"}), whole
     )
     gaps = _subtract_intervals(whole, computing)
     spent: list[Spent] = []
     for cause in ("collective", "copy"):
         works = [w for w in step.works if w.kind == cause]
-        running = _join_intervals(works, whole)
+        running = _merge_busy_intervals(works, whole)
         largest = max(works, key=lambda w: w.activity.duration, default=None)
         where = ""
         if largest:
@@ -90,7 +90,7 @@ def sum_busy_by_device(step: Step) -> dict[int, int]:
         own = [work.activity for work in works[device]]
         # One GPU may be at this step while another is still at the one before.
         span = min(a.start for a in own), max(a.end for a in own)
-        time = sum(end - start for start, end in _join_intervals(works[device], span))
+        time = sum(end - start for start, end in _merge_busy_intervals(works[device], span))
         busy[device] = min(step.period, time)
     least = DEVICE_LEAST * sum(busy.values())
     for device, time in tuple(busy.items()):
@@ -140,8 +140,8 @@ class _HostOfStep:
 
     def explain_gap(self, low: int, high: int) -> Iterator[Spent]:
         """Yield the parts of a gap, each with its cause and where that is."""
-        around = self._look_around(high)
-        unseen = self._name_unseen(around)
+        around = self._find_neighbours_of_gap(high)
+        unseen = self._name_unrecorded_work(around)
         if unseen:
             yield low, high, "other", unseen
             return
@@ -149,7 +149,7 @@ class _HostOfStep:
         if call and work and around.before != work.call:  # one graph's are launched at once
             late = max(low, _find_end_of_host_delay(call, work, self.at_once))
             if late < high:
-                yield late, high, "other", say_before(describe_launch_place(work))
+                yield late, high, "other", describe_time_before_launch(describe_launch_place(work))
                 high = late
                 if high == low:
                     return
@@ -168,7 +168,7 @@ class _HostOfStep:
             cause, where = self._name_cause(around, low, wait)
             yield low, until, cause, where
 
-    def _look_around(self, end: int) -> _Around:
+    def _find_neighbours_of_gap(self, end: int) -> _Around:
         following = bisect_left(self.starts, end)
         before = -1
         if following:
@@ -178,14 +178,14 @@ class _HostOfStep:
         work = self.works[following]
         return _Around(before, work.call, work, self.step.calls[work.call])
 
-    def _name_unseen(self, around: _Around) -> str:
+    def _name_unrecorded_work(self, around: _Around) -> str:
         """What the GPU may have done in a gap though no work is recorded in it; empty for nothing."""
-        missing = _is_between(self.lost, around.before, around.after)
+        missing = _has_index_between(self.lost, around.before, around.after)
         if around.work is None and self.lost:  # the next step begins as this one does
             missing = missing or self.lost[0] < self.works[0].call
         if missing:
             return LOST
-        if _is_between(self.captures, around.before, around.after):
+        if _has_index_between(self.captures, around.before, around.after):
             return CAPTURING
         return ""
 
@@ -205,7 +205,7 @@ class _HostOfStep:
         if call.start <= low and work.activity.start - call.start > self.at_once:
             if call.launches_graph and around.before == work.call:
                 return "other", IN_GRAPH
-            return "other", say_before(describe_launch_place(work))
+            return "other", describe_time_before_launch(describe_launch_place(work))
         if wait >= 0:
             return "host-sync", describe_maker(self.step, wait) or self.step.calls[wait].name
         return "host-launch", describe_launch_place(work)
@@ -238,7 +238,7 @@ def _find_end_of_host_delay(call: Call, work: StepWork, at_once: float) -> int:
     return begin
 
 
-def _is_between(indices: Sequence[int], before: int, after: int) -> bool:
+def _has_index_between(indices: Sequence[int], before: int, after: int) -> bool:
     """Whether any of some indices in order lies between two others."""
     return bisect_left(indices, after) > bisect_right(indices, before)
 
@@ -247,7 +247,7 @@ def find_lost_launches(step: Step) -> list[int]:
     """Indices of the launches of which nothing that they ran was recorded, in order."""
     launching = {work.call for work in step.works}
     captures = find_captures(step.calls)
-    return sorted(find_lost(step.calls, launching, captures))
+    return sorted(find_calls_without_activity(step.calls, launching, captures))
 
 
 def _find_shortest_delay(step: Step) -> float:
@@ -269,30 +269,35 @@ def _find_shortest_delay(step: Step) -> float:
 def describe_launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
-    return say_source(maker) or maker.range or clean_operator(maker.top) or work.activity.name
+    return (
+        describe_source(maker)
+        or maker.range
+        or clean_operator_name(maker.top)
+        or work.activity.name
+    )
 
 
-def say_before(place: str) -> str:
+def describe_time_before_launch(place: str) -> str:
     """Say that something is before the launch of a place."""
     if place.startswith("in "):
         return f"before a launch {place}"
     return f"before {place}"
 
 
-def clean_operator(name: str) -> str:
+def clean_operator_name(name: str) -> str:
     """An operator, or a node of the backward pass without the engine's words before it."""
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
-def say_caller(maker: Maker) -> str:
+def describe_caller(maker: Maker) -> str:
     """Say where a call was made: a line, or a range that the program names; empty if unknown."""
-    return say_source(maker) or maker.range
+    return describe_source(maker) or maker.range
 
 
 def describe_maker(step: Step, call: int) -> str:
     """Where a call comes from."""
     maker = step.makers[call]
-    name, place = maker.op or clean_operator(maker.top), say_caller(maker)
+    name, place = maker.op or clean_operator_name(maker.top), describe_caller(maker)
     if not place or not name:
         return place or name
     if place.startswith("in "):
@@ -300,7 +305,7 @@ def describe_maker(step: Step, call: int) -> str:
     return f"{place} ({name})"
 
 
-def _join_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
+def _merge_busy_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
     """When any of some works runs, inside of a span."""
     out: list[Interval] = []
     for start, end in sorted((w.activity.start, w.activity.end) for w in works):

@@ -39,14 +39,14 @@ fused (^|_)fusion(_\d+)?$
 """
 
 
-def _read_table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
+def _parse_pattern_table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
     rows = []
     for line in text.strip().splitlines():
         rows.append(line.split())
     return [(kind, re.compile("|".join(words), flags)) for kind, *words in rows]
 
 
-_BY_HEAD, _BY_NAME = _read_table(_HEADS), _read_table(_NAMES, re.IGNORECASE)
+_BY_HEAD, _BY_NAME = _parse_pattern_table(_HEADS), _parse_pattern_table(_NAMES, re.IGNORECASE)
 # Inductor puts every operator that it fused into a name: what the kernel does is its template.
 _INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|for)_fused_?(?P<ops>\w*)")
 _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -165,7 +165,7 @@ def classify_launch(name: str, op: str) -> str:
     if not op or is_library_kernel(name) or by_name == "collective":
         return by_name
     by_operator = _classify_operator(op)
-    if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(split_name(name)):
+    if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(split_kernel_name(name)):
         return by_name  # an operator of a server stores keys and values besides
     return by_operator or by_name
 
@@ -176,7 +176,7 @@ def _classify_operator(op: str) -> str:
     known = _BY_OPERATOR.get(op)
     if known or op.startswith(("aten::", "autograd::")):
         return known or ""
-    words = split_name(op)
+    words = split_kernel_name(op)
     if _has_phrase(words, _EXCHANGES):
         return "collective"
     return _find_subject(words)
@@ -185,7 +185,7 @@ def _classify_operator(op: str) -> str:
 @lru_cache(maxsize=65536)
 def classify_kernel(name: str) -> str:
     """What a kernel does, by its name: a word of _NAMES, collective, convert, other, or unknown."""
-    words = split_name(name)
+    words = split_kernel_name(name)
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
         named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
@@ -205,7 +205,7 @@ def classify_kernel(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def split_name(name: str) -> tuple[str, ...]:
+def split_kernel_name(name: str) -> tuple[str, ...]:
     """The words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
     head = _RETURNS.sub("", name).replace("(anonymous namespace)", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
@@ -269,7 +269,7 @@ def _classify_elementwise(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def find_precision(name: str) -> str:
+def find_product_precision(name: str) -> str:
     """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
     if not is_library_kernel(name):
         return "unknown"

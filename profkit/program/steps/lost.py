@@ -45,7 +45,7 @@ def find_captures(calls: Sequence[Call]) -> Captures:
     return Captures(spans)
 
 
-def find_lost(
+def find_calls_without_activity(
     calls: Sequence[Call], launching: Collection[int], captures: Captures
 ) -> frozenset[int]:
     """Indices of launches of which nothing that they ran is in the recording.
@@ -64,7 +64,7 @@ def find_lost(
     return frozenset(lost)
 
 
-def say_lost(lost: Collection[int], launching: int) -> Iterator[str]:
+def note_lost_launches(lost: Collection[int], launching: int) -> Iterator[str]:
     """Says so where launches have no kernel."""
     whole = len(lost) + launching
     if len(lost) > LEAST * whole:
@@ -74,7 +74,7 @@ def say_lost(lost: Collection[int], launching: int) -> Iterator[str]:
         )
 
 
-def say_captures(captures: Captures) -> Iterator[str]:
+def note_captures(captures: Captures) -> Iterator[str]:
     """Says so where graphs are captured: that is no step."""
     if captures.spans:
         count = len(captures.spans)
@@ -114,7 +114,7 @@ def name_node_tracing(amd: bool) -> str:
     return "nsys profile --cuda-graph-trace=node"
 
 
-def say_idle_in_graphs(idle: int, period: int, amd: bool = False) -> Iterator[str]:
+def note_idle_in_graphs(idle: int, period: int, amd: bool = False) -> Iterator[str]:
     """Says so where kernels of graphs seem to be missing."""
     if idle > IDLE_IN_GRAPH * period:
         yield (

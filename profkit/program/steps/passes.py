@@ -44,12 +44,12 @@ class HostWork:
     sums: Sequence[int]  # nanoseconds of the GPU's work up to each, from 0
     waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
 
-    def sum_work(self, begin: int, end: int) -> int:
+    def sum_launched_gpu_time(self, begin: int, end: int) -> int:
         """Nanoseconds of the GPU's work that is launched in a span of time."""
         low = bisect_left(self.launches, begin)
         return self.sums[bisect_right(self.launches, end)] - self.sums[low]
 
-    def is_waiting(self, begin: int, end: int) -> bool:
+    def has_wait_or_copy(self, begin: int, end: int) -> bool:
         """Whether the host waits for the GPU, or copies from or to it, in a span of time."""
         return bisect_right(self.waits, end) > bisect_left(self.waits, begin)
 
@@ -77,15 +77,19 @@ def find_passes(
     """
     ranges = []
     for span in spans:
-        if span.kind == "range" and span.ended and host.sum_work(span.start, span.end) > 0:
+        if (
+            span.kind == "range"
+            and span.ended
+            and host.sum_launched_gpu_time(span.start, span.end) > 0
+        ):
             ranges.append(span)
     outermost = keep_outermost(ranges)
     whole = host.sums[-1]
-    while outermost and _sum_work(host, outermost) >= NEARLY_ALL * whole:
+    while outermost and _sum_launched_gpu_time(host, outermost) >= NEARLY_ALL * whole:
         main = _find_heaviest_family(outermost, host)
         inner = _find_steps_inside(main, ranges, host)
         if not inner:
-            return _find_passes(outermost, main, host, turns)
+            return _choose_passes(outermost, main, host, turns)
         outermost = inner
     return None
 
@@ -109,8 +113,8 @@ def keep_outermost(ranges: Sequence[HostSpan]) -> list[HostSpan]:
     return out
 
 
-def _sum_work(host: HostWork, spans: Sequence[HostSpan]) -> int:
-    return sum(host.sum_work(span.start, span.end) for span in spans)
+def _sum_launched_gpu_time(host: HostWork, spans: Sequence[HostSpan]) -> int:
+    return sum(host.sum_launched_gpu_time(span.start, span.end) for span in spans)
 
 
 def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:
@@ -118,7 +122,7 @@ def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[Hos
     families: dict[str, list[HostSpan]] = defaultdict(list)
     for span in spans:
         families[make_family_name(span.name)].append(span)
-    return max(families.values(), key=lambda own: _sum_work(host, own))
+    return max(families.values(), key=lambda own: _sum_launched_gpu_time(host, own))
 
 
 def _find_steps_inside(
@@ -135,20 +139,22 @@ def _find_steps_inside(
     if not inner:
         return []
     main = _find_heaviest_family(inner, host)
-    if len(main) < 2 * len(outer) or _sum_work(host, main) < NEARLY_ALL * _sum_work(host, outer):
+    if len(main) < 2 * len(outer) or _sum_launched_gpu_time(
+        host, main
+    ) < NEARLY_ALL * _sum_launched_gpu_time(host, outer):
         return []
-    if _is_waiting([(span.start, span.end) for span in main], host):
+    if _do_most_turns_wait([(span.start, span.end) for span in main], host):
         return inner
     return []
 
 
-def _is_waiting(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
+def _do_most_turns_wait(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
     """Whether nearly all of some spans of time have a wait or a copy of the host."""
-    waiting = sum(host.is_waiting(begin, end) for begin, end in turns)
+    waiting = sum(host.has_wait_or_copy(begin, end) for begin, end in turns)
     return waiting >= WAITING * len(turns)
 
 
-def _find_passes(
+def _choose_passes(
     outermost: Sequence[HostSpan],
     main: Sequence[HostSpan],
     host: HostWork,
@@ -157,13 +163,13 @@ def _find_passes(
     """Passes by what begins each; None where what repeats inside of them are the steps."""
     inside = _keep_turns_inside(turns, main)
     several = len(inside) >= 2 * len(main)
-    if several and (len(inside) > LAYERS_MOST * len(main) or _is_waiting(inside, host)):
+    if several and (len(inside) > LAYERS_MOST * len(main) or _do_most_turns_wait(inside, host)):
         return None
     as_often = _find_equally_frequent_families(outermost, main)
-    if sum(_sum_work(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
+    if sum(_sum_launched_gpu_time(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
         return None  # ranges of many names, each as often as its like: operators, no passes
     lead = as_often[0]
-    waiting = _is_waiting([(span.start, span.end) for span in lead], host)
+    waiting = _do_most_turns_wait([(span.start, span.end) for span in lead], host)
     if waiting:
         heads = list(lead)
     else:

@@ -71,7 +71,7 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
     tokens: list[Hashable] = []
     callers = []
     for index, launched in by_call:
-        tokens.append(_make_token(calls[index], launched))
+        tokens.append(_make_launch_token(calls[index], launched))
         callers.append(index)
     turns = _find_turns_of_launches(calls, by_call, tokens)
     if turns is None:
@@ -90,7 +90,7 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
         warm_up = callers[heads[0]]
     notes: list[str] = []
     if turns.length == 1 and calls[callers[heads[0]]].launches_graph:
-        notes += _say_waits_between(calls, begins)
+        notes += _note_waits_between_replays(calls, begins)
     return Period(_name_turns(turns), begins, warm_up, notes)
 
 
@@ -101,7 +101,7 @@ def _name_turns(turns: Turns) -> str:
     return f"{turns.length:,} launches that repeat {len(turns.heads)} times"
 
 
-def _say_waits_between(calls: Sequence[Call], begins: Sequence[int]) -> Iterator[str]:
+def _note_waits_between_replays(calls: Sequence[Call], begins: Sequence[int]) -> Iterator[str]:
     """Say that the host waits between some replays of a graph, and not between others.
 
     Behind every fifth one, say: nobody knows whether these are one step or five.
@@ -123,26 +123,28 @@ def _find_turns_of_launches(
     calls: Sequence[Call], by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
 ) -> Turns | None:
     """Find the turns in which all launches repeat, or else those in which graphs are replayed."""
-    of_all = _find_turns_of_all(by_call, tokens)
-    of_graphs = _keep_step_pattern(by_call, _find_turns_of_graphs(calls, by_call))
+    of_all = _find_turns_of_all_launches(by_call, tokens)
+    of_graphs = _drop_insignificant_turns(by_call, _find_turns_of_graph_replays(calls, by_call))
     if of_graphs is None:
         return of_all
     if of_all is None:  # the start may be longer than all steps
-        of_all = _keep_step_pattern(by_call, _find_turns_from(tokens, of_graphs.heads[0]))
+        of_all = _drop_insignificant_turns(by_call, _find_turns_from(tokens, of_graphs.heads[0]))
     if of_all is None:
         return of_graphs
     return _choose_turns(by_call, tokens, of_all, of_graphs)
 
 
-def _find_turns_of_all(by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]) -> Turns | None:
+def _find_turns_of_all_launches(
+    by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
+) -> Turns | None:
     """Find the turns in which all launches repeat, to the end or behind a long start."""
-    turns = _keep_step_pattern(by_call, _find_turns_from(tokens, 0))
+    turns = _drop_insignificant_turns(by_call, _find_turns_from(tokens, 0))
     if turns is not None:
         return turns
     repeats = _find_repeats_after_start(by_call, tokens)
     if repeats is None:
         return None
-    return _keep_step_pattern(by_call, _make_even_turns(*repeats))
+    return _drop_insignificant_turns(by_call, _make_even_turns(*repeats))
 
 
 def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
@@ -151,7 +153,7 @@ def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
     if repeats is None:
         return None
     first, length, count = repeats
-    alike = _count_alike(tokens, begin + first, length, count)
+    alike = _measure_turn_similarity(tokens, begin + first, length, count)
     return _make_even_turns(*_shorten_turns(tokens, begin + first, length, count, alike))
 
 
@@ -163,10 +165,10 @@ def _choose_turns(
     Where a graph is replayed several times in a step, its replays alone do not tell where that ends:
     an update comes behind each fourth, say. A value that is logged at each tenth step is no such end.
     """
-    own = _sum_repeated_work(by_call, of_all)
-    work = _sum_repeated_work(by_call, of_graphs)
-    irregular = _list_irregular(tokens, of_graphs)
-    taken = sum(_sum_work(by_call[number].launched) for number in irregular)
+    own = _sum_gpu_time_of_turns(by_call, of_all)
+    work = _sum_gpu_time_of_turns(by_call, of_graphs)
+    irregular = _list_irregular_launches(tokens, of_graphs)
+    taken = sum(_sum_gpu_time(by_call[number].launched) for number in irregular)
     count = of_graphs.end - of_graphs.heads[0]
     if taken > COMES_AND_GOES * work or len(irregular) > (1 - ALIKE) * count:
         is_of_graphs = 2 * own < work
@@ -179,7 +181,7 @@ def _choose_turns(
     return of_all
 
 
-def _list_irregular(tokens: Sequence[Hashable], turns: Turns) -> list[int]:
+def _list_irregular_launches(tokens: Sequence[Hashable], turns: Turns) -> list[int]:
     """List what is launched in some turns, and in others not."""
     seen: Counter[Hashable] = Counter()
     for head, end in pairwise([*turns.heads, turns.end]):
@@ -200,12 +202,12 @@ def _find_marked_period(
     A loop over what is there (episodes that end, images that are cropped, a solver that converges)
     launches something else in each step. The update after it does not.
     """
-    whole = sum(_sum_work(launched) for _, launched in by_call)
-    for marks in _list_marks(tokens):
+    whole = sum(_sum_gpu_time(launched) for _, launched in by_call)
+    for marks in _list_equally_frequent_launches(tokens):
         first = _find_longest_pause(calls, by_call, marks)
         heads = [turn[first] for turn in marks]
         turns = Turns(heads[:-1], heads[-1] - heads[-2])
-        if _sum_repeated_work(by_call, turns) < MOST_WORK * whole:
+        if _sum_gpu_time_of_turns(by_call, turns) < MOST_WORK * whole:
             continue
         length = round(median(after - before for before, after in pairwise(heads)))
         begins = [calls[by_call[head].number].start for head in heads]
@@ -214,7 +216,7 @@ def _find_marked_period(
     return None
 
 
-def _list_marks(tokens: Sequence[Hashable]) -> Iterator[list[list[int]]]:
+def _list_equally_frequent_launches(tokens: Sequence[Hashable]) -> Iterator[list[list[int]]]:
     """Yield the places of launches that come equally often and always in one order, by turn.
 
     Those of the fewest turns come first: a loop's turns lie in those of steps.
@@ -227,13 +229,18 @@ def _list_marks(tokens: Sequence[Hashable]) -> Iterator[list[list[int]]]:
         if len(own) >= STEADY:
             often.setdefault(len(own), []).append(own)
     for count in sorted(often):
-        marks = max((_list_between(head, often[count]) for head in often[count][:TRIED]), key=len)
-        many = len(marks) >= MARKS or (count >= EVEN_TURNS and _are_even(marks[0]))
+        marks = max(
+            (_list_launches_once_per_turn(head, often[count]) for head in often[count][:TRIED]),
+            key=len,
+        )
+        many = len(marks) >= MARKS or (count >= EVEN_TURNS and _are_turns_even(marks[0]))
         if many and 2 * len(marks) > len(often[count]):
             yield [list(turn) for turn in zip(*sorted(marks), strict=True)]
 
 
-def _list_between(head: Sequence[int], others: Sequence[list[int]]) -> list[list[int]]:
+def _list_launches_once_per_turn(
+    head: Sequence[int], others: Sequence[list[int]]
+) -> list[list[int]]:
     """Return launches that come once in each turn, if some launch begins turns; that one too."""
     found = []
     for own in others:
@@ -245,7 +252,7 @@ def _list_between(head: Sequence[int], others: Sequence[list[int]]) -> list[list
     return found
 
 
-def _are_even(heads: Sequence[int]) -> bool:
+def _are_turns_even(heads: Sequence[int]) -> bool:
     """Whether turns have about as many launches each; the first may be tuned or compiled."""
     lengths = [after - before for before, after in pairwise(heads[1:])]
     return min(lengths) >= ALIKE * max(lengths)
@@ -271,7 +278,9 @@ def _make_even_turns(first: int, length: int, count: int) -> Turns:
     return Turns(range(first, first + length * count, length), length)
 
 
-def _find_turns_of_graphs(calls: Sequence[Call], by_call: Sequence[CallLaunches]) -> Turns | None:
+def _find_turns_of_graph_replays(
+    calls: Sequence[Call], by_call: Sequence[CallLaunches]
+) -> Turns | None:
     """Find turns in which the same graphs are replayed, whatever is launched between them.
 
     Graphs that are replayed come behind a start that is launched one by one (compiling, capturing),
@@ -310,16 +319,16 @@ def _find_repeats_after_start(
     most of the GPU's work. What comes at the end only, as the update of many parameters in a program
     of one step, is a part of it.
     """
-    whole = sum(_sum_work(launched) for _, launched in by_call)
+    whole = sum(_sum_gpu_time(launched) for _, launched in by_call)
     left = len(tokens) // 2
     while left >= STEADY:
         begin = len(tokens) - left
         found = find_repeats(tokens[begin:])
         if found is not None:
             found = _shorten_turns(tokens, begin + found[0], *found[1:])
-            first, length, count = _extend_back(tokens, *found)
+            first, length, count = _extend_turns_backwards(tokens, *found)
             turn = set(tokens[first : first + length])
-            work = _sum_repeated_work(by_call, _make_even_turns(first, length, count))
+            work = _sum_gpu_time_of_turns(by_call, _make_even_turns(first, length, count))
             begun = turn <= set(tokens[: max(0, first - length)]) or work >= MOST_WORK * whole
             if count >= STEADY and begun:
                 return first, length, count
@@ -356,7 +365,9 @@ def _count_equal_launches(tokens: Sequence[Hashable], first: int, length: int) -
     return sum(map(eq, here, before))
 
 
-def _count_alike(tokens: Sequence[Hashable], first: int, length: int, count: int) -> float:
+def _measure_turn_similarity(
+    tokens: Sequence[Hashable], first: int, length: int, count: int
+) -> float:
     """Count which share of a turn is as in the turn before it, at least."""
     least = 1.0
     for begin in range(first + length, first + length * count, length):
@@ -364,7 +375,7 @@ def _count_alike(tokens: Sequence[Hashable], first: int, length: int, count: int
     return least
 
 
-def _extend_back(
+def _extend_turns_backwards(
     tokens: Sequence[Hashable], first: int, length: int, count: int
 ) -> tuple[int, int, int]:
     """Where equal turns begin, if those before the first one are looked at too."""
@@ -376,7 +387,7 @@ def _extend_back(
     return first, length, count
 
 
-def _keep_step_pattern(by_call: Sequence[CallLaunches], turns: Turns | None) -> Turns | None:
+def _drop_insignificant_turns(by_call: Sequence[CallLaunches], turns: Turns | None) -> Turns | None:
     """Keep turns of launches that do more than next to nothing, and than any single launch beside them.
 
     One launch of a graph may be the whole step: what repeats before and after it is none. A copy is no
@@ -385,7 +396,7 @@ def _keep_step_pattern(by_call: Sequence[CallLaunches], turns: Turns | None) -> 
     """
     if turns is None:
         return None
-    repeated = _sum_repeated_work(by_call, turns)
+    repeated = _sum_gpu_time_of_turns(by_call, turns)
     beside = largest = 0
     computes = computes_beside = False
     for number, (_, launched) in enumerate(by_call):
@@ -393,7 +404,7 @@ def _keep_step_pattern(by_call: Sequence[CallLaunches], turns: Turns | None) -> 
             computes = computes or _runs_kernels(launched)
         elif _runs_kernels(launched):
             computes_beside = True
-            work = _sum_work(launched)
+            work = _sum_gpu_time(launched)
             beside += work
             largest = max(largest, work)
     if computes_beside and not computes:
@@ -403,12 +414,12 @@ def _keep_step_pattern(by_call: Sequence[CallLaunches], turns: Turns | None) -> 
     return turns
 
 
-def _sum_repeated_work(by_call: Sequence[CallLaunches], turns: Turns) -> int:
+def _sum_gpu_time_of_turns(by_call: Sequence[CallLaunches], turns: Turns) -> int:
     """Sum the nanoseconds of the GPU's work in all turns."""
-    return sum(_sum_work(launched) for _, launched in by_call[turns.heads[0] : turns.end])
+    return sum(_sum_gpu_time(launched) for _, launched in by_call[turns.heads[0] : turns.end])
 
 
-def _sum_work(launched: Iterable[Activity]) -> int:
+def _sum_gpu_time(launched: Iterable[Activity]) -> int:
     """Nanoseconds of the GPU's work of a launch."""
     return sum(activity.duration for activity in launched)
 
@@ -429,7 +440,7 @@ def _group_by_call(order: Sequence[Launched]) -> list[CallLaunches]:
     return out
 
 
-def _make_token(call: Call, activities: Sequence[Activity]) -> Hashable:
+def _make_launch_token(call: Call, activities: Sequence[Activity]) -> Hashable:
     """What makes one launch like another."""
     if len(activities) == 1 and not call.launches_graph:
         activity = activities[0]
@@ -504,7 +515,7 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     if best < 0.5:
         return None
     for length in (n for n, alike in exact.items() if alike >= NEAR_BEST * best):
-        if found := _find_turns(codes, length):
+        if found := _find_equal_turns_at_end(codes, length):
             return offset + found[0], length, found[1]
     return None
 
@@ -530,7 +541,7 @@ def _list_lags(codes: NDArray[Any]) -> list[int]:
     return sorted({int(n) for n in (*good, *top)})
 
 
-def _find_turns(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
+def _find_equal_turns_at_end(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
     """The longest run of turns at the end that are alike: its beginning and count."""
     end = len(codes)
     best: tuple[int, int] | None = None

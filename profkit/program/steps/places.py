@@ -28,7 +28,7 @@ class PlaceOfWorks(NamedTuple):
     others: int  # lines besides this one
 
 
-def find_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None:
+def find_main_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None:
     """Find the line that most of some works' time comes from; None where no line is known.
 
     Args:
@@ -51,7 +51,7 @@ def find_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None
     place = Place(
         line=line,
         function=first.function,
-        module=join_paths([place.module for place in own if place.kind == first.kind]),
+        module=merge_module_paths([place.module for place in own if place.kind == first.kind]),
         kind=first.kind,
         called=called,
         part=first.part if len(parts) == 1 else "",
@@ -89,7 +89,7 @@ def list_line_runs(parts: Iterable[tuple[Place | None, int, int]]) -> Iterator[L
         yield run
 
 
-def join_paths(paths: Sequence[str]) -> str:
+def merge_module_paths(paths: Sequence[str]) -> str:
     """Join paths of modules into one with a * for what differs: transformer.h.*.attn."""
     distinct = list(dict.fromkeys(paths))
     parts = [path.split(".") for path in distinct]
@@ -104,7 +104,7 @@ def join_paths(paths: Sequence[str]) -> str:
 
 
 @lru_cache(1 << 14)
-def join_layers(path: str) -> str:
+def replace_layer_numbers(path: str) -> str:
     """Join the layers of a model into one: transformer.h.3.attn is transformer.h.*.attn."""
     names = path.split(".")
     for at, name in enumerate(names):
@@ -113,24 +113,24 @@ def join_layers(path: str) -> str:
     return ".".join(names)
 
 
-def say_place_of_works(found: PlaceOfWorks) -> str:
+def describe_place_of_works(found: PlaceOfWorks) -> str:
     """Say where works come from, and that there are more lines where there are."""
-    said = say_place(found.place)
+    said = describe_place(found.place)
     if found.others:
         said += f", and {found.others} more {'lines' if found.others > 1 else 'line'}"
     return said
 
 
-def say_place(place: Place) -> str:
+def describe_place(place: Place) -> str:
     """Say it in words: model.py:64 CausalSelfAttention (transformer.h.*.attn), called at train.py:88."""
-    said = shorten_line(place.line)
+    said = shorten_line_path(place.line)
     name = place.kind or place.function.rpartition("<locals>.")[2]
     if name and name != "<module>":
         said += f" {name}"
     if place.module:
         said += f" ({place.module})"
     if place.called:
-        said += f", called at {shorten_line(place.called)}"
+        said += f", called at {shorten_line_path(place.called)}"
     if place.part == "backward":
         said += ", in its backward pass"
     return said
@@ -151,7 +151,7 @@ def name_module(of: _HasModule) -> str:
     return f"({of.kind})"
 
 
-def shorten_line(line: str) -> str:
+def shorten_line_path(line: str) -> str:
     """Shorten a line's file to its name; one of an installed package to its path in there."""
     installed = _SITE.sub("", line)
     if installed != line:
@@ -159,12 +159,12 @@ def shorten_line(line: str) -> str:
     return line.rpartition("/")[2]
 
 
-def is_compilers_file(file: str) -> bool:
+def is_compiler_generated_file(file: str) -> bool:
     """Whether torch.compile wrote a file."""
     return _COMPILED.search(file) is not None
 
 
-def is_uninformative(file: str, function: str) -> bool:
+def is_uninformative_function(file: str, function: str) -> bool:
     """Whether a function that torch.profiler names says nothing of a program.
 
     The profiler cuts off the folder that packages are installed in: scipy/ndimage/filters.py.
@@ -172,4 +172,4 @@ def is_uninformative(file: str, function: str) -> bool:
     package, slash, _ = file.partition("/")
     if slash and package in CORE:
         return True
-    return function in _PASSING or is_compilers_file(file)
+    return function in _PASSING or is_compiler_generated_file(file)

@@ -61,7 +61,7 @@ class SetUp:
             spans=[_shift_times(row, move_time) for row in process.spans],
         )
 
-    def say_left_out(self) -> Iterator[str]:
+    def note_left_out_time(self) -> Iterator[str]:
         """Says what was left out."""
         yield (
             f"start-up is left out of the step: {figures(self.time / 1e6)} ms in which the host loads "

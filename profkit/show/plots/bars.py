@@ -23,7 +23,7 @@ from profkit.show.numbers import (
     PIPES,
     find_deciding_block_limits,
     get_pipe_shares,
-    spell_unit,
+    make_display_name,
 )
 from profkit.show.plots import base
 from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip_text
@@ -72,8 +72,10 @@ def format_percents(*values: float) -> str:
 
 def choose_kernels(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
-    every = base.group_alike(base.list_launch_rows(runs))
-    longest = sorted(every, key=lambda g: base.get_time(g.rows[0]), reverse=True)[:_MOST_ROWS]
+    every = base.group_alike_launches(base.list_launch_rows(runs))
+    longest = sorted(every, key=lambda g: base.get_launch_time(g.rows[0]), reverse=True)[
+        :_MOST_ROWS
+    ]
     kept = [g for g in every if g in longest]
     sentences = []
     if len(kept) < len(every):
@@ -149,7 +151,7 @@ def _add_states_legend(ax: Axes, shown: Sequence[str]) -> None:
     looks["other"] = _OTHER
     handles = []
     for name, (colour, hatch) in looks.items():
-        edge = choose_edge(colour)
+        edge = choose_edge_colour(colour)
         handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=edge, label=name))
     at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
     base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
@@ -167,7 +169,7 @@ def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, s
         left,
         color=colour,
         hatch=hatch,
-        edgecolor=choose_edge(colour),
+        edgecolor=choose_edge_colour(colour),
         linewidth=0.6,
     )
     if width >= 0.045:
@@ -178,7 +180,7 @@ def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, s
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
 
 
-def choose_edge(colour: str) -> str:
+def choose_edge_colour(colour: str) -> str:
     if colour == "#ffffff":
         return "#8a8a8a"
     return "white"
@@ -202,7 +204,7 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
     is_single = len(rows) == 1
     shown = _choose_pipes(rows, 12 if is_single else 8)
-    columns, names = [spell_unit(pipe) for pipe in shown], [group.name for group in kept]
+    columns, names = [make_display_name(pipe) for pipe in shown], [group.name for group in kept]
     if is_single:
         columns, names = names, columns or names
     ax = make_rows_axes(ax, names, 0.4, 1.15)
@@ -265,9 +267,9 @@ def _write_pipes_legend(rows: Sequence[Mapping[str, float]], shown: Sequence[str
         if pipe in shown:
             continue
         if any(is_collected(row, pipe) for row in rows):
-            idle.append(spell_unit(pipe))
+            idle.append(make_display_name(pipe))
         else:
-            unknown.append(spell_unit(pipe))
+            unknown.append(make_display_name(pipe))
     text = "Solid elapsed, light active; the busiest pipe in orange."
     if idle:
         text += f" Lightly used or idle: {', '.join(idle)}."
@@ -457,7 +459,7 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
     size = _choose_letter_size(panel)
     for (row, column), lead in panel.leads.items():
-        _draw_cell(ax, panel.columns.index(column), panel.rows.index(row), lead, size)
+        _draw_heatmap_cell(ax, panel.columns.index(column), panel.rows.index(row), lead, size)
     ax.set_xticks(range(len(panel.columns)), list(map(format_value, panel.columns)))
     ax.set_yticks(range(len(panel.rows)), list(map(format_value, panel.rows)))
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
@@ -473,12 +475,12 @@ def _choose_letter_size(panel: Panel) -> float:
     """Return the size in points: as large as the longest word lets a cell's letters be, and legible."""
     longest = 0
     for lead in panel.leads.values():
-        longest = max(longest, *map(len, join_words(lead).splitlines()))
+        longest = max(longest, *map(len, format_lead_cell(lead).splitlines()))
     inches = WIDTH * _PANEL / len(panel.columns)
     return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
 
 
-def _draw_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> None:
+def _draw_heatmap_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> None:
     """Draw who is ahead at a shape: white on a dark shade, bold where it is behind."""
     shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
     ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
@@ -487,10 +489,10 @@ def _draw_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> None:
         looks["color"] = "white"
     if lead.ratio < _LEVEL:
         looks["fontweight"] = "bold"
-    ax.text(x, y, join_words(lead), **looks)
+    ax.text(x, y, format_lead_cell(lead), **looks)
 
 
-def join_words(lead: Lead) -> str:
+def format_lead_cell(lead: Lead) -> str:
     return f"{lead.ratio:.2f}x\n{clip_text(lead.name, _CELL_LETTERS)}"
 
 

@@ -131,15 +131,15 @@ class AlikeLaunches:
     rows: tuple[Row, ...]  # the launches, longest-running first
 
 
-def group_alike(rows: Sequence[Row]) -> list[AlikeLaunches]:
+def group_alike_launches(rows: Sequence[Row]) -> list[AlikeLaunches]:
     """Return the launches by variant, case, kernel and shape, in the order of their first ones."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
-    ordered = [sorted(group, key=get_time, reverse=True) for group in groups.values()]
+    ordered = [sorted(group, key=get_launch_time, reverse=True) for group in groups.values()]
     alike = []
-    for name, group in zip(name_rows([group[0] for group in ordered]), ordered, strict=True):
+    for name, group in zip(name_launches([group[0] for group in ordered]), ordered, strict=True):
         times = ""
         if len(group) > 1:
             times = f" ×{len(group)}"
@@ -147,17 +147,17 @@ def group_alike(rows: Sequence[Row]) -> list[AlikeLaunches]:
     return alike
 
 
-def get_time(row: Row) -> float:
+def get_launch_time(row: Row) -> float:
     """Return how long a launch took in s; 0 where that was not collected, so that it sorts last."""
     return select_collected_metrics(row).get("time", 0.0)
 
 
-def name_rows(rows: Sequence[Row]) -> list[str]:
+def name_launches(rows: Sequence[Row]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
     pairs = {(row["variant"], row.get("case")) for row in rows if _has_variant(row)}
     often = Counter(variant for variant, _ in pairs)
     names = [name_launch_row(row, with_case=often[row.get("variant")] > 1) for row in rows]
-    for name_further in (_get_kernel, _number_launch, _name_report):
+    for name_further in (_get_short_kernel_name, _format_launch_number, _get_report_name):
         alike = Counter(names)
         for place, row in enumerate(rows):
             name, further = names[place], name_further(row)
@@ -170,11 +170,11 @@ def _has_variant(row: Row) -> bool:
     return isinstance(row.get("variant"), str)
 
 
-def _number_launch(row: Row) -> str:
+def _format_launch_number(row: Row) -> str:
     return f"#{row.get('launch', '?')}"
 
 
-def _name_report(row: Row) -> str:
+def _get_report_name(row: Row) -> str:
     return cut_middle(Path(str(row.get("report", ""))).stem, LONGEST)
 
 
@@ -182,13 +182,13 @@ def name_launch_row(row: Row, with_case: bool) -> str:
     """Return the variant, and its case if wanted; the kernel of a launch without a variant."""
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
-        return _get_kernel(row)
+        return _get_short_kernel_name(row)
     return cut_middle(
         f"{variant} {case}" if with_case and isinstance(case, str) else variant, LONGEST
     )
 
 
-def _get_kernel(row: Row) -> str:
+def _get_short_kernel_name(row: Row) -> str:
     return shorten_name(str(row.get("kernel", "kernel")), LONGEST)
 
 

@@ -48,7 +48,7 @@ def place_labels(
     """
     if not labels:
         return []
-    tries = _list_tries(ax, labels, hard, soft, size)
+    tries = _list_label_placements(ax, labels, hard, soft, size)
     by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
     orders = (range(len(labels)), range(len(labels))[::-1], by_height)
     settled = [choose_placements(tries, order) for order in orders]
@@ -60,7 +60,7 @@ def place_labels(
     return written
 
 
-def _list_tries(
+def _list_label_placements(
     ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float
 ) -> list[Tries]:
     """Return the places of each label, and what they cost beside the points of the others."""
@@ -74,7 +74,7 @@ def _list_tries(
         probe.remove()
         one = list_placements(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
         foreign = anchors[:i] + anchors[i + 1 :]
-        tries.append(replace(one, cost=one.cost + price_misleading(one, foreign)))
+        tries.append(replace(one, cost=one.cost + compute_misleading_cost(one, foreign)))
     return tries
 
 
@@ -95,28 +95,28 @@ def list_placements(
 
     `anchors`: n x 2, the best first; `point`: pixels of a typographic point; `inside`: the frame.
     """
-    boxes = np.vstack([list_candidates(anchor, size, point) for anchor in anchors])
+    boxes = np.vstack([list_candidate_boxes(anchor, size, point) for anchor in anchors])
     each = len(boxes) // len(anchors)
     ends = np.repeat(anchors, each, axis=0)
-    leaders = np.hstack([find_nearest(boxes, ends), ends])
+    leaders = np.hstack([find_nearest_points_of_boxes(boxes, ends), ends])
     cost = np.hypot(*(leaders[:, :2] - ends).T) + find_overlaps(boxes, soft) @ soft[:, 4]
     cost += _ON_TEXT * count_crossed_boxes(leaders, hard)
     cost += np.repeat(np.arange(len(anchors)) * 8.0, each)  # best spot first
-    cost[_find_outside(boxes, inside) | find_overlaps(boxes, hard).any(axis=1)] = np.inf
+    cost[_find_boxes_outside(boxes, inside) | find_overlaps(boxes, hard).any(axis=1)] = np.inf
     keep = np.isfinite(cost)
     if not keep.any():
         keep[:1] = True  # one place that costs too much, so that the label is left out
     return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
 
 
-def _find_outside(boxes: Boxes, inside: Boxes) -> NDArray[np.bool_]:
+def _find_boxes_outside(boxes: Boxes, inside: Boxes) -> NDArray[np.bool_]:
     """Return which boxes are not whole in the frame."""
     begins, ends = boxes[:, :2] < inside[:2], boxes[:, 2:] > inside[2:]
     outside: NDArray[np.bool_] = np.any(np.hstack([begins, ends]), axis=1)
     return outside
 
 
-def price_misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
+def compute_misleading_cost(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     """Return what places cost that lie as near to another label's points as to their own."""
     if not foreign:
         return np.zeros(len(tries.cost))
@@ -128,7 +128,7 @@ def price_misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     return cost
 
 
-def list_candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
+def list_candidate_boxes(anchor: Boxes, size: Boxes, point: float) -> Boxes:
     """Boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
     reach = np.repeat(np.array(_REACHES) * point, len(_ANGLES))
     angle = np.tile(_ANGLES, len(_REACHES))
@@ -156,7 +156,7 @@ def choose_placements(tries: list[Tries], order: Sequence[int]) -> tuple[float, 
                     leaders.append(tries[j].leaders[place])
             cost = tries[i].cost
             if boxes:
-                cost = _price_neighbours(tries[i], np.array(boxes), np.array(leaders))
+                cost = _compute_cost_beside_labels(tries[i], np.array(boxes), np.array(leaders))
             best = int(np.argmin(cost))
             chosen[i], paid[i] = None, _LEFT_OUT
             if np.isfinite(cost[best]):
@@ -166,7 +166,7 @@ def choose_placements(tries: list[Tries], order: Sequence[int]) -> tuple[float, 
     return sum(paid), chosen
 
 
-def _price_neighbours(tries: Tries, boxes: Boxes, leaders: Boxes) -> Boxes:
+def _compute_cost_beside_labels(tries: Tries, boxes: Boxes, leaders: Boxes) -> Boxes:
     """Return what each place costs beside other labels; infinite where it would touch one."""
     crossed = 45.0 * find_crossings(tries.leaders, leaders).sum(axis=1)
     covered = count_crossed_boxes(leaders, tries.boxes, back=True)
@@ -176,7 +176,7 @@ def _price_neighbours(tries: Tries, boxes: Boxes, leaders: Boxes) -> Boxes:
     return cost
 
 
-def find_nearest(boxes: Boxes, points: Boxes) -> Boxes:
+def find_nearest_points_of_boxes(boxes: Boxes, points: Boxes) -> Boxes:
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
@@ -218,7 +218,7 @@ def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) 
     point = ax.figure.dpi / 72
     at = ax.transData.inverted().transform(anchor)
     corner = (box[:2] + _GAP - anchor) / point
-    end = find_nearest(box[None, :], anchor[None, :])[0]
+    end = find_nearest_points_of_boxes(box[None, :], anchor[None, :])[0]
     if np.hypot(*(end - anchor)) > 11 * point:
         line = {"arrowstyle": "-", "color": label.colour, "lw": 0.8, "shrinkA": 0, "shrinkB": 4}
         leader = tuple((end - anchor) / point)

@@ -17,7 +17,7 @@ from profkit.model.launch import compute_counted_share_of_duration, select_colle
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import quantity, share
 from profkit.show import numbers
-from profkit.show.numbers import Roof, Row, spell_unit
+from profkit.show.numbers import Roof, Row, make_display_name
 from profkit.show.plots import base
 from profkit.show.plots.bars import name_panel
 from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
@@ -65,14 +65,16 @@ def roofline(
     shapes = {}
     if grid:
         shapes = _list_grid_points(grid, device)
-    groups = base.group_alike(rows)
+    groups = base.group_alike_launches(rows)
     launches = [list(map(model.list_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.choose_ceilings(rows, points), base.make_axes(ax, 7.5)
-    _set_frame(ax, roofs, [*every, *shapes.values()])
-    base.finish_picture(ax, write_title(device, rows), _write_small_print(rows, points, roofs))
-    _draw_shapes(ax, shapes.values())
+    _set_roofline_axes(ax, roofs, [*every, *shapes.values()])
+    base.finish_picture(
+        ax, make_roofline_title(device, rows), _write_small_print(rows, points, roofs)
+    )
+    _draw_grid_shapes(ax, shapes.values())
     _draw_groups(ax, launches)
     base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
@@ -91,7 +93,7 @@ def _draw_groups(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:
         size = 7.0
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
-            draw_launch(ax, launch, colour, size)
+            draw_launch_on_roofline(ax, launch, colour, size)
 
 
 def _name_launches(
@@ -106,7 +108,7 @@ def _name_launches(
     if len(groups) > _CROWD:
         letters = 9.5
     every = list(chain.from_iterable(launches))
-    named = name_points(ax, groups, launches)
+    named = make_point_labels(ax, groups, launches)
     written = write_labels(ax, named[:most], texts, every, letters)
     if written < len(named):
         ax.set_title(f"{written} of {len(named)} named", loc="right", fontsize=9.5, color=FAINT)
@@ -148,12 +150,12 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point
     return by_picture
 
 
-def write_title(device: str, rows: Sequence[Row]) -> str:
+def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
     """Return the device, its clocks in the longest launches, and the case if there is only one."""
     parts = [f"Roofline of {clip_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
-        for row in numbers.list_longest(rows):
+        for row in numbers.list_longest_launches(rows):
             clock = select_collected_metrics(row).get(
                 metric, nan
             ) / compute_counted_share_of_duration(row)
@@ -170,11 +172,13 @@ def write_title(device: str, rows: Sequence[Row]) -> str:
 def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
     sentences = []
     if device := [r for r in roofs if r.device]:
-        listed = ", ".join(f"{spell_unit(r.name)} at {quantity(r.clock, 'Hz')}" for r in device)
+        listed = ", ".join(
+            f"{make_display_name(r.name)} at {quantity(r.clock, 'Hz')}" for r in device
+        )
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
         measured = "at the measured clocks"
-        if len(numbers.list_longest(rows)) < len(rows):
+        if len(numbers.list_longest_launches(rows)) < len(rows):
             measured = "at the clocks of the longest launches (short ones measure them badly)"
         sentences.append(
             f"Ceilings from the report {measured}; shares refer to each launch's own ceilings."
@@ -196,7 +200,7 @@ def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Poi
     return numbers.place_points_in_frame(points, *ax.get_xlim())
 
 
-def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
+def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: float) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
     shown = place_points(ax, points)
     levels, dram = [], []
@@ -232,7 +236,7 @@ def _draw_mark(ax: Axes, x: float, y: float, point: model.Point, colour: str, si
     ax.plot(x, y, ls="none", zorder=4, **look)
 
 
-def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
+def _draw_grid_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
     for points, marker, colour in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
         xs, ys = [p.intensity for p in points], [p.rate for p in points]
         look: base.Looks = {"marker": marker, "color": colour, "markersize": 5, "alpha": 0.6}
@@ -269,12 +273,12 @@ def _write_why_no_point(ax: Axes, rows: Sequence[Row]) -> None:
     base.write_note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
 
 
-def name_points(
+def make_point_labels(
     ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
 ) -> list[Label]:
     """Return a label for each group that is drawn, the longest-running first; its best spots first."""
     labels = []
-    order = sorted(range(len(groups)), key=lambda i: -base.get_time(groups[i].rows[0]))
+    order = sorted(range(len(groups)), key=lambda i: -base.get_launch_time(groups[i].rows[0]))
     for i in order:
         points = launches[i][0]
         levels = [point for point in points if point.level != "workload"]
@@ -282,13 +286,13 @@ def name_points(
         shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
             best = shown[0][2]
-            text = groups[i].name + format_figures(best, short=len(groups) > _CROWD)
+            text = groups[i].name + format_point_figures(best, short=len(groups) > _CROWD)
             spots = tuple((x, y) for x, y, point in shown if point.note == best.note)
             labels.append(Label(spots, text, COLOURS[i % len(COLOURS)]))
     return labels
 
 
-def format_figures(point: model.Point, short: bool) -> str:
+def format_point_figures(point: model.Point, short: bool) -> str:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
@@ -328,7 +332,7 @@ def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
     return np.array(boxes).reshape(-1, 5)
 
 
-def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
+def _set_roofline_axes(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
     left, right, bottom, top = numbers.compute_axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     base.name_axes(ax, *numbers.AXES)

@@ -39,7 +39,7 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     names = ["step", *(f"{row['id']} {shorten_name(row['name'], NAME)}" for row in kernels)]
     ax = make_rows_axes(ax, names, 0.4, 1.9)
     ax.set_yticks(range(len(names)), names)
-    draw_parts(ax, document["step"])
+    draw_step_parts(ax, document["step"])
     for y, row in enumerate(kernels, 1):
         ax.barh(y, row["ms"], 0.66, color=COLOURS[COMPUTING])
         text = f"{format_ms(row['ms'])}, {row['category']}"
@@ -56,7 +56,7 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     return base.finish_picture(ax, write_step_title(document), small_print, above=48)
 
 
-def draw_parts(ax: Axes, step: Mapping[str, Any]) -> None:
+def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:
     """Draw computing and the causes of idle time behind one another, with a legend."""
     whole = step["ms"]
     handles = []

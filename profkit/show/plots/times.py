@@ -42,7 +42,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     ax = _make_ladder_axes(ladder, ax)
     medians = {step.variant: step.time.median for step in timed if step.time}
     for y, step in enumerate(ladder.steps):
-        draw_rung(ax, y, step, medians)
+        draw_variant_row(ax, y, step, medians)
     references = find_reference_medians(timed)
     every = [*medians.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
@@ -78,7 +78,7 @@ def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
         base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
 
 
-def draw_rung(ax: Axes, y: int, step: Rung, medians: dict[str, float]) -> None:
+def draw_variant_row(ax: Axes, y: int, step: Rung, medians: dict[str, float]) -> None:
     """Draw a variant's row: its time, the way from its parent's, and both comparisons in figures.
 
     `medians`: variant -> seconds.
@@ -122,7 +122,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     for point in chain.from_iterable(subjects.values()):
         colours.setdefault(point.machine, COLOURS[len(colours) % len(COLOURS)])
     for points in subjects.values():
-        draw_subject(ax, points, colours)
+        draw_subject_history(ax, points, colours)
     for subject, points in subjects.items():
         end = points[-1].order, points[-1].median
         base.write_note(ax, clip_text(subject), end, (9, 0), va="center")
@@ -138,7 +138,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     return base.finish_picture(ax, "Time of every run, oldest first", below, under=78)
 
 
-def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
+def draw_subject_history(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
     """Draw the runs of a subject, oldest first; `colours` has the colour of each machine."""
     for before, point in zip([None, *points], points, strict=False):
         colour, x = colours[point.machine], point.order
@@ -176,7 +176,7 @@ _SOURCES = {  # source -> marker and colour
 }
 
 
-def select_timed(history: pd.DataFrame) -> pd.DataFrame:
+def select_timed_trials(history: pd.DataFrame) -> pd.DataFrame:
     """Return the trials that have a time, in µs, with the kind of their source; or an error."""
     timed = history[history["value"].notna()].copy()
     if timed.empty:
@@ -188,7 +188,7 @@ def select_timed(history: pd.DataFrame) -> pd.DataFrame:
 
 def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw the time of every trial and the best so far."""
-    timed = select_timed(history)
+    timed = select_timed_trials(history)
     ax = base.make_axes(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
@@ -220,7 +220,7 @@ def draw_best_so_far(ax: Axes, timed: pd.DataFrame) -> None:
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw time against the shared memory of a block, coloured by registers, sized by occupancy."""
-    timed = select_timed(history)
+    timed = select_timed_trials(history)
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:
         raise ProfkitError("no trial of this search has a time and its resources", _FEW)

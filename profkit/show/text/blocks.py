@@ -42,7 +42,7 @@ Words = str | TextSpan | tuple[str | TextSpan, ...]
 Columns = Mapping[str, Callable[[T], Words]]  # title -> what a row has in this column
 
 
-def split_spans(words: Words) -> tuple[TextSpan, ...]:
+def convert_to_spans(words: Words) -> tuple[TextSpan, ...]:
     """Return words as pieces, the names of kernels as long as they are where there is room."""
     if isinstance(words, tuple):
         pieces = words
@@ -62,7 +62,7 @@ def join_with_breaks(pieces: Iterable[TextSpan]) -> Words:
 
 def get_plain_text(words: Words) -> str:
     """Return words without how they are set."""
-    return "".join(span.text for span in split_spans(words))
+    return "".join(span.text for span in convert_to_spans(words))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Fold:
 Block = Heading | TextLine | Paragraph | ListItem | Command | Strip | Code | Image | Grid | Fold
 
 
-def choose_colour(text: str) -> str:
+def choose_verdict_colour(text: str) -> str:
     """Return the colour of a word that judges, "" for any other: "faster", "memory: shared"."""
     return _COLOUR.get(text) or _COLOUR.get(text.partition(":")[0].partition("\n")[0], "")
 
@@ -204,26 +204,26 @@ _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on
 
 def render_markdown(blocks: Iterable[Block]) -> str:
     """Return blocks as Markdown for a pull request or a job summary."""
-    lines = "\n".join(chain.from_iterable(map(write_markdown, blocks)))
+    lines = "\n".join(chain.from_iterable(map(write_markdown_block, blocks)))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
 
 
-def write_markdown(block: Block) -> Iterator[str]:
+def write_markdown_block(block: Block) -> Iterator[str]:
     """Yield the lines of a block in Markdown, with empty ones where it has to be set apart."""
     match block:
         case Heading():
-            yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
+            yield from ("", f"{'#' * (block.level + 1)} {write_markdown_words(block.text)}", "")
         case TextLine():
             mark = ""
             if block.mark:
                 mark = f"**{escape_markdown(block.mark)}**: "
-            yield f"{'  ' * block.indent}- {mark}{write_words(block.text)}"
+            yield f"{'  ' * block.indent}- {mark}{write_markdown_words(block.text)}"
         case Paragraph():
-            yield from ("", write_words(block.text), "")
+            yield from ("", write_markdown_words(block.text), "")
         case ListItem():
-            yield f"- {write_words(block.text)}"
+            yield f"- {write_markdown_words(block.text)}"
             for under in block.under:
-                yield f"  <br>{write_words(under)}"
+                yield f"  <br>{write_markdown_words(under)}"
         case Command():
             about = ""
             if block.about:
@@ -236,17 +236,17 @@ def write_markdown(block: Block) -> Iterator[str]:
         case Image():
             yield f"![{escape_markdown(block.path.rpartition('.')[0])}]({block.path})"
         case Fold():
-            yield from _write_fold(block)
+            yield from _write_markdown_fold(block)
         case Grid():
             yield from ("", *write_table(block), "")
 
 
-def _write_fold(block: Fold) -> Iterator[str]:
+def _write_markdown_fold(block: Fold) -> Iterator[str]:
     """Yield details under a title, which are HTML in Markdown, too."""
     opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
     yield from ("", f"<details{opened}><summary>{title}</summary>", "")
     for inner in block.blocks:
-        yield from write_markdown(inner)
+        yield from write_markdown_block(inner)
     yield from ("", "</details>", "")
 
 
@@ -258,10 +258,10 @@ def _write_fenced_code(block: Code) -> list[str]:
     return ["", f"{fence}{block.language}", *lines, fence, ""]
 
 
-def write_words(words: Words, *, in_table: bool = False) -> str:
+def write_markdown_words(words: Words, *, in_table: bool = False) -> str:
     """Return words as Markdown: code, links and marks by their roles, everything else escaped."""
     out = ""
-    for span in split_spans(words):
+    for span in convert_to_spans(words):
         text = span.text
         if text == "\n":
             out += "<br>"
@@ -269,7 +269,7 @@ def write_words(words: Words, *, in_table: bool = False) -> str:
             continue
         elif span.role in ("code", "name"):
             out += write_code_span(text, in_table=in_table)
-        elif span.role == "link" and _is_address(text):
+        elif span.role == "link" and _is_safe_link(text):
             out += f"<{text}>"
         elif span.role == "link":
             out += f"[{escape_markdown(text)}](#{text})"
@@ -279,7 +279,7 @@ def write_words(words: Words, *, in_table: bool = False) -> str:
     return out
 
 
-def _is_address(text: str) -> bool:
+def _is_safe_link(text: str) -> bool:
     """Return whether a link leads out; what could end it, or act, is no address."""
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
@@ -288,7 +288,7 @@ def write_table(grid: Grid) -> Sequence[str]:
     """Return a table as lines of Markdown."""
     head, sides = [], []
     for title in grid.head:
-        head.append(write_words(title.removeprefix(">"), in_table=True))
+        head.append(write_markdown_words(title.removeprefix(">"), in_table=True))
         sides.append("--:" if is_right_aligned(title) else "---")
     rows = [head, sides]
     for row in grid.rows:
@@ -300,7 +300,7 @@ def write_cell(cell: Words) -> str:
     """Return a cell; a ladder's blanks before a name stay to be seen."""
     raw = get_plain_text(cell)
     depth = len(raw) - len(raw.lstrip(" "))
-    return _INDENT * (depth // 2) + write_words(cell, in_table=True).lstrip(" ")
+    return _INDENT * (depth // 2) + write_markdown_words(cell, in_table=True).lstrip(" ")
 
 
 def render_html(blocks: Iterable[Block]) -> str:
@@ -320,7 +320,7 @@ class _Html:
             if classes:
                 return f' class="{classes}"'
             return ""
-        named = choose_colour(judged).removeprefix("bold ")
+        named = choose_verdict_colour(judged).removeprefix("bold ")
         if named:
             named = f"color:{_READABLE.get(named, named)}"
         else:
@@ -435,13 +435,13 @@ class _Html:
     def render_words(self, words: Words) -> str:
         """Return words inside of an element; on a page a rule leads to its words."""
         out = ""
-        for span in split_spans(words):
+        for span in convert_to_spans(words):
             if span.text == "\n":
                 text = "<br>"
             else:
                 text = escape_html(span.text)
             if span.role == "link":
-                text = f'<a href="{"" if _is_address(span.text) else "#"}{text}">{text}</a>'
+                text = f'<a href="{"" if _is_safe_link(span.text) else "#"}{text}">{text}</a>'
             elif self.page and span.role == "rule":
                 text = f'<a href="#word-{text}">{text}</a>'
             elif self.page and span.role == "metric":

@@ -83,14 +83,14 @@ def iterate_csv(frame: DataFrame) -> Iterator[str]:
     A cell with a line break or a control in it is quoted: it ends no row, whoever reads it. Some rows
     at a time: as numbers of Python, a frame is several times as large.
     """
-    yield _write_rows([[escape_formula(name) for name in frame.columns]])
+    yield _write_csv_rows([[escape_formula(name) for name in frame.columns]])
     for first in range(0, len(frame), _ROWS_AT_A_TIME):
         some = frame.iloc[first : first + _ROWS_AT_A_TIME]
-        columns = [_list_cells(some.iloc[:, at]) for at in range(some.shape[1])]
-        yield _write_rows(zip(*columns, strict=True))
+        columns = [_list_csv_cells(some.iloc[:, at]) for at in range(some.shape[1])]
+        yield _write_csv_rows(zip(*columns, strict=True))
 
 
-def _write_rows(rows: Iterable[Iterable[object]]) -> str:
+def _write_csv_rows(rows: Iterable[Iterable[object]]) -> str:
     import csv
 
     written = io.StringIO(newline="")
@@ -104,7 +104,7 @@ def _write_rows(rows: Iterable[Iterable[object]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _list_cells(column: Series[Any]) -> list[object]:
+def _list_csv_cells(column: Series[Any]) -> list[object]:
     """Return the cells of a column as CSV has them: nothing for what is not known."""
     cells = column.tolist()
     for at, missing in enumerate(column.isna().tolist()):
@@ -151,7 +151,7 @@ def shorten_name(name: str, width: int) -> str:
 def _shorten_template(base: str, bare: str, width: int) -> str:
     """Return a name with its template arguments, which have no room in full, by their words."""
     words = []
-    for word in map(shorten_argument, split_arguments(bare)):
+    for word in map(shorten_template_argument, split_template_arguments(bare)):
         if word and word not in _DULL:
             words.append(word)
     named = f"{base}<{', '.join(words)}>"
@@ -163,19 +163,19 @@ def _shorten_template(base: str, bare: str, width: int) -> str:
         return f"{base}<{bare[:room]}…>"
     types = ", ".join([w for w in words if not _LITERAL.fullmatch(w)] or dict.fromkeys(words))
     if not types or width < 20:
-        return shorten_words(base, width)
+        return drop_middle_words(base, width)
     # PyTorch's elementwise kernels differ in their arguments only: half of the room is theirs.
-    head = shorten_words(base, max(width // 2 - 1, width - 2 - len(types)))
-    return f"{head}<{shorten_words(types, width - 2 - len(head))}>"
+    head = drop_middle_words(base, max(width // 2 - 1, width - 2 - len(types)))
+    return f"{head}<{drop_middle_words(types, width - 2 - len(head))}>"
 
 
 def _split_template(name: str) -> tuple[str, str]:
     """Return `void ns::f<int, 4>(float *)` as `ns::f` and `int, 4`; no arguments without a template."""
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
-    function = escape_text(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
+    function = escape_text(_remove_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
     opening = 0
     if function.endswith(">"):
-        for i, char, depth in walk_depths(function):
+        for i, char, depth in iterate_bracket_depths(function):
             if char == "<" and depth == 0:
                 opening = i
     if not opening:
@@ -183,7 +183,7 @@ def _split_template(name: str) -> tuple[str, str]:
     return function[:opening], function[opening + 1 : -1]
 
 
-def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:
+def iterate_bracket_depths(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield index, character and how many brackets are open before it."""
     depth = 0
     for i, char in enumerate(text):
@@ -194,34 +194,40 @@ def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:
             depth += 1
 
 
-def _without_parameters(name: str) -> str:
+def _remove_parameters(name: str) -> str:
     """Return `void f<int>(float *)` as `f<int>`; a name of another shape as it is."""
-    cut = next((i for i, c, depth in walk_depths(name) if c == "(" and depth == 0 and i > 0), None)
+    cut = next(
+        (i for i, c, depth in iterate_bracket_depths(name) if c == "(" and depth == 0 and i > 0),
+        None,
+    )
     if cut is None:
         function = name
     else:
         function = name[:cut]
-    blank = max((i for i, c, depth in walk_depths(function) if c == " " and depth == 0), default=-1)
+    blank = max(
+        (i for i, c, depth in iterate_bracket_depths(function) if c == " " and depth == 0),
+        default=-1,
+    )
     is_typed = cut is not None or "<" in function
     if is_typed:
         return function[blank + 1 :].strip() or name
     return name
 
 
-def split_arguments(text: str) -> list[str]:
+def split_template_arguments(text: str) -> list[str]:
     """Return the arguments of a template, split at commas outside of all brackets."""
     cuts = []
-    for i, c, depth in walk_depths(text):
+    for i, c, depth in iterate_bracket_depths(text):
         if c == "," and depth == 0:
             cuts.append(i)
     edges = zip([-1, *cuts], [*cuts, len(text)], strict=True)
     return [text[a + 1 : b].strip() for a, b in edges]
 
 
-def shorten_argument(argument: str) -> str:
+def shorten_template_argument(argument: str) -> str:
     """Return the name of a template argument: `Traits<64, 128>` is Traits, `f(int)::lambda` is f."""
     outer = "".join(
-        c for _, c, depth in walk_depths(argument) if depth == 0 and c not in "<>()[]{}"
+        c for _, c, depth in iterate_bracket_depths(argument) if depth == 0 and c not in "<>()[]{}"
     )
     parts = []
     for p in re.split(r"::| ", outer):
@@ -232,7 +238,7 @@ def shorten_argument(argument: str) -> str:
     return outer
 
 
-def shorten_words(text: str, width: int) -> str:
+def drop_middle_words(text: str, width: int) -> str:
     """Leave words out of the middle until it fits: first, last and tile words stay longest."""
     if len(text) <= width:
         return text

@@ -110,7 +110,7 @@ SAME_WORD = {
 }
 
 
-def find_screen_word(name: str) -> str | None:
+def normalize_screen_word(name: str) -> str | None:
     """Return the word of a screen that a name is, in any case; None for any other name."""
     word = " ".join(name.lower().replace("-", " ").split())
     word = SAME_WORD.get(word, word)

@@ -116,7 +116,7 @@ NVIDIA_RULES = {
 }
 
 
-def name_nvidia_rules(name: str) -> tuple[str, ...]:
+def find_rules_for_ncu_rule(name: str) -> tuple[str, ...]:
     """Return the rules that answer one of ncu's rules or its title; none for another word.
 
     A word with two meanings (occupancy is a metric, too) keeps that of the catalogue.

@@ -20,10 +20,10 @@ from profkit.show.text.blocks import (
     Block,
     TextSpan,
     Words,
-    choose_colour,
+    choose_verdict_colour,
+    convert_to_spans,
     get_plain_text,
     is_right_aligned,
-    split_spans,
 )
 from profkit.show.text.escape import escape_text, shorten_name
 
@@ -77,20 +77,20 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
         case blocks.Fold():
             return _render_fold(block, on, first, indent)
         case blocks.Heading():
-            return print_narrow(on, _make_heading(block, first), indent)
+            return render_in_width(on, _make_heading(block, first), indent)
         case blocks.Command():
             return render_command(block, on, indent + 2)
         case blocks.Strip():
-            return print_narrow(on, render_strip(block), indent or 2)
+            return render_in_width(on, render_strip(block), indent or 2)
         case blocks.Code():
             return "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
             line = _make_marked_line(block)
-            return print_narrow(on, line, (indent or 2) + 2 * block.indent, readable)
+            return render_in_width(on, line, (indent or 2) + 2 * block.indent, readable)
         case blocks.ListItem():
-            return print_narrow(on, _make_item(block), indent, readable)
+            return render_in_width(on, _make_item(block), indent, readable)
         case blocks.Image():
-            return print_narrow(on, Text(f"see {escape_text(block.path)}"), indent, readable)
+            return render_in_width(on, Text(f"see {escape_text(block.path)}"), indent, readable)
         case blocks.Paragraph():
             return _render_paragraph(block, on, indent, readable)
 
@@ -98,7 +98,7 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
 def _render_fold(block: blocks.Fold, on: Console, first: bool, indent: int) -> str:
     """Return details below their title, three blanks further in."""
     head = Text("" if first else "\n").append(make_terminal_text(block.title))
-    text = print_narrow(on, head, indent)
+    text = render_in_width(on, head, indent)
     for inner in block.blocks:
         text += render_block(inner, on, first=True, indent=indent + 3)
     return text
@@ -128,16 +128,16 @@ def _make_marked_line(block: blocks.TextLine) -> Text:
     mark = ""
     if block.mark:
         mark = f"{block.mark}: "
-    line = Text(mark, choose_colour(block.mark) or "bold")
+    line = Text(mark, choose_verdict_colour(block.mark) or "bold")
     return line.append(make_terminal_text(block.text, "not bold default"))
 
 
 def _render_paragraph(block: blocks.Paragraph, on: Console, indent: int, readable: int) -> str:
     """Return a paragraph; one that is nothing but an address stays on one line, however long."""
     indent += 2 * block.indent
-    if all(span.role == "link" for span in split_spans(block.text)):
+    if all(span.role == "link" for span in convert_to_spans(block.text)):
         return render_unwrapped(get_plain_text(block.text), indent)
-    return print_narrow(on, make_terminal_text(block.text), indent, readable)
+    return render_in_width(on, make_terminal_text(block.text), indent, readable)
 
 
 def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
@@ -150,7 +150,7 @@ def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
         room = make_console(width=_WIDEST)
     columns = choose_columns(grid, room.width - indent)
     lines = _render_table(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
-    return "".join(print_narrow(room, line, indent) for line in lines)
+    return "".join(render_in_width(room, line, indent) for line in lines)
 
 
 def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
@@ -171,7 +171,7 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
     title, cells, names = grid.head[i], [], []
     for row in grid.rows:
         cell = row[i]
-        cells.append(make_terminal_text(cell, choose_colour(get_plain_text(cell))))
+        cells.append(make_terminal_text(cell, choose_verdict_colour(get_plain_text(cell))))
         if isinstance(cell, TextSpan) and cell.role == "name":
             names.append(cell.text)
     return TableColumn(
@@ -202,7 +202,7 @@ def render_command(command: blocks.Command, on: Console, indent: int) -> str:
 def make_terminal_text(words: Words, style: str = "") -> Text:
     """Return words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
-    for span in split_spans(words):
+    for span in convert_to_spans(words):
         if span.text == "\n":
             text = "\n"
         else:
@@ -217,11 +217,13 @@ def render_strip(bar: blocks.Strip) -> Text:
     """Return a strip in the colours of its parts."""
     line = Text("[")
     for part, word in bar.parts:
-        line.append(part, choose_colour(word))
+        line.append(part, choose_verdict_colour(word))
     return line.append("]")
 
 
-def print_narrow(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:
+def render_in_width(
+    on: Console, what: RenderableType, indent: int, width: int | None = None
+) -> str:
     """Return what rich prints, indented, in `width` columns of the console if that is given."""
     with on.capture() as captured:
         on.print(Padding(what, (0, 0, 0, indent)), width=width)
@@ -254,19 +256,19 @@ class TableColumn:
     def compute_min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
         if lines not in self._needs:  # a table is tried in several ways
-            self._needs[lines] = self._compute_need(lines)
+            self._needs[lines] = self._compute_needed_width(lines)
         if self.right:
             return self._needs[lines]
         return min(self._needs[lines], most)
 
-    def _compute_need(self, lines: int) -> int:
-        need = find_narrowest(self.title, lines)
+    def _compute_needed_width(self, lines: int) -> int:
+        need = find_narrowest_width(self.title, lines)
         if self.names:
             return max(need, min(self.full_width, self.shortest // lines))
         for cell in self.cells:
             widest = _measure_widest_line(cell)
             if widest > need and not self.right:
-                widest = find_narrowest(cell, lines)
+                widest = find_narrowest_width(cell, lines)
             need = max(need, widest)
         return need
 
@@ -418,7 +420,7 @@ def split_lines(text: Text, width: int) -> list[Text]:
     return list(text.wrap(_CONSOLE, max(width, 1), overflow="fold"))
 
 
-def find_narrowest(text: Text, lines: int) -> int:
+def find_narrowest_width(text: Text, lines: int) -> int:
     """Return the width in which a text takes no more than so many lines, no word cut."""
     widest = _measure_widest_line(text)
     if lines == 1 or not text.plain.strip():

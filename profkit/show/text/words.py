@@ -133,7 +133,7 @@ def name_launch(run: Judged) -> str:
     return " ".join(filter(None, (run.variant, run.case)))
 
 
-def name_by_report(run: Judged) -> str:
+def name_launch_by_report(run: Judged) -> str:
     """Return a launch by the file that it is in: "my.ncu-rep #0"."""
     return f"{basename(run.report)} #{run.index}"
 
@@ -198,7 +198,7 @@ def format_expectation(expectation: Expectation) -> str:
     return f"{speedup(expectation.gain)} ({low} to {high})"
 
 
-def say_finding_worth(finding: LaunchFinding) -> str:
+def describe_finding_gain(finding: LaunchFinding) -> str:
     """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "near the hardware limit".
 
     What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
@@ -224,7 +224,7 @@ def say_expectation(finding: LaunchFinding) -> str:
     if finding.gain is not None:
         bound = format_gain(finding.gain)
     if finding.expect.is_wide:
-        return f"{say_range(finding.expect)}, {bound}{_say_ablation(finding)}"
+        return f"{format_gain_range(finding.expect)}, {bound}{_say_ablation(finding)}"
     return f"{_say_expected_factor(finding.expect)}, {bound}"
 
 
@@ -249,19 +249,19 @@ def _say_ablation(finding: LaunchFinding) -> str:
     return ""
 
 
-def say_range(expectation: Expectation) -> str:
+def format_gain_range(expectation: Expectation) -> str:
     low, high = figures(expectation.low), figures(expectation.high)
     return f"between {low}x and {high}x"
 
 
-def say_worth_together(both: Together) -> str:
+def describe_combined_gain(both: Together) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
     bound = ""
     if both.gain is not None:
         bound = f", {format_gain(both.gain)}"
     hope = both.expect
     if hope.is_wide:
-        what = say_range(hope)
+        what = format_gain_range(hope)
     else:
         what = f"expect {format_expectation(hope)}"
     more = ""
@@ -270,7 +270,7 @@ def say_worth_together(both: Together) -> str:
     return f"{' and '.join(both.rules)} together: {what}{bound}{more}"
 
 
-def format_worth(finding: LaunchFinding | None) -> str:
+def format_expected_gain(finding: LaunchFinding | None) -> str:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
@@ -278,7 +278,7 @@ def format_worth(finding: LaunchFinding | None) -> str:
         return f"{speedup(finding.measured_reachable_gain)} measured"
     hope = finding.expect
     if hope is None:
-        return say_finding_worth(finding)
+        return describe_finding_gain(finding)
     if hope.is_wide:
         return f"{speedup(hope.low)} to {speedup(hope.high)}"
     if hope.gain < NOTHING_TO_WIN:
@@ -286,12 +286,12 @@ def format_worth(finding: LaunchFinding | None) -> str:
     return format_expectation(hope)
 
 
-def say_worth_and_cause(finding: LaunchFinding) -> str:
+def describe_gain_and_cause(finding: LaunchFinding) -> str:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     if finding.note:
         expected = ""
     else:
-        expected = f" ({say_finding_worth(finding)})"
+        expected = f" ({describe_finding_gain(finding)})"
     return f"{expected}: {finding.cause}"
 
 
@@ -322,7 +322,7 @@ def format_measured_speedup(time: TimeComparison | None) -> str:
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
 
 
-def say_chance(p_value: float | None) -> str:
+def format_p_value(p_value: float | None) -> str:
     """Return how likely chance alone would give such a difference: "p < 0.001"; "" if not known."""
     if p_value is None or not isfinite(p_value):
         return ""
@@ -331,20 +331,20 @@ def say_chance(p_value: float | None) -> str:
     return f"p = {p_value:.2g}"
 
 
-def format_place(line: SourceShare) -> str:
+def format_line_and_share(line: SourceShare) -> str:
     """Return a line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
     source, why = line.waits_for, ""
     if source is not None:
         why = f", for {source.opcode}"
         if (source.file, source.line) != (line.file, line.line):
             why += f" at {basename(source.file)}:{source.line}"
-    call = say_call(line)
+    call = describe_call_site(line)
     if call:
         why += f", {call}"
     return f"{basename(line.file)}:{line.line} ({share(line.share)}{why})"
 
 
-def say_call(line: SourceShare | HotLine) -> str:
+def describe_call_site(line: SourceShare | HotLine) -> str:
     """Return from where an inlined line is called; "" where the line alone says it."""
     call = line.called_at
     if call is None:
@@ -355,9 +355,9 @@ def say_call(line: SourceShare | HotLine) -> str:
     return f"mostly called from {place}"
 
 
-def format_places(finding: LaunchFinding) -> str:
+def format_finding_lines(finding: LaunchFinding) -> str:
     """Return the first few lines where a finding happens, in one line."""
-    return ", ".join(map(format_place, finding.where[:LINES]))
+    return ", ".join(map(format_line_and_share, finding.where[:LINES]))
 
 
 def fit_lines_in_brief(lines: Sequence[str]) -> str:
@@ -439,12 +439,16 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     cause = run.diagnosis.because
     if top and is_known:
         cause = top.cause
-    what = f"{name} {_join_cause(run.diagnosis, cause)}{where}."
-    if unknown := say_not_profiled(rows):
+    what = f"{name} {_join_verdict_and_cause(run.diagnosis, cause)}{where}."
+    if unknown := describe_unprofiled_kernels(rows):
         what = f"{unknown} {what}"
     if top and is_known:
-        return [what, say_worth(row, rows, top), f"Next: {get_first_sentence(top.advice)}."]
-    if is_incomplete(run):
+        return [
+            what,
+            describe_leading_gain(row, rows, top),
+            f"Next: {get_first_sentence(top.advice)}.",
+        ]
+    if lacks_metrics(run):
         return [what, f"Next: profile again with more counters: {FULL}"]
     return [
         what,
@@ -462,7 +466,7 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
         part = share(line.share)
     counted = COUNTED.get(line.counter.partition(" ")[0], "it")
     where = f"; {part} of {counted} at {basename(line.file)}:{line.line}"
-    if call := say_call(line):
+    if call := describe_call_site(line):
         where += f", {call}"
     return where
 
@@ -470,9 +474,9 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
 _UNIT_AT = re.compile(r"[A-Z][\w' ]*? (?=at [\d.]+ % of (its )?peak)")
 
 
-def _join_cause(diagnosis: Diagnosis, cause: str) -> str:
+def _join_verdict_and_cause(diagnosis: Diagnosis, cause: str) -> str:
     """Return the verdict and its cause as one clause; a unit that the verdict names is named once."""
-    bound = _say_bound_beside(cause, diagnosis)
+    bound = _describe_verdict_beside_cause(cause, diagnosis)
     unit = BY_LIMITER.get(diagnosis.limiter or "")
     named = _UNIT_AT.match(cause)
     if unit and named and diagnosis.top and diagnosis.top.rule == unit.rule:
@@ -480,7 +484,7 @@ def _join_cause(diagnosis: Diagnosis, cause: str) -> str:
     return f"{bound}: {cause}"
 
 
-def _say_bound_beside(cause: str, diagnosis: Diagnosis) -> str:
+def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> str:
     """Return the verdict for a sentence that goes on with the cause, without naming a wait twice."""
     wait = WAITS.get(diagnosis.limiter or "", "")
     if diagnosis.bound == "latency" and wait and wait in cause:
@@ -497,7 +501,7 @@ def get_first_sentence(advice: str) -> str:
     return sentence.group().rstrip(".;")
 
 
-def say_not_profiled(rows: Sequence[Row]) -> str:
+def describe_unprofiled_kernels(rows: Sequence[Row]) -> str:
     """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
     names = []
     for row in rows[1:]:
@@ -520,7 +524,7 @@ def _say_without_lead(run: Judged, where: str) -> list[str]:
     said = [verdict, "The finding that explains this was left out."]
     if run.top:
         said.append(
-            f"Next finding: {run.top.rule}: {run.top.cause}{where}; {say_finding_worth(run.top)}."
+            f"Next finding: {run.top.rule}: {run.top.cause}{where}; {describe_finding_gain(run.top)}."
         )
     return said
 
@@ -528,7 +532,7 @@ def _say_without_lead(run: Judged, where: str) -> list[str]:
 def _is_guess(run: Judged, top: LaunchFinding) -> bool:
     """Whether a finding without a number leads where what the warps wait for was not collected."""
     is_open = (
-        run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and is_incomplete(run)
+        run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and lacks_metrics(run)
     )
     return is_open and top.expect is None and top.gain is None
 
@@ -575,9 +579,9 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
     )
 
 
-def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def describe_leading_gain(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     """Return what the leading finding is worth, and where a larger gain is expected."""
-    said = _say_worth_of_top(row, rows, leading)
+    said = _describe_gain_of_top(row, rows, leading)
     larger = find_larger_gain(row.median_launch)
     if larger is None:
         return said + _say_larger_but_unsure(row, rows)
@@ -586,7 +590,9 @@ def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
         why = "A"
     else:
         why = "It comes first because it explains the limit named here; a"
-    return f"{said} {why} larger gain is expected from {larger.rule}: {format_worth(larger)}."
+    return (
+        f"{said} {why} larger gain is expected from {larger.rule}: {format_expected_gain(larger)}."
+    )
 
 
 def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
@@ -600,9 +606,9 @@ def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
     return f" {name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
 
 
-def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def _describe_gain_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     if not row.times:
-        return f"Fixing that: {say_finding_worth(leading)}."
+        return f"Fixing that: {describe_finding_gain(leading)}."
     time = seconds(row.total)
     of_all = ""
     if len(rows) > 1:
@@ -614,12 +620,12 @@ def _say_worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> 
             of_all += f" on {name_device(row.median_launch)}"
     too_little = leading.expect is not None and leading.expect.gain < NOTHING_TO_WIN
     if row.seconds_saved <= 0 or too_little:
-        return f"It takes {time}{of_all}; {say_finding_worth(leading)}."
+        return f"It takes {time}{of_all}; {describe_finding_gain(leading)}."
     if leading.expect and leading.expect.is_wide and leading.measured_reachable_gain is None:
-        return f"Fixing that: {say_finding_worth(leading)}. It takes {time}{of_all}."
+        return f"Fixing that: {describe_finding_gain(leading)}. It takes {time}{of_all}."
     saved = seconds(row.seconds_saved)
     whole = of_all or f" of {time}"
-    return f"Fixing that: {say_finding_worth(leading)}; saves about {saved}{whole}."
+    return f"Fixing that: {describe_finding_gain(leading)}; saves about {saved}{whole}."
 
 
 def name_row_order(rows: Sequence[Row]) -> str:
@@ -647,7 +653,7 @@ def say_total_time(rows: Sequence[Row]) -> str:
     return " and ".join(f"{seconds(time)} on {device}" for device, time in totals.items())
 
 
-def is_incomplete(run: Judged) -> bool:
+def lacks_metrics(run: Judged) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 

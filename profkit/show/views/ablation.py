@@ -26,7 +26,7 @@ def show_ablations(records: Sequence[Record]) -> Iterator[Block]:
 
 def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
     yield Heading(f"{name}  {figures.seconds(found.base)}{format_spread(found)}, {found.gpu}")
-    rows = tuple(_show_row(row) for row in found.measured)
+    rows = tuple(_make_ablation_row(row) for row in found.measured)
     if rows:
         yield Grid(("without", ">time", ">speed-up", "the code it ran"), rows, wraps=3)
     for row in found.measured:
@@ -36,7 +36,7 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
                 yield TextLine(text, row.title, indent=1)
     for pair in found.pairs:
         yield _show_pair(pair)
-    yield from _show_launch(found)
+    yield from _show_shape_changes(found)
     for refusal in found.refused:
         if refusal.code != _NOTHING:
             yield _show_refusal(refusal)
@@ -53,7 +53,7 @@ def format_spread(found: AblationRecord) -> str:
     return f" ({spread})"
 
 
-def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
+def _make_ablation_row(row: MeasuredAblation) -> tuple[str, ...]:
     gain = figures.speedup(row.gain)
     if not row.reachable:
         gain = f"at most {gain}"
@@ -76,7 +76,7 @@ def _show_pair(pair: MeasuredPair) -> Block:
     return TextLine(text, f"without {pair.titles[0]} and {pair.titles[1]}")
 
 
-def _show_launch(found: AblationRecord) -> Iterator[Block]:
+def _show_shape_changes(found: AblationRecord) -> Iterator[Block]:
     shape = found.shape
     words = []
     for ratio, what in (
@@ -118,11 +118,11 @@ def _show_verdict(found: AblationRecord) -> Block:
     else:
         limiter = ""
     text = f"{verdict.cause}{limiter}: {verdict.because}"
-    other = _find_overlap(found)
+    other = _describe_overlap(found)
     return TextLine(f"{text}{other}", verdict.bound)
 
 
-def _find_overlap(found: AblationRecord) -> str:
+def _describe_overlap(found: AblationRecord) -> str:
     """What does not add up: two causes that are each worth something, and together more than all."""
     reachable = [row for row in found.measured if row.reachable and row.sure_gain >= _ALONE]
     if len(reachable) < 2 or found.pairs:

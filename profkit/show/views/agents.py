@@ -18,7 +18,7 @@ from profkit.evidence.causes import GainEstimate
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.document import SecondTriageDocument
-from profkit.program.steps.places import shorten_line
+from profkit.program.steps.places import shorten_line_path
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.words import get_first_sentence
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
@@ -42,32 +42,32 @@ def select_launches(
         else:
             kernels.append(select_launch(run, name))
     more = rows - len(runs)
-    return drop_unknown(
+    return drop_unknown_values(
         {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
     )
 
 
 def select_launch(run: Judged, report: str) -> Entry:
     """Return the launch that leads, with its first findings and the advice of the first of them."""
-    findings = list_findings(run)[:FINDINGS]
+    findings = list_firing_causes(run)[:FINDINGS]
     entry = select_identity(run, report)
     if findings:
         entry["findings"] = [select_finding(finding) for finding in findings]
         entry["findings"][0]["try"] = get_first_sentence(findings[0].advice)
     else:
         entry["because"] = run.diagnosis.because
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
 def select_further_launch(run: Judged, report: str) -> Entry:
     """Return a launch behind the first: its leading finding in a line, as the text has it."""
-    findings = list_findings(run)[:1]
+    findings = list_firing_causes(run)[:1]
     entry = select_identity(run, report)
     if findings:
         entry["findings"] = [select_finding(findings[0], places=1)]
     else:
         entry["because"] = run.diagnosis.because
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
 def select_identity(run: Judged, report: str) -> Entry:
@@ -84,7 +84,7 @@ def select_identity(run: Judged, report: str) -> Entry:
     }
 
 
-def list_findings(run: Judged) -> list[LaunchFinding]:
+def list_firing_causes(run: Judged) -> list[LaunchFinding]:
     """Return what fires, without doubts of the measurement and without what says another again."""
     causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     return [finding for finding in causes if not finding.repeats]
@@ -100,17 +100,17 @@ def select_finding(finding: LaunchFinding, places: int = PLACES) -> Entry:
         "rule": finding.rule,
         "cause": finding.cause,
         "gain": finding.gain,
-        "expect": drop_unknown(interval),
+        "expect": drop_unknown_values(interval),
         "where": [f"{line.file}:{line.line}" for line in finding.where[:places]],
     }
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
 def select_comparison(compared: Compared) -> Entry:
     """Return what became of the time, the findings and the counters that say why."""
     changes = [select_change(change) for change in compared.changes]
     problems = [problem.message for problem in compared.problems]
-    return drop_unknown({"changes": changes, "problems": problems})
+    return drop_unknown_values({"changes": changes, "problems": problems})
 
 
 def select_change(change: RunComparison) -> Entry:
@@ -120,7 +120,7 @@ def select_change(change: RunComparison) -> Entry:
         speedup = change.time.speedup
         time = {"answer": change.time.answer, "sentence": change.time.sentence}
         if speedup:
-            time["speedup"] = select_sides(speedup, ("median", "low", "high"))
+            time["speedup"] = select_figures(speedup, ("median", "low", "high"))
         time["before"] = round_figure(change.time.before.median)
         time["after"] = round_figure(change.time.after.median)
     entry = {
@@ -131,7 +131,7 @@ def select_change(change: RunComparison) -> Entry:
         "estimate": select_estimate(change.estimate),
         "launches": [select_launch_change(launch) for launch in change.launches],
     }
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
 def select_estimate(estimate: GainEstimate | None) -> Entry | None:
@@ -140,14 +140,14 @@ def select_estimate(estimate: GainEstimate | None) -> Entry | None:
         return None
     names = ("expected", "low", "high", "measured")
     outcome = f"{estimate.outcome} the interval"
-    return {"rule": estimate.rule, **select_sides(estimate, names), "outcome": outcome}
+    return {"rule": estimate.rule, **select_figures(estimate, names), "outcome": outcome}
 
 
 def select_launch_change(launch: LaunchChange) -> Entry:
     """Return what became of a launch: its bound, its findings, the metrics that say why."""
     moved = []
     for metric in choose_metrics(launch, BRIEF_METRICS):
-        moved.append({"metric": metric.metric, **select_sides(metric, ("before", "after"))})
+        moved.append({"metric": metric.metric, **select_figures(metric, ("before", "after"))})
     findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
     gone = [finding.rule for finding in findings if finding.what == "gone"]
     new = [finding.rule for finding in findings if finding.what == "new"]
@@ -158,18 +158,18 @@ def select_launch_change(launch: LaunchChange) -> Entry:
     entry = {
         "kernel": shorten_name(launch.kernel.after, NAME),
         "bound": {"before": launch.bound.before, "after": launch.bound.after},
-        "profiled_time_s": select_sides(launch.profiled_time, ("before", "after")),
+        "profiled_time_s": select_figures(launch.profiled_time, ("before", "after")),
         "gone": gone,
         "new": new,
         **still_there,
         "moved": moved,
     }
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
-def select_sides(of: object, names: Sequence[str]) -> Entry:
+def select_figures(of: object, names: Sequence[str]) -> Entry:
     """Return the figures of these names."""
-    return drop_unknown({name: getattr(of, name) for name in names})
+    return drop_unknown_values({name: getattr(of, name) for name in names})
 
 
 def select_programs(comparison: Mapping[str, Any]) -> Entry:
@@ -180,36 +180,38 @@ def select_programs(comparison: Mapping[str, Any]) -> Entry:
     for row in comparison["promises"]:
         expect, low, high = row["said"]
         promise = {"category": row["category"], "state": row["state"], "left": row["left"]}
-        promise["said"] = drop_unknown({"expect": expect, "low": low, "high": high})
-        entry["promises"].append(drop_unknown(promise))
-    return drop_unknown(entry)
+        promise["said"] = drop_unknown_values({"expect": expect, "low": low, "high": high})
+        entry["promises"].append(drop_unknown_values(promise))
+    return drop_unknown_values(entry)
 
 
 def select_triage(document: SecondTriageDocument) -> Entry:
     """Return the step of a "profkit.triage/2" document: findings, and kernels that take longest."""
     step, first = document["step"], document["first"]
-    idle = [drop_unknown({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
+    idle = [drop_unknown_values({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
     shown, _ = select_large_kernels(document["kernels"])
     says_more = not document["findings"]
     entry: Entry = {
         "schema": document["schema"],
         "device": document["program"]["device"],
-        "step": drop_unknown({"ms": step["ms"], "gpu_busy_ms": step["gpu_busy_ms"], "idle": idle}),
+        "step": drop_unknown_values(
+            {"ms": step["ms"], "gpu_busy_ms": step["gpu_busy_ms"], "idle": idle}
+        ),
         "first": {"rule": first["rule"], "cause": first["cause"] if says_more else None},
         "findings": [select_step_finding(row) for row in document["findings"][:FIRST]],
         "more_findings": max(0, len(document["findings"]) - FIRST) or None,
         "kernels": [select_kernel(row) for row in shown],
         "notes": list(document["notes"]),
     }
-    entry["first"] = drop_unknown(entry["first"])
-    return drop_unknown(entry)
+    entry["first"] = drop_unknown_values(entry["first"])
+    return drop_unknown_values(entry)
 
 
 def select_step_finding(row: Mapping[str, Any]) -> Entry:
     """Return a finding of a step."""
     entry = {name: row[name] for name in ("rule", "cause", "saving", "advice", "where")}
-    entry["saving"] = drop_unknown(row["saving"])
-    return drop_unknown(entry)
+    entry["saving"] = drop_unknown_values(row["saving"])
+    return drop_unknown_values(entry)
 
 
 def select_origins(document: Mapping[str, Any], by: str) -> list[Entry]:
@@ -219,7 +221,7 @@ def select_origins(document: Mapping[str, Any], by: str) -> list[Entry]:
         entry = {by: row["name"], "ms": row["ms"], "share": row["share"], "calls": row["calls"]}
         if by == "line":
             entry["in"] = row["function"]
-        rows.append(drop_unknown(entry))
+        rows.append(drop_unknown_values(entry))
     return rows
 
 
@@ -228,13 +230,13 @@ def select_kernel(row: Mapping[str, Any]) -> Entry:
     names = ("id", "op", "calls", "ms", "limiter")
     entry = {name: row[name] for name in names}
     entry["name"] = shorten_name(row["name"], NAME)
-    entry["line"] = shorten_line(row["line"] or "")
+    entry["line"] = shorten_line_path(row["line"] or "")
     if not row["op"]:
         entry["category"] = row["category"]
-    return drop_unknown(entry)
+    return drop_unknown_values(entry)
 
 
-def drop_unknown(entry: Mapping[str, Any]) -> Entry:
+def drop_unknown_values(entry: Mapping[str, Any]) -> Entry:
     """Return an entry without what is not known or empty; a figure has the digits that are said."""
     kept = {}
     for key, given in entry.items():

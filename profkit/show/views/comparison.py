@@ -55,13 +55,13 @@ def show_comparison(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block
     """Yield every pair of runs; `shown` metrics at most for each launch."""
     for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
-        yield from show_change(change, shown)
+        yield from show_run_change(change, shown)
     if sides.alone:
         yield Heading("Not compared")
         yield TextLine(f"only one side has {', '.join(sides.alone)}")
 
 
-def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
+def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
     """Yield what became of two runs: the time first, then the launches, then what else differs."""
     if not change.compared:
         for refusal in change.refusals:
@@ -90,11 +90,11 @@ def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     if change.estimate is not None:
         yield TextLine(say_estimate(change.estimate), "predicted")
     if len(change.launches) == 1:
-        yield from say_cause(change.launches[0], change)
+        yield from show_cause_of_change(change.launches[0], change)
     if under_ncu:
         yield TextLine(*say_time_change(change))
     if change.time is not None:
-        yield TextLine(say_timing(change), "measured")
+        yield TextLine(describe_timing(change), "measured")
     for refusal in change.refusals:
         yield TextLine(f"compared despite this: {refusal.sentence}", refusal.code)
 
@@ -114,8 +114,8 @@ def _show_resources(resources: Sequence[ResourceChange]) -> Iterator[Block]:
     yield Heading("Resources", 3)
     columns: Columns[ResourceChange] = {
         "resource": lambda r: r.name,
-        ">before": lambda r: _say_amount(r, r.before),
-        ">after": lambda r: _say_amount(r, r.after),
+        ">before": lambda r: _format_resource_amount(r, r.before),
+        ">after": lambda r: _format_resource_amount(r, r.after),
         "": _say_direction,
     }
     yield make_grid(resources, columns)
@@ -169,7 +169,7 @@ def group_launches(launches: Iterable[LaunchChange]) -> list[LaunchGroup]:
     alike: dict[tuple[Any, ...], list[tuple[int, LaunchChange]]] = {}
     for number, launch in enumerate(launches, 1):
         changes = sorted(
-            (f.rule, say_state(f)) for f in launch.findings if not is_beside_the_point(f)
+            (f.rule, say_state(f)) for f in launch.findings if not is_note_or_repeat(f)
         )
         leads = launch.leads.before, launch.leads.after
         key = (launch.kernel, launch.bound, leads, tuple(changes))
@@ -186,8 +186,8 @@ def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterat
     is_only = len(change.launches) == 1
     if not is_only:
         yield Heading(_title_group(group), 2)
-        yield from say_cause(group.shown, change)
-    yield from show_launch(group.shown, shown, change.time is not None or not is_only)
+        yield from show_cause_of_change(group.shown, change)
+    yield from show_launch_change(group.shown, shown, change.time is not None or not is_only)
 
 
 def _title_group(group: LaunchGroup) -> str:
@@ -203,7 +203,7 @@ def _title_group(group: LaunchGroup) -> str:
     return f"Launches {which}, alike; the one that takes longest"
 
 
-def _say_amount(resource: ResourceChange, value: float | None) -> str:
+def _format_resource_amount(resource: ResourceChange, value: float | None) -> str:
     if resource.name in CATALOGUE:
         return words.format_metric(resource.name, value)
     return figures.quantity(value, resource.unit)
@@ -267,7 +267,7 @@ def say_finding_change(change: FindingChange) -> str:
     return said
 
 
-def say_cause(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
+def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
     """Yield what explains the change in time, what became of the top finding, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
@@ -304,14 +304,14 @@ def _explain_time(
     elif not before:
         yield TextLine("no finding", "led before")
     if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
-        yield TextLine(_say_unexplained(launch, change.time.answer), "why")
+        yield TextLine(_say_unexplained_change(launch, change.time.answer), "why")
 
 
 # Metrics of the measurement, which no code of a kernel sets.
 _CLOCKS = ("sm_clock", "dram_clock")
 
 
-def _say_unexplained(launch: LaunchChange, answer: str) -> str:
+def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
     """Return that no finding explains a change in time, with the metrics that moved farthest."""
     said = f"why it is {answer} is not known from the findings"
     moved = []
@@ -328,7 +328,7 @@ def say_estimate(estimate: GainEstimate) -> str:
     """Return whether an estimate was right: "1.87x (1.32 to 2.77) for RULE; measured 1.53x: ..."."""
     expectation = Expectation(estimate.expected, estimate.low, estimate.high)
     if expectation.is_wide:
-        said = words.say_range(expectation)
+        said = words.format_gain_range(expectation)
     else:
         said = words.format_expectation(expectation)
     outcome = f"{estimate.outcome} the interval"
@@ -366,7 +366,7 @@ def say_prediction(prediction: HeaderPrediction) -> str:
     return rule
 
 
-def is_beside_the_point(finding: FindingChange) -> bool:
+def is_note_or_repeat(finding: FindingChange) -> bool:
     """Return whether a finding is about the measurement, or says again what another one says."""
     return BY_ID[finding.rule].note or bool(finding.repeated_rule)
 
@@ -375,7 +375,7 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
     """Yield the rules that fire no more and those that fire anew, a line each kind of change."""
     findings = list(chain.from_iterable(launch.findings for launch in launches))
     for what in ("gone", "new"):
-        rules = [f.rule for f in findings if f.what == what and not is_beside_the_point(f)]
+        rules = [f.rule for f in findings if f.what == what and not is_note_or_repeat(f)]
         if rules:
             yield TextLine(", ".join(rules), what, indent)
     for finding in findings:
@@ -431,7 +431,7 @@ def _say_speedup(time: TimeComparison) -> str:
     return format_ratio(across)
 
 
-def say_timing(change: RunComparison) -> str:
+def describe_timing(change: RunComparison) -> str:
     """Return how the times were taken, and how far apart they are."""
     time = change.time
     if time is None:
@@ -442,23 +442,24 @@ def say_timing(change: RunComparison) -> str:
         if time.answer == "slower":
             here = invert_interval(here)
         parts.append(f"{format_ratio(here)} in this session")
-    parts.append(words.say_chance(time.p_value))
+    parts.append(words.format_p_value(time.p_value))
     return ", ".join(filter(None, parts))
 
 
-def join_sides(before: str, after: str) -> str:
+def format_both_sides(before: str, after: str) -> str:
     if before == after:
         return before
     return f"{before} -> {after}"
 
 
-def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterator[Block]:
+def show_launch_change(launch: LaunchChange, shown: int, timed: bool = True) -> Iterator[Block]:
     """Yield one launch; its time under ncu only if that was not said above."""
     kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
     yield TextLine(
-        join_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)), "kernel"
+        format_both_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)),
+        "kernel",
     )
-    yield TextLine(join_sides(bound.before, bound.after), "bound")
+    yield TextLine(format_both_sides(bound.before, bound.after), "bound")
     if timed:
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
@@ -513,7 +514,7 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
 
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     """Return a finding's row: its state, what fixing it could gain on both sides, and why."""
-    gains = [_say_side(change, side) for side in (change.before, change.after)]
+    gains = [_format_gain_on_side(change, side) for side in (change.before, change.after)]
     has_amount = change.what in ("gone", "changed") and change.amount is not None
     if has_amount or change.what in ("hidden", "uncovered"):
         cause = change.why
@@ -524,7 +525,7 @@ def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     return say_state(change), change.rule, *gains, cause
 
 
-def _say_side(change: FindingChange, side: FindingSide) -> str:
+def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:
     """Return what fixing a finding could gain on a side; "-" where its cause is there, unreported."""
     if side.status == "fires":
         return figures.speedup(side.gain) or "-"
@@ -601,10 +602,10 @@ def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
     """Yield every variant with its time, and how it compares with its parent."""
     yield Heading(f"Case {ladder.case}: each step against its parent")
     head = ("variant", ">time", ">95 %", ">vs parent", "", "bound")
-    yield Grid(head, tuple(map(_list_step_cells, ladder.steps)))
+    yield Grid(head, tuple(map(_list_ladder_cells, ladder.steps)))
 
 
-def _list_step_cells(step: Rung) -> tuple[str, ...]:
+def _list_ladder_cells(step: Rung) -> tuple[str, ...]:
     time, half_width = "not timed", ""
     if step.time:
         time = figures.seconds(step.time.median)
@@ -613,14 +614,14 @@ def _list_step_cells(step: Rung) -> tuple[str, ...]:
     if step.change:
         change = step.change.time
     speedup = words.format_measured_speedup(change)
-    return indent_name(step), time, half_width, speedup, say_answer(step), step.bound or ""
+    return indent_name(step), time, half_width, speedup, get_answer_of_step(step), step.bound or ""
 
 
 def indent_name(step: Rung) -> str:
     return "  " * step.depth + step.variant
 
 
-def say_answer(step: Rung) -> str:
+def get_answer_of_step(step: Rung) -> str:
     if step.change is None:
         return ""
     if step.change.time:
@@ -644,10 +645,10 @@ def show_ladder_steps(ladder: Ladder) -> Iterator[Block]:
     yield TextLine("1.50x means 1.5 times as fast; ~ marks differences within the noise", "note")
     yield Heading(f"Case {ladder.case}: what each step did")
     for step in ladder.steps:
-        yield from show_step(step)
+        yield from show_ladder_step(step)
 
 
-def show_step(step: Rung) -> Iterator[Block]:
+def show_ladder_step(step: Rung) -> Iterator[Block]:
     """Yield what a variant changes, what its counters say of that, and its predictions."""
     yield TextLine(step.title, step.variant)
     if step.note:
@@ -687,7 +688,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
     if change.estimate is not None:
         yield f"predicted: {say_estimate(change.estimate)}"
     if change.time is not None:
-        yield f"measured: {say_timing(change)}"
+        yield f"measured: {describe_timing(change)}"
     for group in group_launches(change.launches):
         yield from _list_brief_launch(group.shown, change)
 
@@ -697,8 +698,8 @@ def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[
     name = ""
     if len(change.launches) > 1:
         name = f"{shorten_name(launch.kernel.after, NAME)}, "
-    yield f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}"
-    yield from map(_write_marked, say_cause(launch, change))
+    yield f"{name}bound: {format_both_sides(launch.bound.before, launch.bound.after)}"
+    yield from map(_write_marked, show_cause_of_change(launch, change))
     yield from map(_write_marked, show_changed_rules([launch]))
     for metric, before, after, _ in map(list_move_cells, choose_metrics(launch, BRIEF_METRICS)):
         yield f"{metric}: {before} -> {after}"

@@ -30,7 +30,7 @@ ROWS, FINDINGS = 3, 3  # of a brief
 _WITHOUT = "without --section "
 
 
-def _has_lines(run: Judged) -> bool:
+def _has_line_data(run: Judged) -> bool:
     """Return whether source lines are known of a launch, or of one of its findings."""
     return bool(run.lines) or any(finding.where for finding in run.diagnosis.findings)
 
@@ -50,14 +50,14 @@ def show_diagnosis(
     else:
         listed = rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
-    cells = tuple(list_cells(number, row, total) for number, row in enumerate(listed, 1))
+    cells = tuple(list_row_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
     yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
         yield show_folded_verdict(row, number, total, before)
         before = row.median_launch
-    lined = any(_has_lines(row.median_launch) for row in detailed)
+    lined = any(_has_line_data(row.median_launch) for row in detailed)
     if commands := list(suggest_next_commands(rows, lined)):
         yield blocks.Heading("Next", 2)
         yield from commands[:2]
@@ -71,7 +71,7 @@ def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.C
     if run.status != "ok":
         yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.is_incomplete(run):
+    if words.lacks_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
@@ -99,12 +99,12 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
     further = []
     for finding in diagnosis.findings[1:]:
         if finding.status == "fires" and not finding.note and not finding.repeats:
-            further.append(f"Also: {_say_in_brief(finding)}")
+            further.append(f"Also: {_describe_finding_briefly(finding)}")
     lines += further[: FINDINGS - 1]
     if diagnosis.together:
-        lines.append(words.say_worth_together(diagnosis.together))
+        lines.append(words.describe_combined_gain(diagnosis.together))
     for number, row in enumerate(rows[1:ROWS], 2):
-        lines.append(f"{number}. {_say_row_in_brief(row)}")
+        lines.append(f"{number}. {_describe_row_briefly(row)}")
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         lines.append(f"{len(rows) - ROWS} more kernels: {rest}")
@@ -114,23 +114,23 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
     return words.fit_lines_in_brief([*lines, *onward])
 
 
-def _say_row_in_brief(row: Row) -> str:
+def _describe_row_briefly(row: Row) -> str:
     run = row.median_launch
     time = "no duration"
     if row.times:
         time = figures.seconds(row.total)
     said = f"{shorten_name(run.kernel, 40)}, {time}, {words.label_verdict(run)}"
     if run.top:
-        said += f"; {_say_in_brief(run.top)}"
+        said += f"; {_describe_finding_briefly(run.top)}"
     return said
 
 
-def _say_in_brief(finding: LaunchFinding) -> str:
+def _describe_finding_briefly(finding: LaunchFinding) -> str:
     if finding.where:
-        where = f"; at {words.format_places(finding)}"
+        where = f"; at {words.format_finding_lines(finding)}"
     else:
         where = ""
-    return f"{finding.rule}{words.say_worth_and_cause(finding)}{where}"
+    return f"{finding.rule}{words.describe_gain_and_cause(finding)}{where}"
 
 
 # The table.
@@ -147,26 +147,26 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 
-def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
+def list_row_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     """Return a row of the table; `total` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
         launch = words.format_count_and_times(row)
     else:
-        launch = words.name_launch(run) or words.name_by_report(run)
+        launch = words.name_launch(run) or words.name_launch_by_report(run)
     return (
         str(number),
         TextSpan(run.kernel, "name"),
         TextSpan(cut_middle(escape_text(launch), NAMED), "dim"),
         figures.seconds(row.total) if row.times else "?",
-        format_part_of_time(row, total),
+        format_share_of_time(row, total),
         words.label_verdict(run),
         run.top.rule if run.top else "-",
-        words.format_worth(run.top),
+        words.format_expected_gain(run.top),
     )
 
 
-def format_part_of_time(row: Row, total: float) -> str:
+def format_share_of_time(row: Row, total: float) -> str:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = 0.0
     if total:
@@ -210,7 +210,7 @@ def show_folded_verdict(
 def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     yield blocks.Paragraph(
-        join_with_breaks(TextSpan(line, "dim") for line in list_identity(row, total))
+        join_with_breaks(TextSpan(line, "dim") for line in list_launch_facts(row, total))
     )
     yield blocks.TextLine(
         f"{words.label_verdict(row.median_launch)}, {row.median_launch.diagnosis.because}",
@@ -218,12 +218,12 @@ def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
     )
 
 
-def list_identity(row: Row, total: float) -> Iterator[str]:
+def list_launch_facts(row: Row, total: float) -> Iterator[str]:
     """Yield when and how a launch ran: time, part of all, sizes, device, clocks."""
     run = row.median_launch
     part = "duration not collected"
     if row.times:
-        part = f"{format_part_of_time(row, total)} of all"
+        part = f"{format_share_of_time(row, total)} of all"
     if len(row.launches) > 1:
         times = words.format_count_and_times(row)
         yield f"{times} (shortest, median, longest), {part}; median launch shown"
@@ -266,7 +266,7 @@ def show_findings(
         if finding.status == "fires" and not finding.note:
             yield show_firing_finding(finding, listing=listing)
     if both := run.diagnosis.together:
-        yield blocks.ListItem(words.say_worth_together(both), bullet="+")
+        yield blocks.ListItem(words.describe_combined_gain(both), bullet="+")
     for missing in run.diagnosis.missing:
         if missing.section:
             section = f"collect {missing.section}: "
@@ -327,12 +327,16 @@ def show_firing_finding(finding: LaunchFinding, *, listing: bool = False) -> blo
     if finding.where and listing:
         for line in finding.where:
             under.append(
-                (where, f" {words.format_place(line)}  ", TextSpan(line.source or "", "code"))
+                (
+                    where,
+                    f" {words.format_line_and_share(line)}  ",
+                    TextSpan(line.source or "", "code"),
+                )
             )
     elif finding.where:
-        under.append((where, f" {words.format_places(finding)}"))
+        under.append((where, f" {words.format_finding_lines(finding)}"))
     return blocks.ListItem(
-        (TextSpan(finding.rule, "rule"), words.say_worth_and_cause(finding)), tuple(under)
+        (TextSpan(finding.rule, "rule"), words.describe_gain_and_cause(finding)), tuple(under)
     )
 
 
@@ -360,11 +364,11 @@ def _show_hot_line(line: HotLine) -> blocks.ListItem:
     place = line.text.strip()  # an instruction, where the report knows no lines
     instructions = line.sass
     if line.file:
-        place = name_place(line)
+        place = format_line_place(line)
     elif instructions:
         place, instructions = instructions[0].text, ()
     title: list[TextSpan | str] = [f"{figures.share(line.share)} at ", TextSpan(place, "code")]
-    call = words.say_call(line)
+    call = words.describe_call_site(line)
     if call:
         title.append(f", {call}")
     if line.stall:
@@ -379,7 +383,7 @@ def _show_hot_line(line: HotLine) -> blocks.ListItem:
     return blocks.ListItem(tuple(title), tuple(under))
 
 
-def name_place(line: HotLine) -> str:
+def format_line_place(line: HotLine) -> str:
     if line.file:
         return f"{basename(line.file)}:{line.line}"
     return "SASS"

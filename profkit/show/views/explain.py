@@ -20,7 +20,7 @@ from profkit.model.scenario import COVERAGE, SPREAD, make_expectation
 from profkit.program.example import run_example
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.program.rules import RULES as OF_STEPS
-from profkit.program.rules import Example, StepRule, list_words
+from profkit.program.rules import Example, StepRule, list_rule_texts
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
@@ -29,8 +29,8 @@ from profkit.reports.figures import quantity as format_quantity
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
-from profkit.show.text.glossary import SCREEN_WORDS, find_screen_word
-from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, name_nvidia_rules
+from profkit.show.text.glossary import SCREEN_WORDS, normalize_screen_word
+from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, find_rules_for_ncu_rule
 from profkit.show.text.terminal import ShowsItself
 from profkit.show.text.thresholds import find_quantity
 
@@ -101,12 +101,12 @@ def explain(name: str | None = None) -> Explanation:
     """
     if name is None:
         return _list_everything()
-    if screen_word := find_screen_word(name):
+    if screen_word := normalize_screen_word(name):
         return _explain_screen_word(screen_word)
     page = _find_page(name)
-    told = _keep_filled(page.parts)
+    told = _drop_empty_parts(page.parts)
     if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
-        for heading, texts in _keep_filled(_explain_step_rule(STEP_RULES[page.name])).items():
+        for heading, texts in _drop_empty_parts(_explain_step_rule(STEP_RULES[page.name])).items():
             told[f"For a step: {heading}"] = texts
     asked = ""
     if not _is_same_name(name, page.name):
@@ -116,8 +116,8 @@ def explain(name: str | None = None) -> Explanation:
 
 def _find_page(name: str) -> Explanation:
     """Return the page of a name, of the rule that it is a part of, or of what ncu calls so."""
-    word = _find_full_name(_remove_bound_word(name.strip()))
-    answered = name_nvidia_rules(name)
+    word = _find_rule_containing_word(_extract_bound_name(name.strip()))
+    answered = find_rules_for_ncu_rule(name)
     if len(answered) == 1:
         word = answered[0]
     if " " in word or word.lower() in NCU_LABELS:
@@ -127,7 +127,7 @@ def _find_page(name: str) -> Explanation:
         title = "what Nsight Compute's own rules report"
         rules = tuple(write_name_and_text(rule, BY_ID[rule].title) for rule in answered)
         page = Explanation(name.strip(), "ncu rule", title, {"profkit's rules for it": rules})
-    readers = _find_readers(word)
+    readers = _find_metrics_reading_counter(word)
     if page is None and readers:
         title = "a counter of Nsight Compute"
         page = Explanation(word, "ncu metric", title, _explain_counter(word, readers))
@@ -162,7 +162,7 @@ def _explain_profkits_name(word: str) -> Explanation | None:
     return None
 
 
-def _find_readers(counter: str) -> list[Metric]:
+def _find_metrics_reading_counter(counter: str) -> list[Metric]:
     """Return the metrics that one of ncu's own counters is read for."""
     readers = []
     for metric in CATALOGUE.values():
@@ -173,7 +173,7 @@ def _find_readers(counter: str) -> list[Metric]:
     return readers
 
 
-def _keep_filled(parts: Parts) -> dict[str, tuple[Words | blocks.Code, ...]]:
+def _drop_empty_parts(parts: Parts) -> dict[str, tuple[Words | blocks.Code, ...]]:
     """Return the parts of a page that say something."""
     return {heading: texts for heading, texts in parts.items() if texts}
 
@@ -232,14 +232,14 @@ def _explain_counter(name: str, readers: list[Metric]) -> Parts:
 
 def explain_step_rule(rule: StepRule) -> Explanation:
     """Return the page of a rule of triage."""
-    parts = _keep_filled(_explain_step_rule(rule))
+    parts = _drop_empty_parts(_explain_step_rule(rule))
     return Explanation(rule.id, OF_A_STEP, rule.title, parts)
 
 
 def _explain_step_rule(rule: StepRule) -> Parts:
     page = pages.read_page(rule.page)
     said, tried = [], []
-    for words_of_form in list_words(rule.id):
+    for words_of_form in list_rule_texts(rule.id):
         said.append(_mask_filled_values(words_of_form.says))
         tried += [_mask_filled_values(text) for text in words_of_form.list_advice()]
     return {
@@ -286,7 +286,7 @@ def _name_placeholder(found: re.Match[str]) -> str:
     return f"<{name}>"
 
 
-def _remove_bound_word(word: str) -> str:
+def _extract_bound_name(word: str) -> str:
     """Return the bound that "memory bound" or "latency-bound" names; other words as they are."""
     first = re.fullmatch(r"(\w+)[ -]bound", word.lower())
     if first and first[1] in words.BOUNDS:
@@ -294,19 +294,19 @@ def _remove_bound_word(word: str) -> str:
     return word
 
 
-def _find_full_name(word: str) -> str:
+def _find_rule_containing_word(word: str) -> str:
     """Return the rule that a word is a part of, where it is of one only and no name itself: bank."""
     asked = word.lower().replace("_", "-").replace(" ", "-")
     known = {*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.LIMITERS}
     if asked in known or asked.replace("-", "_") in known or "." in word:
         return word
-    holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, asked)]
+    holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_words_in_name(rule, asked)]
     if len(holding) == 1:
         return holding[0]
     return word
 
 
-def _has_part(rule: str, asked: str) -> bool:
+def _has_words_in_name(rule: str, asked: str) -> bool:
     """Whether the words asked for follow each other in a rule's name, in the singular too."""
     name = f"-{rule}-"
     return f"-{asked}-" in name or f"-{asked}s-" in name
@@ -316,7 +316,7 @@ def find_nearest_names(name: str) -> str:
     """Return which known names are nearest to an unknown one, as a hint."""
     holding = []
     for rule in (*BY_ID, *STEP_RULES):
-        if _has_part(rule, name.lower()):
+        if _has_words_in_name(rule, name.lower()):
             holding.append(rule)
     if holding:
         return f"did you mean {' or '.join(holding[:3])}?"
@@ -345,8 +345,8 @@ def explain_rule(rule: LaunchRule) -> Parts:
         "Before": show_code(page.before),
         "After": show_code(page.after),
         "How it is detected": _explain_detection(rule, page),
-        f"Measured on {pages.read_probe_gpu()}": explain_measured(rule),
-        "Expected gain": explain_worth(rule),
+        f"Measured on {pages.read_probe_gpu()}": explain_gain_on_probes(rule),
+        "Expected gain": explain_gain_model(rule),
         "How to measure it": explain_ablations(rule),
         "False alarms": page.false_alarms,
         **_explain_example(rule),
@@ -363,12 +363,12 @@ def _explain_example(rule: LaunchRule) -> Parts:
     metrics = _list_metrics_looked_at(rule)
     return {
         "An example that fires": (
-            f"{finding.cause} ({words.say_finding_worth(finding)})",
+            f"{finding.cause} ({words.describe_finding_gain(finding)})",
             words.format_metric_values(example),
         ),
         "An example that does not fire": (words.format_metric_values(rule.clear[0]),),
         "Metrics it uses": tuple(map(describe_metric, metrics)),
-        "To collect": (suggest_command(metric.section for metric in metrics),),
+        "To collect": (suggest_ncu_sections(metric.section for metric in metrics),),
     }
 
 
@@ -438,7 +438,7 @@ def explain_threshold(of: pages.Decides) -> Words:
     return TextSpan(of.name, "code"), f" {text}"
 
 
-def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
+def explain_gain_on_probes(rule: LaunchRule) -> tuple[Words, ...]:
     """Return what fixing a rule's cause brought on probes: the first pairs, and how many more."""
     pairs = list(pages.read_probe_pairs(rule.id))
     said: list[Words] = []
@@ -451,7 +451,7 @@ def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
     return tuple(said)
 
 
-def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
+def explain_gain_model(rule: LaunchRule) -> tuple[Words, ...]:
     """Return how a gain is bounded and expected, and how far the fixes on record came from that."""
     fix = rule.fix
     if fix is None or fix.kind is None:
@@ -477,17 +477,17 @@ def explain_metric(metric: Metric) -> Parts:
         "What happens in the hardware": (page.hardware,),
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
         "Sources, in order of preference": sources or ("the run record next to the report",),
-        "To collect": (suggest_command([metric.section]),),
-        f"On the probes ({pages.read_probe_gpu()})": _say_range(metric),
+        "To collect": (suggest_ncu_sections([metric.section]),),
+        f"On the probes ({pages.read_probe_gpu()})": _describe_probe_range(metric),
         "Rules that use it": _list_rules_that_use(metric),
         "Read it with care": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
 
 
-def _say_range(metric: Metric) -> tuple[str, ...]:
+def _describe_probe_range(metric: Metric) -> tuple[str, ...]:
     """Return the smallest and largest value on the probes; nothing where it was not collected."""
-    seen = pages.find_range(metric.name)
+    seen = pages.find_probe_range(metric.name)
     if not seen:
         return ()
     texts = []
@@ -546,7 +546,7 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
         "What happens in the hardware": (page.hardware,),
         "Thresholds": tuple(map(explain_threshold, numbers)) or page.thresholds,
         "Rules that can explain it": tuple(write_name_and_text(r.id, r.title) for r in behind),
-        f"Measured on {pages.read_probe_gpu()}": explain_measured(plain),
+        f"Measured on {pages.read_probe_gpu()}": explain_gain_on_probes(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -579,7 +579,7 @@ def describe_metric(metric: Metric) -> Words:
     return write_name_and_text(metric.name, f"({metric.unit}) {metric.meaning}")
 
 
-def suggest_command(sections: Iterable[str]) -> str:
+def suggest_ncu_sections(sections: Iterable[str]) -> str:
     """Return the ncu sections, or the run record, that hold what is needed."""
     needed = set(sections) - {""}
     ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]

@@ -21,7 +21,7 @@ def show_history_steps(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         yield TextLine("the history is empty: profkit history --add, or --log")
     subjects: dict[str, list[tuple[str, ...]]] = {}
     for step in steps:
-        subjects.setdefault(step.run.subject, []).append(_list_step_cells(step))
+        subjects.setdefault(step.run.subject, []).append(_list_history_cells(step))
     head = ("measured", "commit", "GPU", ">time", ">speed-up", "", ">seen from")
     for subject, cells in subjects.items():
         yield Heading(subject)
@@ -30,7 +30,7 @@ def show_history_steps(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         yield TextLine("*: files differed from the commit when it was measured")
 
 
-def _list_step_cells(step: HistoryStep) -> tuple[str, ...]:
+def _list_history_cells(step: HistoryStep) -> tuple[str, ...]:
     run = step.run
     commit = (run.commit or "")[:10]
     if run.dirty:
@@ -43,11 +43,11 @@ def _list_step_cells(step: HistoryStep) -> tuple[str, ...]:
     answer: str = step.answer
     if step.note:
         answer = f"{step.answer}; {step.note}"
-    measured, seen_from = (run.made or "")[:16], say_difference(step.smallest_change)
+    measured, seen_from = (run.made or "")[:16], format_difference(step.smallest_change)
     return measured.replace("T", " "), commit, run.gpu or "", time, speedup, answer, seen_from
 
 
-def say_difference(share: float | None, unknown: str = "") -> str:
+def format_difference(share: float | None, unknown: str = "") -> str:
     if share is None or isnan(share):
         return unknown
     return figures.format_percent(share, 2)
@@ -64,7 +64,7 @@ def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">A/A pairs": lambda machine: str(machine.pairs),
         ">rounds": lambda machine: str(machine.rounds),
         ">within": lambda machine: figures.format_percent(machine.within, 2),
-        ">between": lambda machine: say_difference(machine.between, "not known"),
+        ">between": lambda machine: format_difference(machine.between, "not known"),
         ">compare": lambda machine: str(machine.compare_alarms),
         ">gate": lambda machine: str(machine.gate_alarms),
     }
@@ -136,7 +136,7 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
     yield from _show_moved_subjects(report.subjects)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
-        smallest, largest = say_difference(min(judged)), say_difference(max(judged))
+        smallest, largest = format_difference(min(judged)), format_difference(max(judged))
         yield TextLine(
             f"changes of {smallest} to {largest} would have been detected with 95 % power, at one "
             "false alarm in 1,000"
@@ -161,7 +161,7 @@ def _show_moved_subjects(subjects: Iterable[GateSubject]) -> Iterator[Block]:
         if subject.time:
             before = figures.seconds(subject.time.before.median)
             after = figures.seconds(subject.time.after.median)
-        seen_from, cause = say_difference(subject.smallest_change), subject.cause or ""
+        seen_from, cause = format_difference(subject.smallest_change), subject.cause or ""
         row = (subject.name, subject.answer, before, after, seen_from, cause, subject.because)
         cells.append(row)
     head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")

@@ -31,7 +31,7 @@ def show_variants(rows: Iterable[Entry]) -> Iterator[Block]:
         "variant": lambda row: row["variant"],
         "after": lambda row: row["after"] or "",
         "built": lambda row: "yes" if row["built"] else "no",
-        "recorded": list_recorded,
+        "recorded": format_recorded_cases,
         "title": lambda row: row["title"],
     }
     for problem, variants in problems.items():
@@ -45,7 +45,7 @@ def show_variants(rows: Iterable[Entry]) -> Iterator[Block]:
             yield TextLine(TextSpan(f"{', '.join(names)}: {why}", "dim"))
 
 
-def list_recorded(row: Entry) -> str:
+def format_recorded_cases(row: Entry) -> str:
     cases = row["recorded"].items()
     return ", ".join(case if state == "ok" else f"{case} ({state})" for case, state in cases)
 
@@ -141,7 +141,7 @@ def list_check_cells(row: Entry) -> tuple[str, ...]:
     return row["variant"], row["status"], cases, worst, tolerance, sanitizer
 
 
-def list_faults(check: Entry, most: int = 5) -> list[str]:
+def list_check_faults(check: Entry, most: int = 5) -> list[str]:
     """Return the first faults of a check, one line each, and how many more there are."""
     lines = []
     for case in check["cases"]:
@@ -164,7 +164,7 @@ def show_timed_case(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(list_time_cells(row, best) for row in ranked),
     )
-    for text in list_notes(rows, references):
+    for text in list_timing_notes(rows, references):
         yield TextLine(text, "note")
 
 
@@ -188,7 +188,7 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
     )
 
 
-def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
+def list_timing_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
     """Yield what to know of times: who is host-bound, wide intervals, limited clocks."""
     # References are called from Python, so they are named together: outside of a graph, the GPU
     # waits for the caller, and the ratios are those of the kernels alone.
@@ -272,27 +272,29 @@ _ENDED = {
 def show_ended_search(search: Entry) -> Iterator[Block]:
     """Yield how a search ended: decision, times, outcomes, refusals, proposals."""
     yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
-    yield show_decision(search)
-    yield show_times(search)
-    yield TextLine(count_outcomes(search))
-    yield from (TextLine(text, "refused", indent=1) for text in list_refusals(search))
+    yield show_search_decision(search)
+    yield make_search_times_grid(search)
+    yield TextLine(describe_outcomes(search))
+    yield from (TextLine(text, "refused", indent=1) for text in list_refused_trials(search))
     yield from (TextLine(text, "steering") for text in explain_steering(search))
 
 
 def write_search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
-    return blocks.render_markdown(show_summary(search, history, pictures))
+    return blocks.render_markdown(show_search_summary(search, history, pictures))
 
 
-def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
+def show_search_summary(
+    search: Entry, history: pd.DataFrame, pictures: Sequence[str]
+) -> Iterator[Block]:
     """Yield the summary of a search, with its path and its pictures."""
     yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
-    yield show_decision(search)
-    yield show_times(search)
+    yield show_search_decision(search)
+    yield make_search_times_grid(search)
     gpu = search["gpu"].get("name", "?")
-    yield blocks.Paragraph(f"{count_outcomes(search)} GPU: {gpu}.")
+    yield blocks.Paragraph(f"{describe_outcomes(search)} GPU: {gpu}.")
     yield Heading("The champion")
     yield from show_champion(search)
-    if refusals := list(list_refusals(search)):
+    if refusals := list(list_refused_trials(search)):
         yield Heading("Refused")
         yield from map(TextLine, refusals)
     yield Heading("Progress")
@@ -309,11 +311,11 @@ def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) 
     yield from map(blocks.Image, pictures)
 
 
-def show_decision(search: Entry) -> TextLine:
+def show_search_decision(search: Entry) -> TextLine:
     return TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
-def count_outcomes(search: Entry) -> str:
+def describe_outcomes(search: Entry) -> str:
     """Return how many trials came to what, and why the search ended."""
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
@@ -322,7 +324,7 @@ def count_outcomes(search: Entry) -> str:
     )
 
 
-def list_refusals(search: Entry) -> Iterator[str]:
+def list_refused_trials(search: Entry) -> Iterator[str]:
     """Yield how many trials were refused before and after building, by reason."""
     keys = {
         "refused_by_arithmetic": "ruled out before building",
@@ -335,7 +337,7 @@ def list_refusals(search: Entry) -> Iterator[str]:
             yield f"{when}: {sum(search[key].values())} ({reasons})"
 
 
-def show_times(search: Entry) -> Grid:
+def make_search_times_grid(search: Entry) -> Grid:
     """Return time and flags of champion, defaults and the reference."""
     champion, default = search["champion"], search["default"]
     named = [("defaults", default["name"], default["config"])]
@@ -370,16 +372,16 @@ def show_champion(search: Entry) -> Iterator[Block]:
     if champion["number"] == search["default"]["number"]:
         yield blocks.Paragraph("The defaults remain: nothing was confirmed faster.")
         return
-    said = filter(None, (comparison["sentence"], words.say_chance(comparison["p_value"])))
+    said = filter(None, (comparison["sentence"], words.format_p_value(comparison["p_value"])))
     yield blocks.Paragraph(
         f"Trial {champion['number']}, proposed by {champion['source']}. {'; '.join(said)}."
     )
     for role in ("default", "champion"):
         if verdict := search[role]["said"].get("verdict"):
-            yield TextLine(f"{label_bound(verdict)}, {verdict['because']}", role)
+            yield TextLine(f"{format_bound_and_limiter(verdict)}, {verdict['because']}", role)
 
 
-def label_bound(verdict: Mapping[Any, Any]) -> str:
+def format_bound_and_limiter(verdict: Mapping[Any, Any]) -> str:
     both = (verdict[key] for key in ("bound", "limiter"))
     return ": ".join(word for word in both if isinstance(word, str) and word)
 
@@ -394,7 +396,7 @@ def show_incumbents(history: pd.DataFrame) -> Block:
         "proposed by": lambda row: str(row["source"]),
         ">time": lambda row: figures.seconds(float(row["value"])),
         "against the previous incumbent": format_confirmed,
-        "verdict": label_bound,
+        "verdict": format_bound_and_limiter,
     }
     return make_grid(steps.to_dict("records"), columns)
 

@@ -38,12 +38,12 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
         len(rows) > 1 or first.median_launch.status != "ok"
     ):  # else the answer and details say it all
         yield make_rows_grid(listed)
-        yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
+        yield blocks.Paragraph(TextSpan(_describe_listed_launches(rows, len(listed)), "dim"))
         yield from _list_reports(listed)
-    yield _show_first(first)
+    yield _show_first_row(first)
     yield from _show_doubts(rows)
     yield blocks.Heading("Next", 2)
-    yield from _name_commands(rows, first)
+    yield from _suggest_commands(rows, first)
 
 
 # The table.
@@ -51,7 +51,7 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
 
 def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
     """Return the table with a line per row; what tells launches apart only where names do not."""
-    files = number_reports(rows)
+    files = assign_report_letters(rows)
     names = Counter(row.median_launch.kernel for row in rows)
     cells = []
     for number, row in enumerate(rows, 1):
@@ -65,18 +65,18 @@ def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
             str(number),
             TextSpan(run.kernel, "name"),
             TextSpan(launch, "dim"),
-            _count_calls(row),
+            _format_launch_count(row),
             figures.seconds(row.total) if row.times else "?",
-            _name_bound(run),
+            _get_bound_or_status(run),
             run.top.rule if run.top else "-",
-            TextSpan(say_expected(run.top), "gain"),
+            TextSpan(format_gain_cell(run.top), "gain"),
         )
         cells.append(line)
     head = ("#", "kernel", "launch", ">calls", ">time", "bound", "top finding", ">expected")
     return blocks.Grid(head, tuple(cells), indent=0, narrow=True, spare=("bound",))
 
 
-def number_reports(rows: Sequence[Row]) -> dict[str, str]:
+def assign_report_letters(rows: Sequence[Row]) -> dict[str, str]:
     """Return report -> the letter that the table has for it, in the order of its rows."""
     reports = dict.fromkeys(row.median_launch.report for row in rows)
     return {report: chr(ord("a") + n) for n, report in enumerate(reports)}
@@ -84,26 +84,26 @@ def number_reports(rows: Sequence[Row]) -> dict[str, str]:
 
 def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield which report each letter of the table is, where that is not said by its variant."""
-    files = number_reports(rows)
+    files = assign_report_letters(rows)
     if len(files) < 2 or all(words.name_launch(row.median_launch) for row in rows):
         return
     for report, letter in files.items():
         yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
 
 
-def _count_calls(row: Row) -> str:
+def _format_launch_count(row: Row) -> str:
     if len(row.launches) > 1:
         return f"{len(row.launches)}x"
     return ""
 
 
-def _name_bound(run: Judged) -> str:
+def _get_bound_or_status(run: Judged) -> str:
     if run.status == "ok":
         return run.diagnosis.bound
     return run.status
 
 
-def say_expected(finding: LaunchFinding | None) -> str:
+def format_gain_cell(finding: LaunchFinding | None) -> str:
     """Return what a fix is worth briefly: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
     if finding is None:
         return ""
@@ -121,7 +121,7 @@ def say_expected(finding: LaunchFinding | None) -> str:
     return figures.speedup(hope.gain)
 
 
-def _count_launches(rows: Sequence[Row], listed: int) -> str:
+def _describe_listed_launches(rows: Sequence[Row], listed: int) -> str:
     launches = sum(len(row.launches) for row in rows)
     said = f"{figures.counted(launches, 'launch', 'launches')}, {words.say_total_time(rows)}"
     if len(rows) > listed:
@@ -134,27 +134,29 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
 # The first row in short.
 
 
-def _show_first(row: Row) -> blocks.Fold:
+def _show_first_row(row: Row) -> blocks.Fold:
     run = row.median_launch
-    title = TextSpan(f"{shorten_name(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
+    title = TextSpan(
+        f"{shorten_name(run.kernel, words.NAME)}: {_describe_verdict_figures(run)}", "strong"
+    )
     causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     firing = [finding for finding in causes if not finding.repeats]
     inside: list[Block] = [
-        blocks.Paragraph(TextSpan(identify_launch(row), "dim")),
+        blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
         *(_show_leading_finding(finding, causes) for finding in firing[:1]),
         *(_show_further_finding(finding) for finding in firing[1 : 1 + FURTHER]),
     ]
     if both := run.diagnosis.together:
-        inside.append(blocks.ListItem(words.say_worth_together(both), bullet="+"))
+        inside.append(blocks.ListItem(words.describe_combined_gain(both), bullet="+"))
     if rest := firing[1 + FURTHER :]:
-        listed = ", ".join(f"{f.rule} ({_say_worth_briefly(f)})" for f in rest)
+        listed = ", ".join(f"{f.rule} ({_describe_gain_briefly(f)})" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
     if estimates := _say_nvidia_estimates(run):
         inside.append(blocks.ListItem(estimates))
     return blocks.Fold(title, tuple(inside), shown=True)
 
 
-def _say_verdict(run: Judged) -> str:
+def _describe_verdict_figures(run: Judged) -> str:
     """Return the numbers that decide; the verdict alone where the answer has said them."""
     because = run.diagnosis.because
     if not run.top:
@@ -166,7 +168,7 @@ def _say_verdict(run: Judged) -> str:
     return rest.removesuffix(", and the ") or words.BOUNDS[run.diagnosis.bound]
 
 
-def identify_launch(row: Row) -> str:
+def describe_launch_in_line(row: Row) -> str:
     """Return time, sizes and device of a launch in one line."""
     run = row.median_launch
     if row.times:
@@ -193,7 +195,7 @@ def _show_leading_finding(
         first = dict(list(known.items())[:EVIDENCE])
         under.append(TextSpan(words.format_metric_values(first), "metric"))
     if finding.where:
-        under.append((TextSpan("where:", "note"), f" {words.format_places(finding)}"))
+        under.append((TextSpan("where:", "note"), f" {words.format_finding_lines(finding)}"))
     for other in causes:
         if other.repeats == finding.rule:
             seen = other.cause.partition(";")[0]
@@ -201,7 +203,7 @@ def _show_leading_finding(
     text = (
         TextSpan(finding.rule, "rule"),
         " (",
-        TextSpan(words.say_finding_worth(finding), "gain"),
+        TextSpan(words.describe_finding_gain(finding), "gain"),
         ")",
     )
     return blocks.ListItem(text, tuple(under))
@@ -209,26 +211,26 @@ def _show_leading_finding(
 
 def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
     if finding.where:
-        place = f"; {words.format_place(finding.where[0])}"
+        place = f"; {words.format_line_and_share(finding.where[0])}"
     else:
         place = ""
-    gain = TextSpan(_say_worth_briefly(finding), "gain")
+    gain = TextSpan(_describe_gain_briefly(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), " (", gain, f"): {finding.cause}{place}")
     return blocks.ListItem(text)
 
 
-def _say_worth_briefly(finding: LaunchFinding) -> str:
+def _describe_gain_briefly(finding: LaunchFinding) -> str:
     """Return what a fix is worth in two words: "expect 1.80x", "at most 1.17x"."""
     hope = finding.expect
     if finding.at_roof or finding.measured_reachable_gain is not None:
-        return say_expected(finding)
+        return format_gain_cell(finding)
     if hope is None:
         return words.format_gain(finding.gain)
     if hope.is_wide:
         return f"expect {figures.figures(hope.low)}x to {figures.speedup(hope.high)}"
     if hope.low < 1:
         return f"expect {words.format_expectation(hope)}"
-    return f"expect {say_expected(finding)}"
+    return f"expect {format_gain_cell(finding)}"
 
 
 def _say_nvidia_estimates(run: Judged) -> str:
@@ -267,7 +269,7 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
             part = f"in {len(found)} of {len(runs)} launches, "
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{part}{cause}; {command}", rule)
-    missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing, runs))))
+    missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
     elif unknown:
@@ -289,17 +291,17 @@ def _say_unchecked(findings: Sequence[LaunchFinding]) -> str:
     return f"{said}; --all lists them"
 
 
-def _list_missing(run: Judged) -> Iterator[str]:
+def _list_missing_sections(run: Judged) -> Iterator[str]:
     for missing in run.diagnosis.missing:
         yield missing.section or missing.why
 
 
-def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
+def _suggest_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
     run = first.median_launch
     if run.status != "ok":
         yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.is_incomplete(run):
+    if words.lacks_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from profkit.program.steps.idle import clean_operator
-from profkit.program.steps.places import join_layers, shorten_line
+from profkit.program.steps.idle import clean_operator_name
+from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
 from profkit.reports.figures import base_name, figures, format_percent, seconds
 from profkit.show.text.blocks import (
     Block,
@@ -81,9 +81,9 @@ def show_triage(
         yield TextLine(f"and {more} more with smaller savings: {rest}")
     yield Heading("Where the GPU's time goes", 2)
     if by == "kernel":
-        yield from list_kernels(document["kernels"], document.get("origins", ()))
+        yield from show_kernels_table(document["kernels"], document.get("origins", ()))
     else:
-        yield from list_origins(document, by)
+        yield from show_origins_table(document, by)
     yield from show_what_is_next(document)
 
 
@@ -107,7 +107,7 @@ def differs_without_recorder(document: Mapping[str, Any]) -> bool:
     return bool(document["findings"]) and figures(plain) != figures(step["ms"])
 
 
-def has_line(where: str) -> bool:
+def is_source_line(where: str) -> bool:
     """Return whether a place is a line of Python: it is named first then, and never cut."""
     return _FILE.search(where) is not None and not where.startswith(UNPLACED)
 
@@ -115,7 +115,7 @@ def has_line(where: str) -> bool:
 def say_finding(row: Mapping[str, Any]) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
     where = row["where"] or ""
-    if has_line(where):
+    if is_source_line(where):
         return TextSpan(where, "place"), f": {row['say']}"
     return str(row["say"])
 
@@ -144,7 +144,7 @@ def name_finding(row: Mapping[str, Any]) -> str:
 def say_advice(row: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
     """Return what to try; and where, if that is no line, which the finding begins with."""
     where = row["where"] or ""
-    if not where or has_line(where):
+    if not where or is_source_line(where):
         return (row["try"],)
     place = where
     if len(where) > 60 and not _FILE.search(where):
@@ -281,17 +281,17 @@ def iterate_step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, fl
         begin = end
 
 
-def list_kernels(
+def show_kernels_table(
     kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Iterator[Block]:
     """Yield the table of the kernels that take longest, and what the others take together."""
     shown, rest = select_large_kernels(kernels)
     yield make_kernels_table(shown, origins)
     if rest:
-        yield TextLine(say_rest(rest) + say_overlap(kernels))
+        yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(kernels))
 
 
-def say_rest(rows: Sequence[Mapping[str, Any]]) -> str:
+def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return how many rows of a table are left out, and the time that they take together."""
     took = sum(row["ms"] for row in rows)
     share = sum(row["share"] for row in rows)
@@ -307,7 +307,7 @@ def select_large_kernels(
     return kernels[:count], kernels[count:]
 
 
-def say_overlap(rows: Iterable[Mapping[str, Any]]) -> str:
+def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> str:
     """Say so where shares of a step add up to more than the step: kernels run at the same time."""
     whole = sum(row["share"] for row in rows)
     if whole <= OVERLAPS:
@@ -332,8 +332,8 @@ def make_kernels_table(
         "kernel": lambda row: TextSpan(row["name"], "name"),
         "line": name_kernel_line,
         "module": lambda row: row.get("module") or "",
-        **name_kinds(kernels),
-        **name_grid(kernels),
+        **make_kind_column(kernels),
+        **make_grid_column(kernels),
         ">calls": _format_calls,
         ">per step": _format_time_of_step,
         ">share": _format_share_of_step,
@@ -367,37 +367,37 @@ def _format_headroom(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_kind_column(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
     """Return the column that says what kernels do: their operators where no line is known."""
     if any(row.get("line") for row in kernels) or not any(row["op"] for row in kernels):
         return {"kind": lambda row: row["category"]}
-    return {"operator": lambda row: name_operator(row["op"] or row["category"])}
+    return {"operator": lambda row: shorten_operator_name(row["op"] or row["category"])}
 
 
-def name_operator(name: str) -> str:
+def shorten_operator_name(name: str) -> str:
     """Name an operator or a node of autograd: by its end where it is long, as a kernel is."""
-    plain = clean_operator(name).removeprefix("torch::autograd::")
+    plain = clean_operator_name(name).removeprefix("torch::autograd::")
     if len(plain) <= OPERATOR_MOST:
         return plain
     return shorten_name(plain, OPERATOR_MOST)
 
 
-def name_grid(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_grid_column(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
     """Return the column that tells kernels of one name apart; none where no two are of one."""
     grids: dict[tuple[str | None, ...], set[str]] = {}
     for row in kernels:
-        grids.setdefault(_name_of_row(row), set()).add(write_grid(row))
+        grids.setdefault(_make_row_key(row), set()).add(format_grid(row))
     alike = {name for name, own in grids.items() if len(own) > 1}
     if not alike:
         return {}
-    return {">grid": lambda row: write_grid(row) if _name_of_row(row) in alike else ""}
+    return {">grid": lambda row: format_grid(row) if _make_row_key(row) in alike else ""}
 
 
-def _name_of_row(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+def _make_row_key(row: Mapping[str, Any]) -> tuple[str | None, ...]:
     return base_name(row["name"]), row.get("op"), row.get("line")
 
 
-def write_grid(row: Mapping[str, Any]) -> str:
+def format_grid(row: Mapping[str, Any]) -> str:
     """Write how many blocks a kernel has along each axis, without last ones of one block: 32x4."""
     sizes = list(row.get("grid") or ())
     while len(sizes) > 1 and sizes[-1] == 1:
@@ -418,13 +418,13 @@ def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
     more = ""
     if others > 0:
         more = f" +{others}"
-    return f"{shorten_line(line)}{more}"
+    return f"{shorten_line_path(line)}{more}"
 
 
 # What a table can have a row of, besides a kernel -> how a row of "origins" is called there.
 ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "line": lambda row: name_line(row["line"] or ""),
-    "module": lambda row: join_layers(row["module"] or ""),
+    "module": lambda row: replace_layer_numbers(row["module"] or ""),
     "operator": lambda row: row["op"] or "",
 }
 UNKNOWN = "unknown"
@@ -434,7 +434,7 @@ NO_MODULE = "no module"  # of what a line outside of all modules launches: an op
 def name_line(line: str) -> str:
     """Name a line by its file; one whose file is in a folder of packages by its path in there."""
     if line.startswith("/"):
-        return shorten_line(line)
+        return shorten_line_path(line)
     return line
 
 
@@ -446,12 +446,12 @@ def shorten_place(place: str) -> str:
     return f"{package}/…/{file}"
 
 
-def list_origins(document: Mapping[str, Any], by: str) -> Iterator[Block]:
+def show_origins_table(document: Mapping[str, Any], by: str) -> Iterator[Block]:
     """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
     ordered = sum_by_origin(document, by)
     yield make_origins_table(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
-        yield TextLine(say_rest(rest) + say_overlap(ordered))
+        yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(ordered))
     has_functions = any(row["function"] for row in document.get("origins", ()))
     if by == "line" and document["program"]["how"] == "torch trace" and has_functions:
         yield TextLine("lines are where functions begin: a trace has no others", "note")
@@ -591,7 +591,7 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     before, after = (say_step_time(side) for side in sides)
     answer = document["answer"].capitalize()
     if document["answer"] in ("faster", "slower"):
-        answer += f", {say_ratio(*sides)}"
+        answer += f", {format_speedup_between(*sides)}"
     if any(UNLIKE in note for note in document["notes"]):
         answer += ", if both are one program"
     said = f"{answer}: a step took {before} and now takes {after}"
@@ -606,7 +606,7 @@ UNLIKE = "unless the change replaced the others"  # in the note on two recording
 ENOUGH = 3  # steps, whose times have a spread
 
 
-def say_ratio(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+def format_speedup_between(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     """Return how many times faster AFTER is, with its interval: "1.43x (1.41 to 1.46)".
 
     Of estimates the ends are compared in pairs, as they are for the answer: one recorder slows both

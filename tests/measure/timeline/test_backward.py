@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
-from profkit.program.readers.store import read_store, write_timeline
+from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.steps.attribution import NOBODY, find_makers
 from profkit.program.timeline import Place
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
@@ -246,7 +246,7 @@ def test_what_a_graph_replays_has_the_operators_of_its_capture(
     library = build_over_standin(tmp_path)
     of = Recording(library, tmp_path, GRAPH, python, PROFKIT_OPERATORS="1")
     write_timeline(of.timeline, tmp_path / "kept")
-    (process,) = read_store(tmp_path / "kept").processes
+    (process,) = read_saved_timeline(tmp_path / "kept").processes
     assert process.disturbed  # the capture
     calls = {call.correlation: call for call in process.calls}
     made = dict(zip(calls, find_makers(process), strict=True))

@@ -106,7 +106,7 @@ class Recording:
         )
         assert done.returncode == 0, done.stderr
         self.said = done.stdout
-        self.timeline = injected.read_injected(self.out)
+        self.timeline = injected.read_injected_recording(self.out)
         assert len(self.timeline.processes) == processes
         self.process = self.timeline.processes[0]
 
@@ -348,7 +348,7 @@ def test_what_a_killed_program_launched_has_its_line(library: Path, tmp_path: Pa
     path = os.pathsep.join([str(timeline.INJECTED), str(folder)])
     env = {**os.environ, "PROFKIT_TIMELINE": str(out), "PYTHONPATH": path}
     subprocess.run([sys.executable, str(program)], env=env, check=True, capture_output=True)
-    of = injected.read_injected(out)
+    of = injected.read_injected_recording(out)
     killed = next(p for p in of.processes if len(p.activities) == 10)
     assert {place_of(killed, a.origin).line for a in killed.activities} == {f"{program}:6"}
 
@@ -408,7 +408,7 @@ def test_no_python_is_said_of_a_program_in_c(library: Path, tmp_path: Path) -> N
     out = tmp_path / "out"
     out.mkdir()
     subprocess.run([program], env={**os.environ, "PROFKIT_TIMELINE": str(out)}, check=True)
-    notes = injected.read_injected(out).notes
+    notes = injected.read_injected_recording(out).notes
     assert any("no Python in this process" in note for note in notes)
 
 
@@ -418,7 +418,7 @@ def test_stacks_that_were_damaged_cost_their_lines_alone(library: Path, tmp_path
     lines = stacks.read_text().splitlines()
     first = json.loads(lines[0])
     stacks.write_text("\n".join(['{"id": 1, "frames": 7}', "[]", "\x00", *lines[1:]])[:-40])
-    again = injected.read_injected(of.out).processes[0]
+    again = injected.read_injected_recording(of.out).processes[0]
     named = sum(a.origin >= 0 for a in again.activities)
     assert first["id"] == 1
     assert 0 < named < len(again.activities)

@@ -54,13 +54,13 @@ def run_program(library: Path, folder: Path, code: str, **env: str) -> list[str]
 def test_the_subscription_comes_before_the_records(library: Path, tmp_path: Path) -> None:
     asked = run_program(library, tmp_path / "out", "launch(1)")
     assert asked.index("subscribe") < asked.index("register")
-    (process,) = injected.read_injected(tmp_path / "out").processes
+    (process,) = injected.read_injected_recording(tmp_path / "out").processes
     assert [a.name for a in process.activities] == ["tiny"]
 
 
 def test_another_tool_s_subscription_is_said(library: Path, tmp_path: Path) -> None:
     run_program(library, tmp_path / "out", "launch(1)", STANDIN_BUSY="1")
-    of = injected.read_injected(tmp_path / "out")
+    of = injected.read_injected_recording(tmp_path / "out")
     assert len(of.processes[0].activities) == 1  # what CUPTI gives is kept all the same
     assert any("holds CUPTI's one subscription" in note for note in of.notes)
 
@@ -80,7 +80,7 @@ def test_what_is_before_the_window_is_not_kept(library: Path, tmp_path: Path) ->
             run_program(library, tmp_path / "out", code, PROFKIT_AFTER=str(begin))
             break
         shutil.rmtree(tmp_path / "out")
-    (process,) = injected.read_injected(tmp_path / "out").processes
+    (process,) = injected.read_injected_recording(tmp_path / "out").processes
     assert [a.correlation for a in process.activities] == [4, 5]
     assert [c.correlation for c in process.calls] == [4, 5]
 
@@ -118,6 +118,6 @@ def test_that_its_own_profile_is_empty_is_a_note(tmp_path: Path) -> None:
     for file in recorded.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "549.hook").write_text("profiler\t\nprofiler\t\n")
-    notes = injected.read_injected(tmp_path).notes
+    notes = injected.read_injected_recording(tmp_path).notes
     assert sum("its own profile has no GPU events" in note for note in notes) == 1
     json.dumps(notes)

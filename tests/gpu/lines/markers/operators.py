@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
-from profkit.program.readers.injected import read_injected
+from profkit.program.readers.injected import read_injected_recording
 from profkit.program.readers.operators import is_wrapper_operator
 from profkit.program.steps.attribution import NOBODY, Maker, find_makers
 from profkit.program.timeline import Activity, Process, read_operand_sizes
@@ -79,7 +79,7 @@ def tell_operators(folder: Path, model: str, mode: str) -> None:
 
 def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list[Score]:
     """Score the last steps of a recording."""
-    timeline = read_injected(folder / f"{model}-{mode}")
+    timeline = read_injected_recording(folder / f"{model}-{mode}")
     for note in timeline.notes:
         wrong["note", note] += 1
     (process, *_) = timeline.processes

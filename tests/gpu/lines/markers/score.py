@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from profkit.program.readers.injected import read_injected
+from profkit.program.readers.injected import read_injected_recording
 from profkit.program.timeline import Activity, Place, Process
 from tests.gpu.lines.markers.marks import Mark, find_lines, tell_marks
 
@@ -126,7 +126,7 @@ def read_marks(path: Path) -> list[Mark]:
 
 def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list[Score]:
     """Score the last steps of a recording."""
-    (process, *_) = read_injected(folder / f"{model}-{mode}").processes
+    (process, *_) = read_injected_recording(folder / f"{model}-{mode}").processes
     truth = json.loads((folder / f"{model}-{TRUTHS[mode]}.json").read_text("utf-8"))
     marks = read_marks(folder / f"{model}-marks.json")
     scores = {phase: Score(model, mode, phase) for phase in ("forward", "backward", "optimizer")}
