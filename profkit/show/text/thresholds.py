@@ -25,6 +25,7 @@ QUANTITIES = {
     "CROWDED": Quantity("a theoretical occupancy of {} or more hides enough latency"),
     "CYCLES": Quantity("an atomic on one word takes {} cycles at most", "count"),
     "DIVERGED": Quantity("fewer than {} of 32 threads are active on average", "count"),
+    "DIVIDED": Quantity("integer divisions are at least {} of the instructions"),
     "EMPTY": Quantity("achieved occupancy is below {} of the theoretical one"),
     "ENDS": Quantity("starting and ending a launch takes about {}", "s"),
     "ENDS_MOST": Quantity("starting and ending a launch takes {} at most", "s"),
