@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import profkit as pk
+from profkit.show.notebook import reword_command
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -123,6 +124,23 @@ def test_a_traceback_shows_the_hint() -> None:
         pk.diagnose(str(ROOT / "artifacts" / "stage2.B.ncu-re"))
     assert raised.value.__notes__ == [raised.value.hint]
     assert "did you mean" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("it is a trace: profkit triage a.json.gz", "it is a trace: pk.triage('a.json.gz')"),
+        ("profkit triage 'my trace.json'", "pk.triage('my trace.json')"),
+        ("profkit compare A B", "pk.compare('A', 'B')"),
+        ("profkit explain lists all of them", "pk.explain() lists all of them"),
+        ("profkit triage -- python train.py", None),  # no function records a program
+        ("profkit triage -o NAME.triage ...", None),
+        ("profkit triage AFTER says what each would save)", None),
+        ("profkit report it's", None),
+    ],
+)
+def test_a_hint_names_a_function_only_where_that_is_a_call(hint: str, said: str | None) -> None:
+    assert reword_command(hint) == (said or hint)
 
 
 def test_a_console_shows_what_fires_and_counts_the_rest(runs) -> None:

@@ -27,7 +27,8 @@ class HistoryAblation:
     time: float | None = None  # of a call without the cause
     gain: float | None = None
     high: float | None = None  # the end of the gain's interval
-    sure_gain: float | None = None  # by its low end, over the original itself
+    # by the interval's low end, over the original itself; null where too few times were taken
+    sure_gain: float | None = None
     refused: str | None = None  # why it was not measured: `nothing-to-take-away`, `steers` ...
 
 
@@ -48,7 +49,7 @@ def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]
             time=row.time,
             gain=row.gain,
             high=row.high,
-            sure_gain=row.sure_gain,
+            sure_gain=None if row.low is None else row.sure_gain,
         )
     for refusal in found.refused:
         yield HistoryAblation(
@@ -98,8 +99,8 @@ def find_dearer_causes(
     for row in before:
         if row.refused == _ABSENT:
             most[row.ablation] = (0.0, 0.0)
-        elif row.base is not None and row.gain:
-            high = max(row.gain, row.high or 0.0)
+        elif row.base is not None and row.gain and row.high:  # without an interval nothing is sure
+            high = max(row.gain, row.high)
             most[row.ablation] = (row.base * (1 - 1 / row.gain), row.base * (1 - 1 / high))
     said = {}
     for row in after:

@@ -8,6 +8,7 @@ and verdicts, every text escaped.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
@@ -234,34 +235,56 @@ class Claims(ShowsItself, tuple[Verified, ...]):
     blocks = changes.show_claims
 
 
-# A command that a hint names  ->  the function that does the same; and its argument.
-_COMMAND = re.compile(
-    r"\bprofkit (claims|compare|diagnose|explain|ladder|report|roofline|triage) (\S+)"
-)
+# A command at the end of a hint, for which pk has a function  ->  how many arguments that takes.
+_TAKES = {
+    "claims": 1,
+    "compare": 2,
+    "diagnose": 1,
+    "explain": 1,
+    "ladder": 1,
+    "report": 1,
+    "roofline": 1,
+    "triage": 1,
+}
+_COMMAND = re.compile(rf"\bprofkit ({'|'.join(_TAKES)}) (.+)$")
 _LIST = re.compile(r"\bprofkit explain lists\b")
 Answer = TypeVar("Answer")
 
 
 def reword_hints(ask: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Return a function whose errors name functions of pk as the next step, and no shell's commands."""
+    """Return a function whose errors name a function of pk as the next step, where there is one."""
 
     @wraps(ask)
-    def answer(*given: Any, **named: Any) -> Answer:
+    def ask_with_reworded_hints(*given: Any, **named: Any) -> Answer:
         try:
             return ask(*given, **named)
         except ProfkitError as error:
-            hint = reword_commands(error.hint)
+            hint = reword_command(error.hint)
             if hint == error.hint:
                 raise
             raise type(error)(error.message, hint) from error
 
-    return answer
+    return ask_with_reworded_hints
 
 
-def reword_commands(hint: str) -> str:
-    """Return a hint in which a command that pk has a function for is a call of the function."""
+def reword_command(hint: str) -> str:
+    """Return a hint that ends with a call of pk instead of a command.
+
+    A command with options, or one that no function of pk answers with these arguments, stays: there
+    is nothing else to say.
+    """
     hint = _LIST.sub("pk.explain() lists", hint)
-    return _COMMAND.sub(lambda found: f"pk.{found[1]}({found[2]!r})", hint)
+    found = _COMMAND.search(hint)
+    if found is None:
+        return hint
+    verb, rest = found.groups()
+    try:
+        arguments = shlex.split(rest)
+    except ValueError:  # a quotation mark without its partner: it is no command
+        return hint
+    if len(arguments) != _TAKES[verb] or any(word.startswith("-") for word in arguments):
+        return hint
+    return f"{hint[: found.start()]}pk.{verb}({', '.join(map(repr, arguments))})"
 
 
 @reword_hints

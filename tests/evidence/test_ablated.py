@@ -125,6 +125,17 @@ def test_a_cause_that_costs_no_more_than_its_interval_allows_is_not_told() -> No
     assert "conflict-free" not in find_dearer_causes(*rows)
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_cost_without_an_interval_is_not_compared(side: str) -> None:
+    """Too few times were taken for an interval: what it costs is not sure."""
+    ablations = {"before": read_ablation("stage2swizzle"), "after": read_ablation("stage2")}
+    unsure = {"before": "stage2swizzle", "after": "stage2"}[side]
+    ablations[side] = read_ablation(unsure, low=None, high=None)
+    before, after = (made("v1", ablation=ablations[name]) for name in ("before", "after"))
+    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    assert "conflict-free" not in find_dearer_causes(*rows)
+
+
 @pytest.mark.parametrize(("factor", "answer"), [(1.5, "slower"), (1.0, "same"), (0.9, "faster")])
 def test_the_gate_says_which_cause_came_back(tmp_path: Path, factor: float, answer: str) -> None:
     before = made("v1", 1e-5, 1, ablation=read_ablation("stage2swizzle"))

@@ -109,7 +109,7 @@ class _Replay:
             soonest = self.clock + (model.latency if busy <= model.late else busy)
             self.clock += busy
             if launched:
-                self._launch(launched, soonest, ends)
+                self._launch_items(launched, soonest, ends)
             if awaits >= 0 and turn >= back:
                 until = self.done[turn - back][awaits] + late
                 if until > self.clock:  # noqa: PLR1730
@@ -117,7 +117,7 @@ class _Replay:
         self.clock += model.tail
         return max([self.clock, *self.free.values()])
 
-    def _launch(self, launched: Sequence[int], soonest: float, ends: list[float]) -> None:
+    def _launch_items(self, launched: Sequence[int], soonest: float, ends: list[float]) -> None:
         """Put items on their streams, none to begin before `soonest`, and set their ends."""
         items, free = self.model.items, self.free
         for i in launched:

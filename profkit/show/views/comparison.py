@@ -762,21 +762,31 @@ def show_predicted_times(
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
     yield make_grid(expected, columns, narrow=True)
-    if wide := [row for row in expected if _is_unsure(row.expect)]:
-        which = ""
-        if len(wide) < len(expected):
-            which = f" for {', '.join(shorten_name(str(row.case), 24) for row in wide)}"
-        yield TextLine(
-            f"wide interval{which}: the change may gain nothing, or cost a little", "note"
-        )
+    yield from _show_doubts(expected)
     yield TextLine(
         "times are under ncu; the interval reflects the error on programs not used for calibration"
     )
 
 
-def _is_unsure(expectation: Expectation) -> bool:
-    """Return whether an estimate promises something, and its interval has nothing in it, too."""
-    return expectation.is_wide or expectation.low < 1 < NOTHING_TO_WIN <= expectation.gain
+def _show_doubts(expected: Sequence[Expected]) -> Iterator[TextLine]:
+    """Yield what an interval leaves open: whether there is a gain at all, or only how large it is."""
+    maybe_nothing, unsure_size = [], []
+    for row in expected:
+        expectation = row.expect
+        promises = expectation.is_wide or expectation.gain >= NOTHING_TO_WIN
+        if promises and expectation.low < 1:
+            maybe_nothing.append(row)
+        elif expectation.is_wide:
+            unsure_size.append(row)
+    for rows, doubt in (
+        (maybe_nothing, "the change may gain nothing, or cost a little"),
+        (unsure_size, "counters cannot tell how much the change gains"),
+    ):
+        which = ""
+        if len(rows) < len(expected):
+            which = f"{', '.join(shorten_name(str(row.case), 24) for row in rows)}: "
+        if rows:
+            yield TextLine(f"{which}{doubt}", "note")
 
 
 _NAMES = {

@@ -141,10 +141,15 @@ def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.from_values(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
-    return _pad(numbers.size), _pad(numbers.stride), scale, int(numbers.causal)
+    return (
+        _fill_with_zeros(numbers.size),
+        _fill_with_zeros(numbers.stride),
+        scale,
+        int(numbers.causal),
+    )
 
 
-def _pad(numbers: Sequence[int]) -> list[int]:
+def _fill_with_zeros(numbers: Sequence[int]) -> list[int]:
     """Return as many numbers as ProfkitArgs has places for, with 0 in those that are left."""
     return [*numbers, *[0] * (SIZES - len(numbers))]
 

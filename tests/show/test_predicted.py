@@ -1,0 +1,38 @@
+"""What `whatif` says where an interval leaves open whether a change gains anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.model.scenario import Expectation
+from profkit.model.whatif import Expected
+from profkit.show.text.blocks import TextLine
+from profkit.show.views.comparison import show_predicted_times
+
+SURE = Expectation(gain=2.0, low=1.6, high=2.4)
+NOTHING = "the change may gain nothing, or cost a little"
+SIZE = "counters cannot tell how much the change gains"
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (SURE, []),
+        (Expectation(gain=3.3, low=0.97, high=10.1), [NOTHING]),
+        (Expectation(gain=1.2, low=0.94, high=1.4), [NOTHING]),
+        (Expectation(gain=4.0, low=1.5, high=9.0), [SIZE]),  # wide, and a gain all the same
+        (Expectation(gain=1.01, low=0.95, high=1.1), []),  # promises nothing
+    ],
+)
+def test_a_doubt_is_what_the_interval_leaves_open(expectation: Expectation, said: list) -> None:
+    assert notes(Expected("B", 1e-4, expectation)) == said
+
+
+def test_a_doubt_of_one_case_names_it() -> None:
+    wide = Expected("C", 1e-4, Expectation(gain=3.3, low=0.97, high=10.1))
+    assert notes(Expected("B", 1e-4, SURE), wide) == [f"C: {NOTHING}"]
+
+
+def notes(*expected: Expected) -> list[str]:
+    shown = show_predicted_times("stage2", (), expected)
+    return [line.text for line in shown if isinstance(line, TextLine) and line.mark == "note"]
