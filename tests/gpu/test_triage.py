@@ -47,8 +47,8 @@ def _triage(folder: Path, *command: str, budget: int = 0) -> dict[str, Any]:
 # What no name, grid or time tells: a sort's kernels are the same whether its end is read or not.
 # Other slow kernels show: few blocks, a user's own, a name that says of rows no 16-byte load fits.
 COUNTED = {"kernel_full_sort"}
-# What is said instead of what our own timeline, without operators and their sizes, does not show (an
-# H100): a wide depthwise convolution needs its sizes.
+# What is said instead where our own timeline lacks operators and their sizes (an H100): a wide depthwise
+# convolution needs its sizes. With them (an H200) the planted problem was first in both.
 MISSED = {
     "kernel_wide_depthwise": "healthy",
     "atomics_particle_in_cell": "elementwise-chain",
@@ -75,7 +75,8 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
         assert of["first"]["category"] in {PLANTED[name], "host-launch"}
         assert PLANTED[name] in {finding["category"] for finding in of["findings"]}
         return
-    assert of["first"]["category"] == MISSED.get(name, PLANTED[name]), _said(of)
+    answers = {PLANTED[name], MISSED.get(name, PLANTED[name])}
+    assert of["first"]["category"] in answers, (of["first"], _said(of))
 
 
 def _said(of: dict[str, Any]) -> list[tuple[str, Any]]:
