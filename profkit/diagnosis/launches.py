@@ -121,9 +121,8 @@ class Judged:
 
 
 MOST = 0.5  # of the time of all rows
-ENOUGH = (
-    1 / 3
-)  # of the largest saving, from which on a sure one goes before one that may be nothing
+# Of the largest saving: from this share on a sure one goes before one that may be nothing.
+ENOUGH = 1 / 3
 
 
 @dataclass(frozen=True)
