@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from profkit.program.origins import find_operator
 from profkit.program.readers import injected
-from profkit.program.readers.operators import assign_operators_to_all_steps, read_operators
+from profkit.program.readers.operators import assign_operators_to_all_steps, read_recordings
 from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
@@ -39,7 +40,32 @@ def spread(
     """Give calls operators; `blocks` is how many a call launches, by its correlation number."""
     origins = {call.correlation: (call.origin, 0) for call in calls}
     threads = {call.correlation: 899 + call.thread for call in calls}  # the system's numbers
-    return assign_operators_to_all_steps(spans, calls, (origins,), threads, blocks or {})
+    return assign_operators_to_all_steps([spans], calls, (origins,), threads, blocks or {})
+
+
+def test_of_each_recording_the_middle_counts() -> None:
+    """A loop before the steps was recorded, too; in the first recorded step an operator was open."""
+    calls = make_calls(20, STEP[:2])
+    loop = make_calls(6, (("aten::copy_", 3, 9),))
+    early = []
+    for call in loop:
+        begin = call.start - 80 * PERIOD
+        number = 1000 + call.correlation
+        early.append(replace(call, start=begin, end=begin + 50, correlation=number))
+    copies = []
+    for call in early:
+        copies.append(HostSpan("op", "aten::copy_", call.start - 9, call.start + 9, 900, (), ()))
+    steps = record_steps(4, 5, 6, 7)
+    cut = [replace(span, shapes=(), types=()) for span in steps if span.start < 5 * PERIOD]
+    steps = [*cut, *steps[len(cut) :]]
+    both = sorted([*early, *calls], key=lambda call: call.start)
+    origins = {call.correlation: (call.origin, 0) for call in both}
+    threads = dict.fromkeys(origins, 900)
+    spans = assign_operators_to_all_steps([copies, steps], both, (origins,), threads, {})
+    of_step = [span for span in spans if 2 * PERIOD < span.start < 18 * PERIOD]
+    assert {span.name for span in of_step} == {"aten::linear", "aten::mm", "aten::gelu"}
+    assert all(span.shapes == ((64, 64),) for span in of_step)
+    assert all(names_at(spans, call) == ["aten::copy_"] for call in early[3:-3])
 
 
 def record_steps(*numbers: int, size: int = 64) -> list[HostSpan]:
@@ -131,15 +157,15 @@ def test_a_step_that_makes_other_calls_has_no_operators() -> None:
 
 def test_a_damaged_file_costs_its_operators_alone(tmp_path: Path) -> None:
     path = tmp_path / "7.operators"
-    assert read_operators(path, 0) == []
+    assert read_recordings(path, 0) == []
     good = {"name": "aten::mm", "start": 1_000_500, "end": 1_000_900, "thread": 3}
     good |= {"shapes": [[4, 4], []], "types": ["float", "Scalar"], "sequence": 5, "backward": False}
     clocks = json.dumps({"clocks": [[1_000_000, 400, 1_000_100]]})
     path.write_text(f"{clocks}\n{json.dumps(good)}\n" + '{"name": "aten::m')
-    (span,) = read_operators(path, 100)
+    ((span,),) = read_recordings(path, 100)
     assert (span.start, span.end, span.shapes) == (750, 1150, ((4, 4), ()))
     path.write_text("\x00\n")
-    assert read_operators(path, 0) == []
+    assert read_recordings(path, 0) == []
 
 
 def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path) -> None:

@@ -5,6 +5,10 @@ asked to start torch's profiler of the CPU alone, for three repeats. <pid>.opera
 for each operator, behind one that tells the clocks apart: pairs of Python's clock and CUPTI's. From
 when to when this slows the program, by CUPTI's clock, is written for the reader.
 
+A program that moves its weights or its data to the GPU repeats a launch as well. So repeats count from
+a number of launches on, and where a short one was recorded and others come later, those are recorded,
+too: the file then has each recording behind the other.
+
 A CUDA graph is captured long before steps repeat, and what it replays is called by no operator. So the
 profiler also runs while a graph is captured, on the thread that does: <pid>.captured is written alike.
 """
@@ -33,6 +37,7 @@ LOOKED_AT = 65536  # launches, the last ones: a step may have a sixth of them
 SURE = 512
 LONG = 128  # launches of a repeat that is no loop inside of a step
 BEFORE = 6  # repeats that must have been seen: the steps before are not slowed
+MOST_RECORDINGS = 3  # in a program whose repeats are short, and others from time to time
 # That are recorded: what is open where it begins or ends is seen in part. The program pauses when
 # torch's profiler ends, and the longer, the more was recorded.
 REPEATS = 3
@@ -52,6 +57,7 @@ WORKLESS = frozenset(
     "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::resize_ aten::view "
     "aten::as_strided aten::expand aten::slice aten::select aten::t aten::transpose".split()
 )
+NO_STEPS = f"its steps were not seen to repeat {BEFORE} times, with {SURE} launches"
 CAPTURES = 200  # graphs that are looked at while they are captured: a server has thousands
 NOTHING = "99"  # of KINETO_LOG_LEVEL: above its own levels and its marks
 READINGS = 10  # of the clocks, of which the closest counts
@@ -74,7 +80,7 @@ def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) ->
         if stacks[-1] != stacks[-1 - lag] or stacks[-lag] != stacks[-2 * lag]:
             continue  # most are seen to be none at once
         sure = 0 if is_replaying(stacks, lag, replays) else SURE
-        checked = max((times - 1) * lag, min(sure, len(stacks) - lag))
+        checked = max((times - 1) * lag, sure)
         last = content[-checked * size :]
         before = content[-(checked + lag) * size : -lag * size]
         if len(before) == len(last) and before == last:
@@ -161,14 +167,15 @@ def is_in_backward() -> bool:
 
 
 class OperatorRecorder:
-    """Records the operators of some steps, once."""
+    """Records the operators of some steps."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.pid = os.getpid()  # a forked child has a copy of all this, and none of the threads
-        self.profile: Any = None
+        self.profile: Any = None  # of torch, the last one
+        self.is_running = False  # it records
         self.is_over = False  # nothing more is recorded
-        self.is_of_steps = False  # what repeats is no loop inside of one
+        self.is_of_steps = False  # what repeats is no loop inside of one, or before them
         self.is_complete = False  # all repeats that were wanted came, and each is long
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
@@ -176,6 +183,7 @@ class OperatorRecorder:
         self.clock: Any = None
         self.is_profiling = threading.Lock()  # one profiler at a time, of a capture or of steps
         self.pause = SHORT_PAUSE  # while other threads go on; none when the program ends
+        self.threads: dict[Path, Launches] = {}  # by the file of a thread
         self.is_writing = threading.Lock()
         # What the interpreter calls must live as long as it may do so.
         self._start = _Pending(self.start)
@@ -186,26 +194,44 @@ class OperatorRecorder:
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
         try:
-            launches, lag = self.wait_for_repeat()
-            if launches is None:
-                return
-            if launches.is_all_replays(lag):
-                self.is_over = True  # no operator is called: those of graphs are of their captures
-                return
-            until = time.monotonic() + LONGEST
-            while self.profile is None and not self.is_over and time.monotonic() < until:
-                ctypes.pythonapi.Py_AddPendingCall(self._start, None)
-                time.sleep(SHORT_PAUSE)
-            if self.profile is None:
-                self.is_over = True  # what waits to be started is not, either
-                return
-            has_all = self.wait_for_launches(launches, lag, until)
-            self.is_complete = has_all and lag >= LONG
-            while not self.is_stopped.wait(SHORT_PAUSE):
-                ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
-            self.write_operators()
+            until = time.monotonic() + PATIENCE
+            recorded: set[int] = set()  # stacks
+            for _ in range(MOST_RECORDINGS):
+                launches, lag = self.wait_for_repeat(until)
+                if launches is None or recorded.issuperset(launches.last[-lag:]):
+                    return
+                seen = self.record_repeats(launches, lag)
+                if not seen or self.is_of_steps:
+                    return
+                recorded |= seen
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
+
+    def record_repeats(self, launches: Launches, lag: int) -> set[int]:
+        """Record the operators of some repeats; the stacks of their launches, none if it cannot."""
+        if launches.is_all_replays(lag):
+            self.is_over = True  # no operator is called: those of graphs are of their captures
+            return set()
+        self.is_stopped.clear()
+        until = time.monotonic() + LONGEST
+        while not self.is_running and not self.is_over and time.monotonic() < until:
+            self.ask_main_thread(self._start)
+            time.sleep(SHORT_PAUSE)
+        if not self.is_running:
+            self.is_over = True  # what waits to be started is not, either
+            return set()
+        before = launches.count
+        has_all = self.wait_for_launches(launches, lag, until)
+        seen = set(launches.last[-lag - (launches.count - before) :])
+        self.is_complete = has_all and lag >= LONG
+        while not self.is_stopped.wait(SHORT_PAUSE):
+            self.ask_main_thread(self._stop)
+        self.write_operators()
+        return seen
+
+    def ask_main_thread(self, call: Any) -> None:
+        """Have the main thread call a function between two instructions."""
+        ctypes.pythonapi.Py_AddPendingCall(call, None)
 
     def wait_for_launches(self, launches: Launches, lag: int, until: float) -> bool:
         """Wait for as many repeats as are recorded; whether they came.
@@ -222,17 +248,15 @@ class OperatorRecorder:
             time.sleep(SHORT_PAUSE)
         return False
 
-    def wait_for_repeat(self) -> tuple[Launches | None, int]:
+    def wait_for_repeat(self, until: float) -> tuple[Launches | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again."""
-        until = time.monotonic() + PATIENCE
         pause = PAUSE
-        threads: dict[Path, Launches] = {}
-        while time.monotonic() < until:
+        while time.monotonic() < until and not self.is_over:
             time.sleep(pause)
             pause = min(1.1 * pause, LONGEST_PAUSE)
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
-                threads.setdefault(path, Launches(path)).read_on()
-            launches = max(threads.values(), key=lambda own: own.count, default=None)
+                self.threads.setdefault(path, Launches(path)).read_on()
+            launches = max(self.threads.values(), key=lambda own: own.count, default=None)
             lag = launches.find_repeat() if launches is not None else 0
             if launches is not None and lag:
                 self.is_of_steps = launches.is_sure(lag)
@@ -243,23 +267,24 @@ class OperatorRecorder:
         """Start torch's profiler of the CPU; on the main thread, between two instructions."""
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
-        if self.profile is not None or self.is_over or is_in_backward():
+        if self.is_running or self.is_stopped.is_set() or self.is_over or is_in_backward():
             return 0
         if not self.is_profiling.acquire(blocking=False):
             return 0  # a graph is captured: once more, when it is
         try:
             if self.torch._C._autograd._profiler_enabled():
-                self.is_over = True
-                append_hook_line("operators", "the program runs a profiler of its own")
+                self.leave_to_program()
                 self.is_profiling.release()
                 return 0
             append_hook_line("disturbed", self.read_clocks()[1])
             self.profile = self.make_profile()  # before it begins: our own is not the program's
             self.profile.__enter__()
-            self.clocks.append(self.read_clocks())
+            self.clocks = [self.read_clocks()]
+            self.is_running = True
         except TROUBLE as error:
             self.is_over = True
             self.is_stopped.set()
+            self.is_profiling.release()
             append_hook_line("operators", repr(error))
         return 0
 
@@ -267,9 +292,9 @@ class OperatorRecorder:
         """Stop it; on the main thread. What it saw is written by the thread that watches."""
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
-        if self.profile is None or self.is_over or is_in_backward():
+        if not self.is_running or is_in_backward():
             return 0
-        self.is_over = True
+        self.is_running = False
         try:
             self.clocks.append(self.read_clocks())
             self.results = end_profile()
@@ -290,11 +315,10 @@ class OperatorRecorder:
 
         if os.getpid() != self.pid:
             return
-        if self.profile is not None:
-            self.stop()
-        elif not self.is_over:
-            self.is_over = True
+        if self.profile is None and not self.is_over:
             append_hook_line("operators", "the program runs a profiler of its own")
+        self.is_over = True
+        self.stop()
 
     def finish(self) -> None:
         """End what is still on when the program ends."""
@@ -303,9 +327,8 @@ class OperatorRecorder:
         if os.getpid() != self.pid:
             return
         if self.profile is None and not self.is_over:
-            self.is_over = True
-            append_hook_line("operators", f"its steps were not seen to repeat {BEFORE} times")
-            return
+            append_hook_line("operators", NO_STEPS)
+        self.is_over = True
         self.stop()
         self.pause = 0.0
         try:
@@ -351,10 +374,13 @@ class OperatorRecorder:
             return
         if self.is_complete:
             events = keep_middle(events)
-        target = f"{FOLDER}/{os.getpid()}.operators"
-        with open(f"{target}.part", "w", encoding="utf-8") as file:
+        target = Path(f"{FOLDER}/{os.getpid()}.operators")
+        part = target.with_suffix(".operators.part")
+        with part.open("w", encoding="utf-8") as file:
+            if target.exists():  # of an earlier recording
+                file.write(target.read_text(encoding="utf-8"))
             write_lines(file, self.clocks, events, self.pause)
-        os.replace(f"{target}.part", target)
+        part.replace(target)
 
 
 class CaptureRecorder:

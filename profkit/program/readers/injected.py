@@ -209,11 +209,11 @@ def _list_operators(
     from profkit.program.readers.operators import (
         assign_operators_to_all_steps,
         make_spans_around_captured_calls,
-        read_operators,
+        read_recordings,
     )
 
-    of_steps = read_operators(of_steps_file, first)
-    of_captures = read_operators(of_captures_file, first)
+    of_steps = read_recordings(of_steps_file, first)
+    of_captures = read_recordings(of_captures_file, first)
     launched = {}
     captured = set()
     for activity in activities:
@@ -230,7 +230,8 @@ def _list_operators(
         of_steps, made, (exact, similar), places.threads, launched
     )
     kept = [call for call in calls if call.correlation in captured]
-    return spans + make_spans_around_captured_calls([*of_steps, *of_captures], kept, places.threads)
+    seen = [*chain.from_iterable(of_steps), *chain.from_iterable(of_captures)]
+    return spans + make_spans_around_captured_calls(seen, kept, places.threads)
 
 
 def _note_graphs_captured_before(

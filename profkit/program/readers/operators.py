@@ -30,30 +30,37 @@ Stack = tuple[HostSpan, ...]  # operators around a call, outermost first
 Origin = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
 
 
-def read_operators(path: Path, first: int) -> list[HostSpan]:
-    """Read the operators of a process; none where the file is not there or is none.
+def read_recordings(path: Path, first: int) -> list[list[HostSpan]]:
+    """Read the operators of a process, those of each recording in their order.
+
+    There is none where the file is not there or is none.
 
     Args:
         path: What the recorder's hook wrote.
         first: CUPTI's time at which the timeline begins.
     """
-    spans: list[HostSpan] = []
+    recordings: list[list[HostSpan]] = []
     if not is_file(path):
-        return spans
+        return recordings
+    count = 0
     try:
         with open_regular(path) as file:
             shift = 0
-            while (line := file.readline(LONGEST_LINE)) and len(spans) < MOST:
+            while (line := file.readline(LONGEST_LINE)) and count < MOST:
                 row = json.loads(line)
                 if "clocks" in row:
                     shift = _find_clock_offset(row["clocks"]) + first
+                    recordings.append([])
                     continue
                 span = _make_operator_span(row, shift)
                 if not is_wrapper_operator(span.name):
-                    spans.append(span)
+                    recordings[-1].append(span)
+                    count += 1
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         pass  # a program that was ended has written a part: that is what is known
-    return sorted(spans, key=lambda span: (span.start, -span.end))
+    for spans in recordings:
+        spans.sort(key=lambda span: (span.start, -span.end))
+    return recordings
 
 
 def is_wrapper_operator(name: str) -> bool:
@@ -82,7 +89,7 @@ def _make_operator_span(row: Mapping[str, Any], shift: int) -> HostSpan:
 
 
 def assign_operators_to_all_steps(
-    spans: Sequence[HostSpan],
+    recordings: Sequence[Sequence[HostSpan]],
     calls: Sequence[Call],
     origins: Sequence[Mapping[int, Origin]],
     threads: Mapping[int, int],
@@ -94,16 +101,20 @@ def assign_operators_to_all_steps(
     the same operators, and other sizes.
 
     Args:
-        spans: The operators of some steps, on threads as the system numbers them.
+        recordings: Each the operators of some steps, on threads as the system numbers them.
         calls: What launches anything, in order of start.
         origins: Of each call, by its correlation number; and others, where those are not found again.
         threads: The system's number of each call's thread, by the call's correlation number.
         launched: What each call launched (kernel, grid and block), by its correlation number.
     """
-    stacks = _find_stacks(spans, calls, threads)
+    stacks: dict[Call, Stack] = {}
+    inner: dict[Call, Stack] = {}
+    for spans in recordings:
+        seen_there = _find_stacks(spans, calls, threads)
+        stacks |= seen_there
+        inner |= _select_middle_calls(seen_there)
     if not stacks:
         return []
-    inner = _select_middle_calls(stacks)
     found: list[HostSpan] = []
     for own in _group_by_thread(calls):
         matched: list[Call | None] = [None] * len(own)
@@ -118,7 +129,9 @@ def assign_operators_to_all_steps(
 
 
 def _select_middle_calls(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
-    """Select the calls in the middle of what was recorded: between FROM and TO of its time."""
+    """Select the calls in the middle of a recording: between FROM and TO of its time."""
+    if not stacks:
+        return {}
     begin = min(call.start for call in stacks)
     end = max(call.start for call in stacks)
     low = begin + FROM * (end - begin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from array import array
 from pathlib import Path
@@ -70,6 +72,19 @@ def test_a_step_that_replays_a_graph_is_known_by_fewer_launches(hook: Any, tmp_p
     assert launches.is_all_replays(launches.find_repeat())
 
 
+def test_a_loop_before_the_steps_is_none_of_them(hook: Any, tmp_path: Path) -> None:
+    """A dozen weights that are moved to the GPU are launches that repeat, from the first one on."""
+    path = tmp_path / "7-7.launches"
+    write_launches(path, [1] * 100)
+    launches = hook.Launches(path)
+    launches.read_on()
+    assert launches.find_repeat() == 0
+    write_launches(path, [1] * 600)
+    launches.read_on()
+    assert launches.find_repeat() == 1
+    assert not launches.is_sure(1)
+
+
 class Event:
     """An event of torch's profiler."""
 
@@ -124,6 +139,60 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(hook: Any, tmp_path: 
     recorder.finish()
     (written,) = tmp_path.glob("*.hook")
     assert "not seen to repeat" in written.read_text()
+
+
+def make_event(name: str) -> Any:
+    """An event of torch's profiler as it is written."""
+    facts = {"name": name, "scope": 0, "start_ns": 1, "end_ns": 2, "device_resource_id": 3}
+    facts |= {"shapes": [], "dtypes": [], "sequence_nr": 4}
+    return SimpleNamespace(**{key: lambda fact=fact: fact for key, fact in facts.items()})
+
+
+def test_steps_are_recorded_behind_a_loop_that_came_before_them(
+    hook: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A loop of many launches is recorded, then steps of few, and these once."""
+    path = tmp_path / f"{os.getpid()}-7.launches"
+    loop, steps = [1] * 600, [*range(2, 41)] * 20
+    stages = iter(([*loop, *loop], [*loop, *loop, *steps], [*loop, *loop, *steps, *steps]))
+    write_launches(path, loop)
+
+    def launch_more() -> None:
+        write_launches(path, next(stages))
+
+    names = iter(("aten::copy_", "aten::mm"))
+
+    def disable() -> Any:
+        name = next(names)
+        if name == "aten::copy_":
+            launch_more()
+        return SimpleNamespace(events=lambda: [make_event(name)])
+
+    profiler = SimpleNamespace(
+        profile=lambda **_: SimpleNamespace(__enter__=launch_more),
+        _disable_profiler=disable,
+        _run_on_profiler_stop=lambda: None,
+    )
+    monkeypatch.setitem(sys.modules, "torch.autograd.profiler", profiler)
+    own = SimpleNamespace(_autograd=SimpleNamespace(_profiler_enabled=lambda: False))
+    recorder = hook.OperatorRecorder(
+        SimpleNamespace(_C=own, autograd=SimpleNamespace(profiler=profiler))
+    )
+    monkeypatch.setattr(recorder, "ask_main_thread", lambda call: call(None))
+    monkeypatch.setattr(recorder, "read_clocks", lambda: (1, 2, 3))
+    recorder.watch()
+    recorder.finish()
+    text = (tmp_path / f"{os.getpid()}.operators").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row.get("name", "clocks") for row in rows] == [
+        "clocks",
+        "aten::copy_",
+        "clocks",
+        "aten::mm",
+    ]
+    (written,) = tmp_path.glob("*.hook")
+    assert written.read_text() == "disturbed\t2\nundisturbed\t2\n" * 2
+    assert recorder.is_profiling.acquire(blocking=False)
 
 
 class Graph:
