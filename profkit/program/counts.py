@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.program.steps.cut import KernelGroup
+from profkit.reports.figures import remove_abi_tags
 
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Diagnosis
@@ -69,6 +70,6 @@ def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object
 
 
 def normalize_kernel_name(name: str) -> str:
-    """A name without what demanglers disagree on: blanks, the result's type, const's place."""
-    words = name.removeprefix("void ").replace("const", "")
+    """A name without what demanglers disagree on: blanks, the result's type, const's place, tags."""
+    words = remove_abi_tags(name).removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

@@ -27,6 +27,8 @@ _BEFORE_UNIT = re.compile(
 )
 
 _LENGTH = re.compile(r"\d{1,4}")
+# A tag of the ABI tells apart what has one name in a source; Numba has a hash of its options there.
+_TAG = re.compile(r"\[abi:[^\]]*\]")
 _SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
 
 
@@ -124,11 +126,18 @@ def bind_units(text: str, blank: str = "\u00a0") -> str:
     return _BEFORE_UNIT.sub(blank, text)
 
 
+def remove_abi_tags(name: str) -> str:
+    """Return a demangled name without the tags of the ABI: they stand in no source."""
+    if "[abi:" not in name:
+        return name
+    return _TAG.sub("", name)
+
+
 @lru_cache(maxsize=65536)
 def readable(name: str) -> str:
-    """Return a mangled name as namespace::kernel<words of its arguments>; any other as it is."""
+    """Return a mangled name as namespace::kernel<words of its arguments>; any other without tags."""
     if not name.startswith("_Z"):
-        return name
+        return remove_abi_tags(name)
     head: list[str] = []
     inside: list[str] = []
     if name[2:3] == "N":
@@ -137,6 +146,9 @@ def readable(name: str) -> str:
         at = 2
     words = head
     while at < len(name):
+        if name[at] == "B" and (length := _LENGTH.match(name, at + 1)):
+            at = length.end() + int(length[0])  # a tag
+            continue
         if length := _LENGTH.match(name, at):
             at = length.end() + int(length[0])
             word = name[length.end() : at]

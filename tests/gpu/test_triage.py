@@ -54,8 +54,10 @@ MISSED = {
     "atomics_particle_in_cell": "elementwise-chain",
 }
 # Their host is slower than the GPU: fewer launches bring about as much as what was planted (16.3 and
-# 15.2 ms a step of sync_expert_loop's recording), so the machine says which comes first.
+# 15.2 ms a step of sync_expert_loop's recording, 2.31 and 2.21 of sync_empty_cache's), so the machine
+# says which comes first.
 HOST_BOUND = {
+    "sync_empty_cache",
     "sync_accumulation_item",
     "sync_expert_loop",
     "sync_clip_by_hand",
@@ -72,8 +74,8 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
     of = _triage(tmp_path / "t", sys.executable, program, budget=60 if name in COUNTED else 0)
     assert of["program"]["how"] == "cupti"
     if name in HOST_BOUND:
-        assert of["first"]["category"] in {PLANTED[name], "host-launch"}
-        assert PLANTED[name] in {finding["category"] for finding in of["findings"]}
+        assert of["first"]["category"] in {PLANTED[name], "host-launch"}, (of["first"], _said(of))
+        assert PLANTED[name] in {finding["category"] for finding in of["findings"]}, _said(of)
         return
     answers = {PLANTED[name], MISSED.get(name, PLANTED[name])}
     assert of["first"]["category"] in answers, (of["first"], _said(of))

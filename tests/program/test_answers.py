@@ -21,7 +21,7 @@ from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as CATEGORIES
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
-from profkit.reports.figures import base_name
+from profkit.reports.figures import base_name, readable
 from profkit.show.text.blocks import render_markdown
 from profkit.show.text.terminal import render_text
 from profkit.show.views.triage import draw_step_bar, show_compared_triages, show_triage
@@ -300,6 +300,12 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
     assert all(g.grid for g in chosen)
 
 
+# As Numba hashes the options of a compilation.
+NUMBAS = (
+    "cw51cXTLSUwv1oDHpC0oJQBDAi1SkIQh8Y8kgBqnMAkkq2yr1cHmq1spGOgoqIP8BLIKyIWoVYeFC1AEGr7qQK1A_3d"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "function"),
     [
@@ -310,10 +316,28 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
         ("scale_strided(float const*, float*)", "scale_strided"),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)", "Kernel2"),
         (GEMM, GEMM),
+        (
+            f"cudapy::__main__::blur[abi:v1][abi:{NUMBAS}](Array<float, 2, C, mutable, aligned>)",
+            "blur",
+        ),
+        (
+            f"_ZN6cudapy8__main__4blurB2v1B{len(NUMBAS)}{NUMBAS}E5ArrayIfLi2E1C7mutable7alignedE",
+            "blur",
+        ),
+        ("std::print_all[abi:cxx11](int)", "print_all"),
     ],
 )
 def test_names_as_ncu_filters_them(name: str, function: str) -> None:
     assert base_name(name) == function
+
+
+def test_tags_that_no_source_has_are_left_out() -> None:
+    plain = "cudapy::__main__::blur(Array<float, 2, C, mutable, aligned>)"
+    tagged = plain.replace("blur", f"blur[abi:v1][abi:{NUMBAS}]")
+    assert readable(tagged) == plain
+    mangled = f"_ZN6cudapy8__main__4blurB2v1B{len(NUMBAS)}{NUMBAS}E5ArrayIfLi2E1CE"
+    assert readable(mangled) == "cudapy::__main__::blur<Array 2 C>"
+    assert counts.normalize_kernel_name(tagged) == counts.normalize_kernel_name(plain)
 
 
 def test_frames_for_a_notebook() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from profkit.program.origins import find_operator
 from profkit.program.readers import injected
-from profkit.program.readers.operators import assign_operators_to_all_steps, read_recordings
+from profkit.program.readers.operators import assign_operators_to_all_steps, read_recorded_operators
 from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.steps.attribution import Maker
 from profkit.program.steps.cut import StepWork
@@ -157,15 +157,15 @@ def test_a_step_that_makes_other_calls_has_no_operators() -> None:
 
 def test_a_damaged_file_costs_its_operators_alone(tmp_path: Path) -> None:
     path = tmp_path / "7.operators"
-    assert read_recordings(path, 0) == []
+    assert read_recorded_operators(path, 0) == []
     good = {"name": "aten::mm", "start": 1_000_500, "end": 1_000_900, "thread": 3}
     good |= {"shapes": [[4, 4], []], "types": ["float", "Scalar"], "sequence": 5, "backward": False}
     clocks = json.dumps({"clocks": [[1_000_000, 400, 1_000_100]]})
     path.write_text(f"{clocks}\n{json.dumps(good)}\n" + '{"name": "aten::m')
-    ((span,),) = read_recordings(path, 100)
+    ((span,),) = read_recorded_operators(path, 100)
     assert (span.start, span.end, span.shapes) == (750, 1150, ((4, 4), ()))
     path.write_text("\x00\n")
-    assert read_recordings(path, 0) == []
+    assert read_recorded_operators(path, 0) == []
 
 
 def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ class OperatorRecorder:
         self.pause = SHORT_PAUSE  # while other threads go on; none when the program ends
         self.threads: dict[Path, Launches] = {}  # by the file of a thread
         self.is_writing = threading.Lock()
+        self.has_written = False
         # What the interpreter calls must live as long as it may do so.
         self._start = _Pending(self.start)
         self._stop = _Pending(self.stop)
@@ -377,10 +378,11 @@ class OperatorRecorder:
         target = Path(f"{FOLDER}/{os.getpid()}.operators")
         part = target.with_suffix(".operators.part")
         with part.open("w", encoding="utf-8") as file:
-            if target.exists():  # of an earlier recording
+            if self.has_written:  # an earlier recording
                 file.write(target.read_text(encoding="utf-8"))
             write_lines(file, self.clocks, events, self.pause)
         part.replace(target)
+        self.has_written = True
 
 
 class CaptureRecorder:

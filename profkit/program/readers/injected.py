@@ -209,11 +209,11 @@ def _list_operators(
     from profkit.program.readers.operators import (
         assign_operators_to_all_steps,
         make_spans_around_captured_calls,
-        read_recordings,
+        read_recorded_operators,
     )
 
-    of_steps = read_recordings(of_steps_file, first)
-    of_captures = read_recordings(of_captures_file, first)
+    of_steps = read_recorded_operators(of_steps_file, first)
+    of_captures = read_recorded_operators(of_captures_file, first)
     launched = {}
     captured = set()
     for activity in activities:

@@ -30,7 +30,7 @@ Stack = tuple[HostSpan, ...]  # operators around a call, outermost first
 Origin = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
 
 
-def read_recordings(path: Path, first: int) -> list[list[HostSpan]]:
+def read_recorded_operators(path: Path, first: int) -> list[list[HostSpan]]:
     """Read the operators of a process, those of each recording in their order.
 
     There is none where the file is not there or is none.

@@ -88,30 +88,38 @@ class Mlp(Model):
     def list_marks(self) -> list[Mark]:
         """Say what is known by its size."""
         marks: list[Mark] = []
-        for n, hidden in enumerate(self.hidden):
-            width, after, name = self.widths[n], self.widths[n + 1], f"blocks.{n}"
-            own = [
-                *mark_linear("mlp up", f"{name}.up", width, hidden),
-                mark("mlp norm", f"{name}.norm", hidden, words="layer_?norm"),
-                mark("gate", name, hidden, words="sigmoid|mul", phase="forward"),
-                mark("gate again", name, hidden, words="sigmoid", phase="backward"),
-                mark("gate back", name, hidden, words="mul|rsub|add", phase="backward"),
-                *mark_linear("mlp down", f"{name}.down", hidden, after),
-                mark("mlp skip", f"{name}.skip", width, after),
-                mark("mlp skip", name, after, words="aten::add"),
-            ]
-            marks += [*own, *mark_block(own, width), *mark_block(own, after)]
-        wave = mark("mlp wave", "wave", 512, words="sin|cos|add|mul")
-        marks.append(wave)
-        for n, made in enumerate(self.branches_made):
-            own = list(mark_linear("mlp branches", f"branches.{n}", 512, made))
-            marks += [*own, *mark_block(own, 512)]
+        for number in range(len(self.hidden)):
+            marks += self.list_marks_of_block(number)
+        marks.append(mark("mlp wave", "wave", 512, words="sin|cos|add|mul"))
+        for number in range(len(self.branches_made)):
+            marks += self.list_marks_of_branch(number)
         joined = sum(self.branches_made)
         marks.append(mark("mlp cat", "", joined, words="cat|slice|narrow"))
-        for made in self.branches_made:
-            marks.append(mark("mlp cat", "", made, words="cat|slice|narrow"))
         marks += mark_linear("mlp head", "head", joined, self.last)
         return [*marks, mark("loss", "", self.last, words=SMALL["loss"])]
+
+    def list_marks_of_block(self, number: int) -> list[Mark]:
+        """Say what is known of a residual block."""
+        hidden, name = self.hidden[number], f"blocks.{number}"
+        width, after = self.widths[number], self.widths[number + 1]
+        own = [
+            *mark_linear("mlp up", f"{name}.up", width, hidden),
+            mark("mlp norm", f"{name}.norm", hidden, words="layer_?norm"),
+            mark("gate", name, hidden, words="sigmoid|mul", phase="forward"),
+            mark("gate again", name, hidden, words="sigmoid", phase="backward"),
+            mark("gate back", name, hidden, words="mul|rsub|add", phase="backward"),
+            *mark_linear("mlp down", f"{name}.down", hidden, after),
+            mark("mlp skip", f"{name}.skip", width, after),
+            mark("mlp skip", name, after, words="aten::add"),
+        ]
+        return [*own, *mark_block(own, width), *mark_block(own, after)]
+
+    def list_marks_of_branch(self, number: int) -> list[Mark]:
+        """Say what is known of one of the layers whose outputs are joined."""
+        made = self.branches_made[number]
+        own = list(mark_linear("mlp branches", f"branches.{number}", 512, made))
+        joined = mark("mlp cat", "", made, words="cat|slice|narrow")
+        return [*own, *mark_block(own, 512), joined]
 
 
 class Cnn(Model):
@@ -154,18 +162,8 @@ class Cnn(Model):
             mark("cnn stem", "stem", first, words="relu|threshold|conv"),
             mark("cnn pool", "", first, words="pool"),
         ]
-        for n, (given, made) in enumerate(((first, second), (second, third))):
-            name = f"stages.{n}"
-            own = [
-                mark("stage conv", f"{name}.conv", given, made, words="conv"),
-                mark("stage skip", f"{name}.skip", given, made, words="conv"),
-                mark("stage norm", f"{name}.norm", made, words="batch_?norm"),
-                mark("stage norm", f"{name}.norm", made, words="aten::add_", phase="forward"),
-                mark("stage relu", name, made, words="relu|threshold|clamp"),
-                mark("stage skip", f"{name}.skip", made, words="conv"),
-                mark("stage add", name, made, words=r"aten::add$|addbackward"),
-            ]
-            marks += [*own, *mark_block(own, given), *mark_block(own, made)]
+        marks += self.list_marks_of_stage("stages.0", first, second)
+        marks += self.list_marks_of_stage("stages.1", second, third)
         normed = [
             mark("cnn normed", "normed", third, fourth),
             mark("cnn normed", "normed", fourth, words="conv|weight_norm|norm_except"),
@@ -174,6 +172,19 @@ class Cnn(Model):
         ]
         marks += [*normed, *mark_linear("cnn head", "head", fourth, self.last)]
         return [*marks, mark("loss", "", self.last, words=SMALL["loss"])]
+
+    def list_marks_of_stage(self, name: str, given: int, made: int) -> list[Mark]:
+        """Say what is known of a stage."""
+        own = [
+            mark("stage conv", f"{name}.conv", given, made, words="conv"),
+            mark("stage skip", f"{name}.skip", given, made, words="conv"),
+            mark("stage norm", f"{name}.norm", made, words="batch_?norm"),
+            mark("stage norm", f"{name}.norm", made, words="aten::add_", phase="forward"),
+            mark("stage relu", name, made, words="relu|threshold|clamp"),
+            mark("stage skip", f"{name}.skip", made, words="conv"),
+            mark("stage add", name, made, words=r"aten::add$|addbackward"),
+        ]
+        return [*own, *mark_block(own, given), *mark_block(own, made)]
 
 
 class AttentionBlock(nn.Module):
@@ -239,60 +250,76 @@ class Transformer(Model):
 
     def list_marks(self) -> list[Mark]:
         """Say what is known by its size."""
-        width, known = self.width, self.words_known
-        marks = [
-            mark("words embedding", "words", known, words="embedding"),
-            mark("words embedding", "words", self.rows * self.tokens[0], words="embedding"),
-            mark("words embedding", "words", self.tokens[0], words="embedding"),
-            mark("places", "", self.tokens[0], words="add|sum"),
-        ]
-        for n, (tokens, hidden) in enumerate(zip(self.tokens, self.hidden, strict=True)):
-            name = f"blocks.{n}"
-            norms = "layer_?norm"
-            own = []
-            for count in (tokens, self.rows * tokens):
-                own += [
-                    mark("attend before", f"{name}.before", count, words=norms),
-                    mark("attend between", f"{name}.between", count, words=norms),
-                    mark("attend qkv", f"{name}.qkv", count, 3 * width),
-                    mark("attend heads", name, count, 48, words="transpose|unflatten|view|copy"),
-                    mark("attend sdpa", name, count, 48, words="attention|flash|efficient"),
-                    mark("attend out", f"{name}.out", count, width, words="addmm|linear"),
-                    mark("feed down", f"{name}.feed.down", count, width, words="addmm|linear"),
-                    mark("feed up", f"{name}.feed.up", count, 2 * hidden, width),
-                    mark("feed up", f"{name}.feed.up", count, 2 * hidden, words="addmm|linear"),
-                    mark("feed up", f"{name}.feed", count, hidden, words="split|cat|chunk|slice"),
-                    mark("feed gelu", f"{name}.feed", count, hidden, words="gelu|mul"),
-                    mark("feed down", f"{name}.feed.down", count, hidden, width, words="addmm|mm"),
-                    mark("attend add", name, count, words=r"aten::add$|addbackward"),
-                    mark("attend feed", name, count, words=r"aten::add$|addbackward"),
-                    mark("attend thirds", name, count, words="splitbackward|chunk"),
-                    mark("feed up", f"{name}.feed", count, words="splitbackward|chunk"),
-                    mark(
-                        "attend out", name, count, words="copy|clone|contiguous|reshape|transpose"
-                    ),
-                ]
-            for weight in (hidden, 2 * hidden):
-                line = "feed up" if weight > hidden else "feed down"
-                own.append(mark(line, f"{name}.feed", weight, width))
-            marks += own
-            for count in (tokens, self.rows * tokens):
-                marks += [
-                    *mark_block(own, count),
-                    mark("prune", "", count, words="slice"),
-                ]
+        marks = self.list_marks_of_words()
+        for number in range(len(self.tokens)):
+            marks += self.list_marks_of_block(number)
         last = self.tokens[-1]
         for count in (last, self.rows * last):
-            marks += [
-                mark("last norm", "norm", count, words="layer_?norm"),
-                mark("tied head", "", count, known, words="mm|linear|view|copy|transpose|t$"),
-            ]
-        marks += [
+            marks.append(mark("last norm", "norm", count, words="layer_?norm"))
+        return [*marks, mark("loss", "", self.words_known, last, words=SMALL["loss"])]
+
+    def list_marks_of_words(self) -> list[Mark]:
+        """Say what is known of the embedding, and of the head that has its weight."""
+        width, known, tokens = self.width, self.words_known, self.tokens[0]
+        marks = [
+            mark("words embedding", "words", known, words="embedding"),
+            mark("words embedding", "words", self.rows * tokens, words="embedding"),
+            mark("words embedding", "words", tokens, words="embedding"),
+            mark("places", "", tokens, words="add|sum"),
             mark("tied head", "", known, width, words="mm|linear|transpose|accumulate"),
             mark("words embedding", "words", known, width, words="accumulate|evaluate|add"),
             mark("tied head", "", known, width, words="accumulate|evaluate|add"),
         ]
-        return [*marks, mark("loss", "", known, last, words=SMALL["loss"])]
+        last = self.tokens[-1]
+        for count in (last, self.rows * last):
+            words = "mm|linear|view|copy|transpose|t$"
+            marks.append(mark("tied head", "", count, known, words=words))
+        return marks
+
+    def list_marks_of_block(self, number: int) -> list[Mark]:
+        """Say what is known of a block, whose tokens are counted in each row or in all of them."""
+        tokens, hidden, name = self.tokens[number], self.hidden[number], f"blocks.{number}"
+        own = [
+            mark("feed down", f"{name}.feed", hidden, self.width),
+            mark("feed up", f"{name}.feed", 2 * hidden, self.width),
+        ]
+        for count in (tokens, self.rows * tokens):
+            own += self.list_marks_of_attention(name, count)
+            own += self.list_marks_of_feed(f"{name}.feed", count, hidden)
+            own.append(mark("attend feed", name, count, words=r"aten::add$|addbackward"))
+        marks = list(own)
+        for count in (tokens, self.rows * tokens):
+            marks += [*mark_block(own, count), mark("prune", "", count, words="slice")]
+        return marks
+
+    def list_marks_of_attention(self, name: str, count: int) -> list[Mark]:
+        """Say what is known of a block up to the end of its attention."""
+        width, norms = self.width, "layer_?norm"
+        moves = "copy|clone|contiguous|reshape|transpose"
+        return [
+            mark("attend before", f"{name}.before", count, words=norms),
+            mark("attend between", f"{name}.between", count, words=norms),
+            mark("attend qkv", f"{name}.qkv", count, 3 * width),
+            mark("attend heads", name, count, 48, words="transpose|unflatten|view|copy"),
+            mark("attend sdpa", name, count, 48, words="attention|flash|efficient"),
+            mark("attend out", f"{name}.out", count, width, words="addmm|linear"),
+            mark("attend out", name, count, words=moves),
+            mark("attend add", name, count, words=r"aten::add$|addbackward"),
+            mark("attend thirds", name, count, words="splitbackward|chunk"),
+        ]
+
+    def list_marks_of_feed(self, name: str, count: int, hidden: int) -> list[Mark]:
+        """Say what is known of a block's feed-forward part."""
+        width = self.width
+        return [
+            mark("feed down", f"{name}.down", count, width, words="addmm|linear"),
+            mark("feed up", f"{name}.up", count, 2 * hidden, width),
+            mark("feed up", f"{name}.up", count, 2 * hidden, words="addmm|linear"),
+            mark("feed up", name, count, hidden, words="split|cat|chunk|slice"),
+            mark("feed gelu", name, count, hidden, words="gelu|mul"),
+            mark("feed down", f"{name}.down", count, hidden, width, words="addmm|mm"),
+            mark("feed up", name, count, words="splitbackward|chunk"),
+        ]
 
 
 class Recurrent(Model):
@@ -464,6 +491,15 @@ class Unet(Model):
 
     def list_marks(self) -> list[Mark]:
         """Say what is known by its size."""
+        first, second, _ = self.channels
+        marks = [*self.list_marks_of_stages(), *self.list_marks_between_stages()]
+        sums = [one for one in marks if one.line in ("unet pool", "unet high")]
+        marks += mark_block(sums, first)
+        sums = [one for one in marks if one.line in ("unet max", "unet low")]
+        return [*marks, *mark_block(sums, second)]
+
+    def list_marks_of_stages(self) -> list[Mark]:
+        """Say what is known of the pairs of convolutions."""
         first, second, third = self.channels
         low, high = self.up_channels
         stages = [
@@ -479,26 +515,27 @@ class Unet(Model):
                 mark("unet body", f"{name}.body.0", given, made),
                 mark("unet body", f"{name}.body", made, words="conv|group_?norm|silu"),
             ]
-        marks += [
+        return marks
+
+    def list_marks_between_stages(self) -> list[Mark]:
+        """Say what is known of what makes images smaller or larger, and joins them."""
+        first, second, third = self.channels
+        low, high = self.up_channels
+        marks = [
             mark("unet pool", "", first, words="avg_pool|avgpool"),
             mark("unet max", "", second, words="max_pool|maxpool"),
             mark("unet grow", "grow", third, 92),
             mark("unet grow", "grow", 92, words="conv"),
-            mark("unet low", "", 92, words="cat|slice|narrow"),
-            mark("unet low", "", second, words="cat|slice|narrow"),
-            mark("unet low", "", 92 + second, words="cat|slice|narrow"),
             mark("unet scale", "", low, words="upsample"),
-            mark("unet high", "", low, words="cat|slice|narrow"),
-            mark("unet high", "", first, words="cat|slice|narrow"),
-            mark("unet high", "", low + first, words="cat|slice|narrow"),
             mark("unet last", "last_conv", high, self.last),
             mark("unet last", "last_conv", self.last, words="conv"),
             mark("loss", "", self.last, self.side, words=SMALL["loss"]),
         ]
-        sums = [one for one in marks if one.line in ("unet pool", "unet high")]
-        marks += mark_block(sums, first)
-        sums = [one for one in marks if one.line in ("unet max", "unet low")]
-        return [*marks, *mark_block(sums, second)]
+        for size in (92, second, 92 + second):
+            marks.append(mark("unet low", "", size, words="cat|slice|narrow"))
+        for size in (low, first, low + first):
+            marks.append(mark("unet high", "", size, words="cat|slice|narrow"))
+        return marks
 
 
 MODELS: dict[str, type[Model]] = {

@@ -30,6 +30,8 @@ from tests.gpu.lines.markers.marks import Mark, find_lines, tell_marks
 
 ROOT = Path(__file__).parents[4]
 MODELS = ("mlp", "cnn", "transformer", "recurrent", "experts", "unet")
+PLAIN = ("eager", "hand")
+COMPILED = ("compile", "reduce")
 MODES = ("eager", "compile", "reduce", "hand")
 # Of each mode's kernels, the mode whose kernels under torch's profiler are the same ones.
 TRUTHS = {"eager": "eager", "compile": "compile", "reduce": "compile", "hand": "hand"}
@@ -59,17 +61,21 @@ class Score:
     right_module: int = 0  # and that is it
 
 
-def run_model(folder: Path, model: str) -> None:
-    """Record a model in each mode, and have torch's profiler tell the sizes."""
-    for mode in MODES:
+def run_model(folder: Path, model: str, modes: Sequence[str]) -> None:
+    """Record a model in some modes, and have torch's profiler tell the sizes."""
+    for mode in modes:
         place = folder / f"{model}-{mode}"
         if not place.is_dir():
             place.mkdir(parents=True)
             record_mode(folder, place, model, mode)
-    for mode in sorted(set(TRUTHS.values())):
+    for mode in sorted({TRUTHS[mode] for mode in modes}):
         truth = folder / f"{model}-{mode}.json"
         if not truth.is_file():
             run_program(folder, model, mode, {}, "--truth", str(truth))
+
+
+def run_model_under_proton(folder: Path, model: str) -> None:
+    """Have Triton's Proton profile a model; write down its marks."""
     if not (folder / f"{model}.hatchet").is_file():
         run_program(folder, model, "eager", {}, "--proton", str(folder / model))
     marks = folder / f"{model}-marks.json"
@@ -188,24 +194,30 @@ def add_kernel(
 ) -> None:
     """Add one kernel to a score."""
     time = activity.duration
-    operators = row["operators"]
     score.kernels += 1
     score.time += time
     score.line += time * bool(place.line)
     if not place.line:
-        wrong["no line", score.phase, activity.name[:60], *operators[-2:]] += 1
+        wrong["no line", score.phase, activity.name[:60], *row["operators"][-2:]] += 1
         return
     allowed = list_allowed(row, marks, activity.name)
     if not allowed:
         sizes = tuple(row["sizes"])
-        wrong["untold", score.phase, *operators[-3:], sizes, place.line[-30:]] += 1
+        wrong["untold", score.phase, *row["operators"][-3:], sizes, place.line[-30:]] += 1
         return
     is_line_right = add_told_line(score, time, place, {line for line, _ in allowed})
     is_module_right = add_told_module(score, time, place, [module for _, module in allowed])
     if not is_line_right or not is_module_right:
-        about = operators[-2:], tuple(row["sizes"]), activity.name[:50]
-        told = list_named(place), place.module, place.part, sorted(set(allowed))[:6]
-        wrong["wrong", score.phase, str(about), str(told)] += 1
+        wrong["wrong", score.phase, *say_mistake(activity, place, row, allowed)] += 1
+
+
+def say_mistake(
+    activity: Activity, place: Place, row: dict[str, Any], allowed: Sequence[tuple[str, str]]
+) -> tuple[str, str]:
+    """Say which kernel has another place than it may have, and both places."""
+    about = row["operators"][-2:], tuple(row["sizes"]), activity.name[:50]
+    told = list_named(place), place.module, place.part, sorted(set(allowed))[:6]
+    return str(about), str(told)
 
 
 def list_named(place: Place) -> list[str]:
@@ -266,8 +278,14 @@ def is_inside(path: str, module: str) -> bool:
 def measure_models(folder: Path, models: Sequence[str], show: int) -> list[Score]:
     """Record models, and score and print what was recorded; `show`: how many mistakes of each."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(len(models)) as pool:
-        list(pool.map(lambda model: run_model(folder, model), models))
+    with ThreadPoolExecutor(3 * len(models)) as pool:
+        begun = []
+        for model in models:
+            for modes in (COMPILED, PLAIN):  # what is compiled is compiled once, and then read
+                begun.append(pool.submit(run_model, folder, model, modes))
+            begun.append(pool.submit(run_model_under_proton, folder, model))
+        for one in begun:
+            one.result()
     rows: list[Score] = []
     for model, mode in product(models, MODES):
         wrong: Counter[Any] = Counter()

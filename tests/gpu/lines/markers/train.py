@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -147,20 +147,26 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
     makers = {event.correlation_id(): event for event in operators}
     rows = []
     for kernel in sorted(on_gpu, key=lambda event: event.start_ns()):
-        maker = makers.get(kernel.linked_correlation_id())
         # A thread that the program starts is not looked at: what it launched has no operator.
         row: dict[str, Any] = {"name": kernel.name(), "operators": [], "sizes": [], "phase": "side"}
         row["stack"] = []
-        if maker is not None and kernel.linked_correlation_id() > 0:
-            row["phase"] = find_phase(maker, phases)
-            for event in list_open(maker, operators):
-                row["operators"].append(event.name())
-                row["stack"].append((event.name(), event.shapes(), event.dtypes()))
-                if not event.name().startswith(AROUND):
-                    row["sizes"] += list_sizes(event.shapes())
-            row["sizes"] = sorted(set(row["sizes"]))
+        number = kernel.linked_correlation_id()
+        if number > 0 and number in makers:
+            row["phase"] = find_phase(makers[number], phases)
+            add_operators(row, list_open(makers[number], operators))
         rows.append(row)
     return rows
+
+
+def add_operators(row: dict[str, Any], operators: Iterable[Any]) -> None:
+    """Add to a kernel's row the operators in which it was launched, and the sizes of what they read."""
+    sizes: set[int] = set()
+    for event in operators:
+        row["operators"].append(event.name())
+        row["stack"].append((event.name(), event.shapes(), event.dtypes()))
+        if not event.name().startswith(AROUND):
+            sizes.update(list_sizes(event.shapes()))
+    row["sizes"] = sorted(sizes)
 
 
 def find_phase(maker: Any, phases: list[Any]) -> str:
