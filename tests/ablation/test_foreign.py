@@ -14,6 +14,7 @@ from profkit.lab.ablation.binary import make_binary_problem
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import Places, choose_target
+from profkit.records.header import parse_header
 from profkit.records.record import Record
 
 SOURCE = """
@@ -67,6 +68,63 @@ def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path
     assert f"function<<<dim3(4, 1, 1), dim3(256, 1, 1), 0, a->stream>>>({arguments});" in (
         written.read_text()
     )
+
+
+STRUCT = """
+#include <lib/factor.h>
+struct Part { float by; const float* from; int3 size; };
+__global__ void parts(Part part, float* y, bool all) { if (all) *y = *part.from * FACTOR; }
+"""
+IN_STRUCT = """
+include = ["headers"]
+flags = ["-DUNUSED=1"]
+grid = [1, 1, 1]
+block = [32, 1, 1]
+argument = [
+  { fields = [
+    { value = 0.5 },
+    { array = "float32", count = 64 },
+    { fields = [{ value = 1 }, { value = 2 }, { value = 3 }] },
+  ] },
+  { array = "float32", count = 32, output = true },
+  { value = true },
+]
+"""
+
+
+def put_struct(folder: Path) -> None:
+    source, file = put_files(folder, IN_STRUCT)
+    source.write_text(STRUCT)
+    (folder / "headers/lib").mkdir(parents=True, exist_ok=True)
+    (folder / "headers/lib/factor.h").write_text("#define FACTOR 2\n")
+    make_problem(source, "parts", read_launch(file), folder / "kernels")
+
+
+@pytest.mark.nvcc
+def test_a_struct_has_its_members_and_headers_lie_in_a_folder(tmp_path: Path) -> None:
+    put_struct(tmp_path)
+    assert ".entry _Z5parts4PartPfb" in compile_variant(tmp_path)
+
+
+def test_another_header_makes_another_code(tmp_path: Path) -> None:
+    put_struct(tmp_path)
+    (written,) = (tmp_path / "kernels").glob("*/*.cu")
+    before = written.read_text()
+    assert "({0.5, ProfkitArray{a->in[0]}, {1, 2, 3}}, ProfkitArray{a->out[0]}, true);" in before
+    assert f"flags: -I{tmp_path}/headers -DUNUSED=1" in before
+    put_struct(tmp_path)
+    assert written.read_text() == before
+    (tmp_path / "headers/lib/more.cuh").write_text("#define MORE 1\n")
+    put_struct(tmp_path)
+    assert written.read_text() != before
+
+
+def test_two_kernels_of_a_file_are_two_variants(tmp_path: Path) -> None:
+    source, file = put_files(tmp_path)
+    names = []
+    for kernel in ("scale<float>", "scale<double>", "My_Kernel"):
+        names.append(make_problem(source, kernel, read_launch(file), tmp_path / "kernels"))
+    assert names == ["my-kernel-scale-float", "my-kernel-scale-double", "my-kernel-my-kernel"]
 
 
 POINTERS = """
@@ -135,7 +193,9 @@ def compile_variant(folder: Path) -> str:
     """The PTX of the only variant below a folder."""
     (written,) = (folder / "kernels").glob("*/*.cu")
     made = folder / "kernel.ptx"
-    subprocess.run([find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", made, written], check=True)
+    flags = parse_header(written.read_text(), written.name).flags
+    command = [find_tool("nvcc"), "-arch=sm_90", *flags, "-ptx", "-o", made, written]
+    subprocess.run(command, check=True)
     return made.read_text()
 
 
@@ -157,6 +217,8 @@ def test_what_is_written_compiles(tmp_path: Path) -> None:
         ("count = 1000\nfill", "fill", "argument 3: count is 0"),
         ("value = 2.5", "", "argument 4 is neither an array nor a value"),
         ("value = 2.5", "values = 2.5", "values"),
+        ("value = 2.5", "fields = [{ count = 3 }]", "argument 4, field 1 is neither"),
+        ("grid =", 'include = ["none"]\ngrid =', "none is no folder"),
         ("[[argument]]", "[[argument", "launch.toml"),
     ],
 )

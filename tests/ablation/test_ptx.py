@@ -7,7 +7,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import find_accesses
-from profkit.lab.ablation.ptx import Changes, read_module
+from profkit.lab.ablation.ptx import Changes, cut_other_entries, read_module
 
 KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -64,6 +64,13 @@ def test_a_function_that_kernels_call_is_no_entry() -> None:
     }
 
 
+def test_only_what_is_launched_is_kept() -> None:
+    text = KERNEL.read_text()
+    second = entry("mov.u32 %r1, 0; // }").removeprefix(HEAD)
+    assert cut_other_entries(text + second, ["_Z16attention_scalarv"]).rstrip() == text.rstrip()
+    assert read_module(cut_other_entries(text + second, ["k"])).kernels.keys() == {"k"}
+
+
 @pytest.mark.parametrize("text", ["", "\x7fELF", "hello"])
 def test_what_is_no_ptx_is_said(text: str) -> None:
     with pytest.raises(ProfkitError, match="this is not PTX"):
@@ -85,18 +92,53 @@ def steering(body: str) -> list[bool]:
     ]
 
 
+AROUND = "@%p1 bra $E;\nst.global.u32 [%rd9], 0;\n$E:"  # a branch that decides about a store
+
+
 def test_a_value_steers_where_it_reaches_an_address_or_a_branch() -> None:
     assert steering("ld.global.u32 %r1, [%rd1];\nst.global.u32 [%rd2], %r1;") == [False]
     address = "ld.global.u64 %rd3, [%rd1];\nadd.s64 %rd4, %rd3, 8;\nld.global.u32 %r1, [%rd4];"
     assert steering(address) == [True, False]
-    branch = "ld.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra $E;\n$E:"
+    branch = f"ld.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n{AROUND}"
     assert steering(branch) == [True]
+
+
+SLOW = """ld.global.f32 %f1, [%rd1];
+setp.lt.f32 %p1, %f1, 0f00800000;
+@%p1 bra $S;
+bra.uni $F;
+$S:
+mul.f32 %f2, %f1, %f1;
+{}
+bra.uni $E;
+$F:
+rsqrt.approx.f32 %f2, %f1;
+$E:
+st.global.f32 [%rd2], %f2;
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "steers"),
+    [
+        ("add.f32 %f2, %f2, %f1;", False),
+        ("ld.local.f32 %f3, [%r9];", False),
+        ("cvta.to.global.u64 %rd2, %rd3;", True),  # the place of the store behind
+        ("st.shared.f32 [%r9], %f2;", True),
+        ("shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1;", True),
+        ("bar.sync 0;", True),
+        ("ret;", True),
+        ("bra.uni $B;", True),  # before the branch: a loop
+    ],
+)
+def test_a_branch_around_arithmetic_decides_what_follows_from_it(inside: str, steers: bool) -> None:
+    assert steering("$B:\n" + SLOW.format(inside))[0] is steers
 
 
 def test_a_value_steers_through_shared_memory() -> None:
     body = (
         "ld.global.u32 %r1, [%rd1];\nst.shared.u32 [%r5], %r1;\nld.shared.u32 %r2, [%r6];\n"
-        "setp.eq.u32 %p1, %r2, 0;\n@%p1 bra $E;\n$E:"
+        f"setp.eq.u32 %p1, %r2, 0;\n{AROUND}"
     )
     assert steering(body) == [True, True]
 
@@ -130,11 +172,9 @@ def test_a_value_of_the_round_before_decides() -> None:
 
 
 def test_a_register_that_is_written_under_a_guard_may_still_hold_the_value_before() -> None:
-    body = (
-        "ld.global.u32 %r1, [%rd1];\n{}mov.u32 %r1, 0;\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra $E;\n$E:"
-    )
+    body = "ld.global.u32 %r1, [%rd1];\n{}mov.u32 %r1, 0;\nsetp.eq.u32 %p1, %r1, 0;\n" + AROUND
     assert steering(body.format("")) == [False]
-    assert steering(body.format("@%p1 ")) == [True]
+    assert steering(body.format("@%p2 ")) == [True]
 
 
 def test_a_label_that_stands_in_several_scopes_may_be_any_block() -> None:

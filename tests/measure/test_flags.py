@@ -16,6 +16,7 @@ HARMLESS = (
     "-DOVERLAP=0",
     "-D WARPS=4",
     "-UNDEBUG",
+    "-I/usr/include/x",  # a source can include any file by its whole path anyway
     "-O2",
     "-maxrregcount=128",
     "--maxrregcount 64",
@@ -43,7 +44,6 @@ HARMFUL = (
     "-Xlinker -rpath=/tmp",
     "-L/tmp",
     "-lx",
-    "-I/tmp",
     "-include /etc/passwd",
     "-D",
     "-Xptxas --options-file=x",

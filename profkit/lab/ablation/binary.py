@@ -52,7 +52,7 @@ def make_binary_problem(
     """Write the problem below a folder of kernels, and return its variant's name."""
     if not is_file(binary):
         raise ProfkitError(f"{binary}: there is no such file", "a program, a library or PTX")
-    name = foreign.make_variant_name(binary)
+    name = foreign.make_variant_name(binary, kernel)
     place = resolve_path(folder) / name
     write_text(place / "problem.py", foreign.write_problem(launch))
     text, entry = find_entry(list_ptx(binary, place), kernel, str(binary))

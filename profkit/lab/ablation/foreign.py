@@ -5,6 +5,8 @@ The launch is a TOML file:
     grid = [4096, 1, 1]
     block = [256, 1, 1]
     shared = 0                # bytes of dynamic shared memory
+    include = ["include"]     # folders of headers, from this file's folder on
+    flags = ["-DUSE_FLOAT"]   # further ones of nvcc, which only change code
 
     [[argument]]              # in the order of the kernel's parameters
     array = "float32"
@@ -21,13 +23,16 @@ The launch is a TOML file:
 
     [[argument]]
     value = 1048576
+
+    [[argument]]              # a struct: its members in order
+    fields = [{ value = 0.5 }, { array = "float32", count = 1024 }]
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -35,7 +40,14 @@ from typing import Literal
 import msgspec
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import is_file, open_regular, read_text, resolve_path, write_text
+from profkit.files import (
+    is_file,
+    open_regular,
+    read_bytes,
+    read_text,
+    resolve_path,
+    write_text,
+)
 
 CASE = "launch"
 _TYPES = {
@@ -53,10 +65,12 @@ _KERNEL = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*(<[\w:, ]*>)?", re.ASCII)
 _INPUTS, _OUTPUTS = 32, 16  # arrays that a launcher is given at most
 _MOST_THREADS = 1024  # of a block
 _LARGEST = 1 << 36  # elements of an array
+_HEADERS = (".h", ".hpp", ".cuh", ".inl")
+SOURCES = (".cu", *_HEADERS)  # what nvcc can be given
 
 
 class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One parameter of the kernel: an array, or a number."""
+    """One parameter of the kernel, or a member of one: an array, a number, or a struct."""
 
     array: str = ""  # the type of its elements
     count: int = 0
@@ -64,7 +78,8 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     below: int = 2  # whole numbers are smaller, where they are random
     file: str = ""  # of what is read: its values, of numpy's format
     output: bool = False
-    value: int | float | None = None
+    value: bool | int | float | None = None
+    fields: tuple[Argument, ...] = ()  # of a struct: its members in order
 
     @property
     def is_read(self) -> bool:
@@ -77,11 +92,20 @@ class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block: tuple[int, int, int]
     argument: tuple[Argument, ...] = ()
     shared: int = 0
+    include: tuple[str, ...] = ()  # folders
+    flags: tuple[str, ...] = ()  # of nvcc
+
+
+# The shortest form that a launch file can have, for whoever has none.
+_FORM = (
+    "grid = [4096, 1, 1], block = [256, 1, 1], and for each parameter [[argument]] with value = 7, "
+    'or with array = "float32" and count = 1024, one of them with output = true'
+)
 
 
 def read_launch(file: Path) -> LaunchFile:
     if not is_file(file):
-        raise ProfkitError(f"{file}: there is no such file", "its form: profkit ablate --help")
+        raise ProfkitError(f"{file}: there is no such file", _FORM)
     try:
         launch = msgspec.toml.decode(read_text(file), type=LaunchFile)
     except msgspec.DecodeError as error:
@@ -93,20 +117,46 @@ def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
     """Check what a file describes, and read how large the arrays are that files beside it hold."""
     if min(*launch.grid, *launch.block) < 1 or prod(launch.block) > _MOST_THREADS:
         raise ProfkitError(f"{file}: no GPU launches grid and block of this size", "1 and more")
-    arguments = []
-    for number, argument in enumerate(launch.argument, 1):
-        where = f"{file}: argument {number}"
-        if argument.file:
-            argument = _check_values_file(where, argument, file.parent / argument.file)  # noqa: PLW2901
-        _check_argument(where, argument)
-        arguments.append(argument)
-    arrays = [argument for argument in arguments if argument.array]
+    arguments = _complete_arguments(f"{file}: argument", launch.argument, file.parent)
+    arrays = list(list_arrays(arguments))
     outputs = sum(argument.output for argument in arrays)
     written = sum(not argument.is_read for argument in arrays)
     if not outputs or written > _OUTPUTS or len(arrays) - written > _INPUTS:
         hint = f"1 to {_OUTPUTS} arrays with output = true, and {_INPUTS} others at most"
         raise ProfkitError(f"{file}: {outputs} of {len(arrays)} arrays are outputs", hint)
-    return msgspec.structs.replace(launch, argument=tuple(arguments))
+    include = []
+    for folder in launch.include:
+        place = resolve_path(file.parent / folder)
+        if not place.is_dir():
+            raise ProfkitError(f"{file}: {place} is no folder", "include: folders of headers")
+        include.append(str(place))
+    return msgspec.structs.replace(launch, argument=arguments, include=tuple(include))
+
+
+def _complete_arguments(
+    where: str, arguments: Sequence[Argument], folder: Path
+) -> tuple[Argument, ...]:
+    """Check parameters, or the members of one."""
+    complete = []
+    for number, given in enumerate(arguments, 1):
+        place, argument = f"{where} {number}", given
+        if argument.fields:
+            fields = _complete_arguments(f"{place}, field", argument.fields, folder)
+            argument = msgspec.structs.replace(argument, fields=fields)
+        else:
+            if argument.file:
+                argument = _check_values_file(place, argument, folder / argument.file)
+            _check_argument(place, argument)
+        complete.append(argument)
+    return tuple(complete)
+
+
+def list_arrays(arguments: Sequence[Argument]) -> Iterator[Argument]:
+    """Yield each array, those that are members of structs too."""
+    for argument in arguments:
+        if argument.array:
+            yield argument
+        yield from list_arrays(argument.fields)
 
 
 def _check_values_file(where: str, argument: Argument, values: Path) -> Argument:
@@ -131,7 +181,9 @@ def _check_values_file(where: str, argument: Argument, values: Path) -> Argument
 
 def _check_argument(where: str, argument: Argument) -> None:
     if not argument.array and argument.value is None:
-        raise ProfkitError(f"{where} is neither an array nor a value", 'array = "float32"')
+        raise ProfkitError(
+            f"{where} is neither an array nor a value", 'array = "float32", or value = 7'
+        )
     if argument.array and argument.array not in _TYPES:
         hint = did_you_mean(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
         raise ProfkitError(f"{where}: {argument.array} is not an element type", hint)
@@ -148,15 +200,18 @@ def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) ->
         raise ProfkitError(f"--kernel {kernel}: this names no kernel", "mine, or mine<float>")
     if re.search(r'["\\\n]', place):
         raise ProfkitError(f"{source}: no #include can name it", "rename the file")
-    name = make_variant_name(source)
+    name = make_variant_name(source, kernel)
     write_text(folder / name / "problem.py", write_problem(launch))
     write_text(folder / name / f"{name}_as_launched.cu", _write_variant(place, kernel, launch))
     return name
 
 
-def make_variant_name(file: Path) -> str:
-    """What a variant of a file is called."""
-    return re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "kernel"
+def make_variant_name(file: Path, kernel: str) -> str:
+    """Name the variant of one kernel of a file: of another kernel there are other records."""
+    words = [file.stem.lower(), kernel.lower()]
+    if words[0] == words[1]:
+        words.pop()
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(words)).strip("-")
 
 
 STRUCT = """struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
@@ -173,11 +228,14 @@ struct ProfkitArray {  // of whatever type the parameter points to: float4, char
 };
 """
 _LAUNCHER = """/* A kernel from your own source, launched as described.
+
+flags: @FLAGS@
 */
-#include "@SOURCE@"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include "@SOURCE@"
+@HEADERS@
 
 @STRUCT@
 extern "C" int profkit_launch(const ProfkitLaunch* a) {
@@ -191,13 +249,29 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 
 
 def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
+    flags = [f"-I{folder}" for folder in launch.include]
+    headers = ""
+    if launch.include:  # with other headers it is other code
+        headers = f'#define PROFKIT_HEADERS "{_hash_headers(launch.include)}"'
     words = list_launch_placeholders(launch) | {
         "@STRUCT@": STRUCT,
         "@SOURCE@": source,
+        "@FLAGS@": " ".join([*flags, *launch.flags]),
+        "@HEADERS@": headers,
         "@KERNEL@": kernel,
         "@ARGUMENTS@": ", ".join(write_arguments(launch.argument)),
     }
     return re.sub("|".join(words), lambda mark: words[mark[0]], _LAUNCHER)
+
+
+def _hash_headers(folders: Sequence[str]) -> str:
+    """Hash every header of some folders."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(Path(folder).rglob("*")):
+            if file.suffix in _HEADERS and is_file(file):
+                digest.update(read_bytes(file))
+    return digest.hexdigest()[:16]
 
 
 def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
@@ -211,19 +285,28 @@ def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
 
 def write_arguments(arguments: Sequence[Argument]) -> list[str]:
     """The kernel's arguments in C++: arrays by their place among inputs or outputs."""
-    words, inputs, outputs = [], 0, 0
-    for argument in arguments:
-        if not argument.array:
-            words.append(repr(argument.value))
-            continue
-        if not argument.is_read:
-            place = f"out[{outputs}]" if outputs < 2 else f"more_out[{outputs - 2}]"
-            outputs += 1
-        else:
-            place = f"in[{inputs}]" if inputs < 4 else f"more_in[{inputs - 4}]"
+    places = iter(_list_array_places(arguments))
+    return [_write_argument(argument, places) for argument in arguments]
+
+
+def _list_array_places(arguments: Sequence[Argument]) -> Iterator[str]:
+    inputs = outputs = 0
+    for array in list_arrays(arguments):
+        if array.is_read:
+            yield f"in[{inputs}]" if inputs < 4 else f"more_in[{inputs - 4}]"
             inputs += 1
-        words.append(f"ProfkitArray{{a->{place}}}")
-    return words
+        else:
+            yield f"out[{outputs}]" if outputs < 2 else f"more_out[{outputs - 2}]"
+            outputs += 1
+
+
+def _write_argument(argument: Argument, places: Iterator[str]) -> str:
+    if argument.fields:
+        members = [_write_argument(member, places) for member in argument.fields]
+        return f"{{{', '.join(members)}}}"
+    if argument.array:
+        return f"ProfkitArray{{a->{next(places)}}}"
+    return repr(argument.value).lower()
 
 
 _PROBLEM = '''"""A kernel as it was launched: nothing here knows what it should compute."""
@@ -291,12 +374,12 @@ def _hash_file(file: Path) -> str:
 
 def write_problem(launch: LaunchFile) -> str:
     inputs, outputs, contents = [], [], []
-    for one in launch.argument:
+    for one in list_arrays(launch.argument):
         if one.file:
             contents.append(_hash_file(Path(one.file)))
-        if one.array and one.is_read:
+        if one.is_read:
             inputs.append((one.array, one.count, one.fill, one.below, one.file))
-        elif one.array:
+        else:
             outputs.append((one.array, one.count))
     words = {
         "@CASE@": CASE,

@@ -93,11 +93,6 @@ class Lab:
         )
         return {times.name: times for times in taken}
 
-    def read_launched(self, text: str) -> Module:
-        """PTX, of whose kernels only those are looked at that the call launches, if there are any."""
-        module = read_module(text)
-        return module.keep_kernels(self.call.names) or module
-
     def limit_registers(self, text: str) -> Module:
         """Rewritten PTX, held to as many registers as let the original's blocks fit."""
         if text not in self._limited:
@@ -111,7 +106,7 @@ class Lab:
             if start.name in module.kernels:
                 blocks = max(1, start.count_blocks())
                 changes.require_min_blocks(module.kernels[start.name], start.threads, blocks)
-        return self.read_launched(changes.write_module())
+        return read_module(changes.write_module())
 
     def count_accesses(
         self,

@@ -26,7 +26,7 @@ from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
 from profkit.lab.ablation.launches import Play
 from profkit.lab.ablation.preparation import Prepared, Say
-from profkit.lab.ablation.ptx import read_module
+from profkit.lab.ablation.ptx import cut_other_entries, read_module
 from profkit.lab.ablation.timeline import Timeline
 from profkit.lab.measure.bench import Times
 from profkit.records.ablation import (
@@ -117,8 +117,8 @@ def _survey_and_prepare(
     """Run the copies that count, and make the changes; nothing of either without PTX."""
     if not text:
         return Prepared(), None, None
-    module = read_module(text).keep_kernels(lab.call.names)
-    if not module:
+    module = read_module(cut_other_entries(text, lab.call.names))
+    if lab.call.names.isdisjoint(module.kernels):
         return Prepared(), None, None
     say("survey")
     code, spans = preparation.run_survey(lab, module)

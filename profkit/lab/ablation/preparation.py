@@ -13,7 +13,7 @@ from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.launches import Loaded, Play, Start
-from profkit.lab.ablation.ptx import Module
+from profkit.lab.ablation.ptx import Module, cut_other_entries, read_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
 
@@ -65,7 +65,7 @@ def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.S
         room=room,
         local_bytes=max(library.read_kernel_attribute(s.function, launches.LOCAL) for s in starts),
         capped=list(on.flags) != _drop_register_cap(on.flags),
-        fast=on.fast,
+        fast=cut_other_entries(on.fast, lab.call.names),
         anchored=_find_within_one_allocation(found, seen),
     )
 
@@ -151,7 +151,7 @@ def _prepare_change(
 def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prepared) -> None:
     change = prepared.changes[ablation]
     if change.uncapped:
-        module, flags = lab.read_launched(change.text), _drop_register_cap(lab.on.flags)
+        module, flags = read_module(change.text), _drop_register_cap(lab.on.flags)
     else:
         module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     axis = None

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+_ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$%]+)")
 _FUNCTION = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)")
 # What a kernel's body is made of, one after the other.
 _PART = re.compile(
@@ -108,16 +108,6 @@ class Module:
     variables: tuple[str, ...]  # names of global and constant arrays
     hidden: tuple[int, ...]  # where those begin that no other module may see
 
-    def keep_kernels(self, names: Collection[str]) -> Module | None:
-        """The module with these kernels only, and functions that are called; None if it has none."""
-        kept = {}
-        for name, kernel in self.kernels.items():
-            if name in names or not kernel.is_entry:
-                kept[name] = kernel
-        if not any(name in names for name in kept):
-            return None
-        return replace(self, kernels=kept)
-
     @property
     def blocks(self) -> int:
         """How many basic blocks all its kernels have."""
@@ -132,18 +122,45 @@ class Module:
             first += kernel.blocks
 
 
+def cut_other_entries(text: str, names: Collection[str]) -> str:
+    """The text with the entries of these names only, and with all functions that are called.
+
+    A library instantiates a template a hundred times: what is not launched need not be assembled.
+    """
+    blank = _blank_comments(text)
+    kept, at = [], 0
+    for match in _ENTRY.finditer(blank):
+        opening = _find_body(blank, match.end())
+        if opening is not None and match[1] not in names:
+            kept.append(text[at : match.start()])
+            at = _find_closing(blank, opening) + 1
+    return "".join([*kept, text[at:]])
+
+
+def _blank_comments(text: str) -> str:
+    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def _find_body(blank: str, at: int) -> int | None:
+    """Where the body behind a name begins; None where it is declared here, and written elsewhere."""
+    opening = blank.find("{", at)
+    if opening < 0 or ";" in blank[at:opening]:
+        return None
+    return opening
+
+
 def read_module(text: str) -> Module:
-    blank = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    blank = _blank_comments(text)
     if ".version" not in blank:
         raise ProfkitError("this is not PTX: it has no .version", "nvcc -ptx writes it")
     kernels = {}
     for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
-        opening = blank.find("{", match.end())
-        if opening < 0 or ";" in blank[match.end() : opening]:
-            continue  # declared here, written elsewhere
+        opening = _find_body(blank, match.end())
+        if opening is None:
+            continue
         between = blank[match.end() : opening]
         directives = between.rpartition(")")[2]
-        is_entry = match[0].startswith(".entry")
+        is_entry = match.re is _ENTRY
         kernels[match[1]] = _read_kernel(match[1], is_entry, directives, blank, opening)
     files = {int(number): path for number, path in _FILE.findall(text)}
     variables, hidden = _find_variables(blank, list(kernels.values()))

@@ -3,6 +3,10 @@
 A value decides where it reaches a branch, an address or a barrier: through registers, and through
 shared or local memory too. Registers are followed along the ways that the code can go: one that is
 written again holds another value.
+
+A branch around mere arithmetic decides nothing, unless what is computed there decides something: the
+slow path of an accurate function, the force between two atoms that are near enough. How often it is
+taken is counted when a change is tried.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ _MEMORY = frozenset(
 _SPACES = frozenset("global shared local param const".split())
 _FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
 _JUMPS = frozenset("bra brx ret exit trap".split())
+_OWN_MEMORY = frozenset("param local const".split())
+_AMONG_LANES = frozenset("shfl vote match redux activemask mma tcgen05 setmaxnreg".split())
 
 
 @dataclass
@@ -33,11 +39,20 @@ class Steering:
         return statement.start in self.statements
 
 
+@dataclass(frozen=True)
+class _Detour:
+    """Blocks of mere arithmetic between a branch and the block where its ways meet again."""
+
+    end: int
+    written: frozenset[str]  # registers
+
+
 def find_steering(kernel: Kernel) -> Steering:
     blocks: list[list[Statement]] = [[] for _ in range(kernel.blocks)]
     for statement in kernel.statements:
         blocks[statement.block].append(statement)
     followers = [_list_followers(kernel, number, block) for number, block in enumerate(blocks)]
+    detours = [_find_detour(number, blocks, followers) for number in range(kernel.blocks)]
     needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
     steering = Steering()
     before = -1
@@ -47,10 +62,45 @@ def find_steering(kernel: Kernel) -> Steering:
             registers: set[str] = set()
             for follower in followers[number]:
                 registers |= needed[follower]
+            detour = detours[number]
+            decides = detour is None or not needed[detour.end].isdisjoint(detour.written)
             for statement in reversed(blocks[number]):
-                _step_back(statement, registers, steering)
+                if decides or statement.words[0] != "bra":
+                    _step_back(statement, registers, steering)
             needed[number] = registers
     return steering
+
+
+def _find_detour(
+    number: int, blocks: Sequence[Sequence[Statement]], followers: Sequence[Sequence[int]]
+) -> _Detour | None:
+    """What lies between a block's branch and the block where all ways meet; None if it does more.
+
+    Blocks are numbered as they stand in the text: a way that goes back before the branch is a loop.
+    """
+    end, at = max(followers[number], default=number), number + 1
+    written: set[str] = set()
+    while at < end:
+        if not followers[at] or min(followers[at]) <= number:
+            return None
+        end = max(end, *followers[at])
+        for statement in blocks[at]:
+            if _has_effect(statement):
+                return None
+            written.update(ptx.list_written_registers(statement))
+        at += 1
+    if min(followers[number], default=number) <= number:
+        return None
+    return _Detour(end, frozenset(written))
+
+
+def _has_effect(statement: Statement) -> bool:
+    """Whether a statement does more than to compute registers of its own thread."""
+    first = statement.words[0]
+    if first == "ld":
+        return _OWN_MEMORY.isdisjoint(statement.words)
+    is_jump = first in ("bra", "brx")
+    return first in _MEMORY or first in _AMONG_LANES or (first in _FLOW and not is_jump)
 
 
 def _count_known(steering: Steering, needed: Sequence[set[str]]) -> int:

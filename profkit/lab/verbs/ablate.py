@@ -85,7 +85,7 @@ def _choose_source(
 ) -> Target:
     """Return a problem made of one source or binary, one of its kernels and how that is launched."""
     from profkit.lab.ablation.binary import make_binary_problem
-    from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+    from profkit.lab.ablation.foreign import CASE, SOURCES, make_problem, read_launch
     from profkit.lab.measure.cuda import device
     from profkit.lab.measure.targets import Places, choose_target
 
@@ -97,7 +97,7 @@ def _choose_source(
     build = build_dir or Path("build")
     folder = build / "launched" / "kernels"
     file, described = Path(sources[0]), read_launch(launch)
-    if file.suffix == ".cu":
+    if file.suffix in SOURCES:
         name = make_problem(file, kernel, described, folder)
     else:
         arch = device.describe_gpu().arch

@@ -89,6 +89,7 @@ _PTXAS = r"-O[0-3]|-v|--?warn-[\w-]+|-dlcm=\w+|-dscm=\w+|--?allow-expensive-opti
 _SINGLE = re.compile(
     r"-O[0-3]|-G|--device-debug|-g|-lineinfo|--generate-line-info|-w|-res-usage|--resource-usage"
     r"|-[DU]\w+(=[\w.+\-*/()<>,:]*)?"
+    r"|-I[\w./+@-]+"
     r"|--?maxrregcount=\d+|--?std=[\w+]+"
     r"|--?use_fast_math|--?(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
     r"|--?(extra-device-vectorization|restrict|default-stream=[\w-]+)"
