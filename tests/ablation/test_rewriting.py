@@ -18,7 +18,13 @@ from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.rows import find_rows
-from profkit.lab.ablation.streams import ROW, find_streams
+from profkit.lab.ablation.streams import (
+    ROW,
+    find_streams,
+    make_full_walk,
+    make_window_walk,
+    take_turns,
+)
 from tests.found import find_files
 from tests.sweeps import take_part
 
@@ -126,6 +132,7 @@ MOVED = """.version 8.0
 	.reg .b64 %rd<4>;
 	.loc 1 8 1
 	ld.global.u32 %r1, [%rd1];
+	ld.global.u32 %r4, [%rd1+4096];
 	.loc 1 9 1
 	ld.global.u32 %r2, [%rd2];
 	add.s32 %r3, %r1, %r2;
@@ -139,7 +146,7 @@ MOVED = """.version 8.0
 OPERATIONS = {
     "cvt": lambda v: v[0],
     "mov": lambda v: v[0],
-    "lop3": lambda v: v[0] & ~v[1],
+    "lop3": lambda v: (v[0] & v[2]) | (v[1] & ~v[2]),
     "and": lambda v: v[0] & v[1],
     "add": sum,
     "sub": lambda v: v[0] - v[1],
@@ -149,7 +156,7 @@ OPERATIONS = {
 
 def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
     """Addresses of the loads, worked out of the statements that choose them."""
-    addresses = []
+    addresses: list[int] = []
     (kernel,) = read_module(text).kernels.values()
     for statement in kernel.statements:
         to, *names = statement.operands or ("",)
@@ -158,7 +165,14 @@ def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
             place = int(names[0].partition("+")[2].rstrip("]") or 0)
             held[to] = int.from_bytes(table[place : place + size], "little")
         elif statement.opcode.startswith("ld.global"):
-            addresses.append(held[names[0].strip("[]").partition("+")[0]])
+            base, _, offset = names[0].strip("[]").partition("+")
+            addresses.append(held[base] + int(offset or 0))
+        elif to.startswith("{"):
+            low, high = (name.strip() for name in to.strip("{}").split(","))
+            held[low], held[high] = held[names[0]] % (1 << 32), held[names[0]] >> 32
+        elif names and names[0].startswith("{"):
+            low, high = (name.strip() for name in names[0].strip("{}").split(","))
+            held[to] = held[low] + (held[high] << 32)
         elif statement.words[0] in OPERATIONS and "profkit_" in to:
             given = [int(name) if name.isdigit() else held.get(name, 0) for name in names]
             held[to] = OPERATIONS[statement.words[0]](given) % (1 << 8 * size)
@@ -168,15 +182,24 @@ def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
 def test_an_access_that_stays_is_where_it_was_while_its_neighbours_are_led() -> None:
     code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + 65536)
     found = make_changes(code)["coalesced"]
-    given = {"%rd1": (1 << 20) + 40, "%rd2": (1 << 20) + 60000}
-    where = given | {"%profkit_s0": 0}
-    assert follow_lead(found.text, found.control, where) == [*given.values()]
-    where = given | {
-        "%profkit_s0": 2048
-    }  # of a stream; none is longer than one byte beside the control
-    led, stays = follow_lead(found.text, found.lines["kernel.cu:8"], where)
-    assert led == (1 << 20) + 2048
-    assert stays == given["%rd2"], "the other line's load is not led"
+    first, other = (1 << 20) + 40, (1 << 20) + 60000
+    given = {"%rd1": first, "%rd2": other, "%tid.x": 512}
+    assert follow_lead(found.text, found.control, dict(given)) == [first, first + 4096, other]
+    led, next_led, stays = follow_lead(found.text, found.lines["kernel.cu:8"], dict(given))
+    assert stays == other, "the other line's load is not led"
+    assert 0 <= led - (1 << 20) < next_led - (1 << 20) < 65536, "one is a gap behind the other"
+
+
+@pytest.mark.parametrize("size", [ROW, 3 * ROW, 65536, (1 << 25) + ROW])
+def test_no_access_of_a_turn_is_behind_the_end(size: int) -> None:
+    code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + size)
+    for walk in (make_full_walk(code), make_window_walk(2 * ROW)):
+        for stream in find_streams(code.accesses, code.survey):
+            one = take_turns(stream, walk(stream))
+            assert 0 <= one.step < one.room
+            for place in one.places.values():
+                assert one.room + place <= one.path.length <= stream.length
+                assert place % ROW == one.room % ROW == 0
 
 
 def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:

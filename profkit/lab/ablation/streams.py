@@ -1,15 +1,16 @@
 """Accesses of global memory  ->  the change that sends some of them along shorter or straighter streams.
 
 A stream is of all threads in order, each the next bytes, one width after the other, again from the
-beginning when it has ended. It lies within what the same accesses touched anyway. Coalesced, L1 and L2
-are one rewritten text with three tables.
+beginning when it has ended. It lies within what the same accesses touched anyway. Accesses of one basic
+block go on together: what chooses their places is then done once, and hides less of what they cost.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.lab.ablation.accesses import Access
 from profkit.lab.ablation.change import GLOBAL, Change, Code, make_line_tables
@@ -24,11 +25,9 @@ from profkit.lab.ablation.readdress import (
 from profkit.lab.ablation.survey import Survey
 
 ROW = 512  # bytes of a warp's widest access: a stream is whole rows
-_STREAM = struct.Struct("<II")  # length, step
-_ACCESS = struct.Struct("<QQ")  # which bits of the original address stay, what is added instead
-_KEEP = (1 << 64) - 1
 _LONGEST = (1 << 32) - ROW
 _GOLDEN = 0.6180339887  # of a length: steps that come back to no place soon
+_WORD, _STREAM, _ADDED = 4, 8, 8  # bytes of the table: a word, two of them, an address
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class Path:
 
 
 Walk = Callable[[Stream], Path]
-Paths = Mapping[int, Path]
 
 
 def list_movable_accesses(code: Code) -> list[Access]:
@@ -103,6 +101,21 @@ def list_access_numbers(streams: Sequence[Stream]) -> set[int]:
     return numbers
 
 
+@dataclass(frozen=True)
+class Walked:
+    """A stream and the way through it.
+
+    Its accesses in one basic block take a turn: they lie a gap apart, from a place in the first bytes of
+    the stream on, its room; and from turn to turn that place goes on by a step.
+    """
+
+    stream: Stream
+    path: Path
+    places: dict[int, int]  # access -> bytes from where its turn begins
+    room: int
+    step: int
+
+
 def redirect_to_streams(
     code: Code,
     streams: Sequence[Stream],
@@ -111,15 +124,23 @@ def redirect_to_streams(
     changed: str,
     kept: str = "",
 ) -> Change:
-    """Send the accesses `on` along their streams as `walk` says."""
-    paths = {stream.number: walk(stream) for stream in streams}
+    """Send the accesses `on` along their streams as `walk` says; the others are not touched."""
+    numbers = {access.number for access in on}
+    walked = []
+    for stream in streams:
+        accesses = tuple(access for access in stream.accesses if access.number in numbers)
+        if accesses:
+            walked.append(take_turns(replace(stream, accesses=accesses), walk(stream)))
+    lines: dict[str, int] = {}
+    for access in on:
+        lines.setdefault(code.name_source_line(access), len(lines))
 
     def fill_streams(numbers: set[int]) -> bytes:
-        return _fill_table(streams, paths, numbers)
+        return _fill_table(code, walked, lines, numbers)
 
     return Change(
-        text=_write_streams(code, streams, any(path.cached for path in paths.values())),
-        table=fill_streams({access.number for access in on}),
+        text=_write_streams(code, walked, lines),
+        table=fill_streams(numbers),
         control=fill_streams(set()),
         changed=changed,
         kept=kept,
@@ -127,36 +148,88 @@ def redirect_to_streams(
     )
 
 
-def _fill_table(streams: Sequence[Stream], paths: Paths, on: set[int]) -> bytes:
-    """The table that sends the accesses `on` along the paths of their streams."""
-    of_streams, of_accesses = b"", b""
-    for stream in streams:
-        path, length, step = paths[stream.number], 1, 0
-        for access in stream.accesses:
-            stays, begin = _KEEP, 0
+def take_turns(stream: Stream, path: Path) -> Walked:
+    """Place the accesses of each basic block so far from one another that all stay within the path."""
+    turns = Counter(access.statement.block for access in stream.accesses)
+    most = max(turns.values())
+    gap = path.step
+    if (most - 1) * gap > path.length - ROW:  # the last of a turn would be behind the end
+        gap = path.length // 2 // most // ROW * ROW
+    places = {}
+    before: Counter[int] = Counter()
+    for access in stream.accesses:
+        block = access.statement.block
+        places[access.number] = gap * before[block]
+        before[block] += 1
+    room = path.length - (most - 1) * gap
+    step = most * path.step % room // ROW * ROW
+    return Walked(stream, path, places, room, step or choose_walk_stride(room))
+
+
+_ALL = (1 << 32) - 1
+
+
+def _fill_table(
+    code: Code, walked: Sequence[Walked], lines: Mapping[str, int], on: set[int]
+) -> bytes:
+    """The table that sends the accesses `on` along their streams, and leaves the others.
+
+    It has room and step of each stream, whether each line stays, and what is added for each access.
+    """
+    streams: list[int] = []
+    stays = [_ALL] * len(lines)
+    added = []
+    for one in walked:
+        room, step = 1, 0
+        for access in one.stream.accesses:
+            begin = 0
             if access.number in on:
-                stays, begin = 0, (path.base - access.address.offset) % (1 << 64)
-                length, step = path.length, path.step
-            of_accesses += _ACCESS.pack(stays, begin)
-        of_streams += _STREAM.pack(length, step)
-    return of_streams + of_accesses
+                room, step = one.room, one.step
+                stays[lines[code.name_source_line(access)]] = 0
+                begin = one.path.base + one.places[access.number] - access.address.offset
+            added.append(begin % (1 << 64))
+        streams += [room, step]
+    words = [*streams, *stays, *[0] * (len(stays) % 2)]
+    return struct.pack(f"<{len(words)}I{len(added)}Q", *words, *added)
 
 
-def _write_streams(code: Code, streams: Sequence[Stream], cached: bool) -> str:
+def _write_streams(code: Code, walked: Sequence[Walked], lines: Mapping[str, int]) -> str:
     """The module with the accesses of the streams led by the table."""
     changes = Changes(code.module)
-    place = _STREAM.size * len(streams)
-    size = place + _ACCESS.size * sum(len(stream.accesses) for stream in streams)
-    add_table(changes, size)
+    changes.add_registers("b64", "%profkit_x", "%profkit_b")
+    for name in "tuvldekm":
+        changes.add_registers("b32", f"%profkit_{name}")
+    stays = _STREAM * len(walked)
+    added = stays + _WORD * (len(lines) + len(lines) % 2)
+    places = {"table": TABLE}
     for name, kernel in code.module.kernels.items():
-        own = [stream for stream in streams if stream.kernel == name]
-        if own:
-            changes.insert_at_beginning(kernel, _write_beginning(changes, own))
-    for stream in streams:
-        for access in stream.accesses:
-            _move_access(changes, access, stream, place, cached)
-            place += _ACCESS.size
+        beginning = _THREAD.strip()
+        for number, one in enumerate(walked):
+            if one.stream.kernel == name:
+                places |= _name_places(number)
+                beginning += _BEGIN.rstrip().format(**places, width=one.stream.width)
+                changes.add_registers("b32", places["at"])
+        if "profkit_table" in beginning:
+            changes.insert_at_beginning(kernel, beginning.split("\n"))
+    for number, one in enumerate(walked):
+        begun = set()
+        for access in one.stream.accesses:
+            line = lines[code.name_source_line(access)]
+            places |= _name_places(number)
+            places |= {"stays": str(stays + _WORD * line), "added": str(added)}
+            _move_access(
+                changes, access, places, access.statement.block not in begun, one.path.cached
+            )
+            begun.add(access.statement.block)
+            added += _ADDED
+    add_table(changes, added)
     return changes.write_module()
+
+
+def _name_places(number: int) -> dict[str, str]:
+    """The register of a stream, and where in the table its words are."""
+    place = _STREAM * number
+    return {"at": f"%profkit_s{number}", "room": str(place), "step": str(place + _WORD)}
 
 
 # The number of a thread in the whole grid, in %profkit_t.
@@ -181,65 +254,42 @@ mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
 # Where a thread begins in a stream.
 _BEGIN = """
 mul.lo.u32 {at}, %profkit_t, {width};
-ld.const.u32 %profkit_u, [{table}+{entry}];
+ld.const.u32 %profkit_u, [{table}+{room}];
 rem.u32 {at}, {at}, %profkit_u;
 """
-_AND_NOT = 0xF0 & ~0xCC  # for lop3: the first operand's bits that the second one has not
-# The table chooses an access's address, and it is gone on in the stream behind it:
-# (original & stays) + (where in the stream & ~stays) + begin, with the first or the others empty.
-# Of a stream, some accesses may stay while others are led.
-_LEAD = """
-ld.const.u64 %profkit_m, [{table}+{place}];
-ld.const.u64 %profkit_b, [{table}+{begin}];
-cvt.u32.u64 %profkit_e, %profkit_m;
-lop3.b32 %profkit_e, {at}, %profkit_e, 0, {and_not};
-cvt.u64.u32 %profkit_x, %profkit_e;
-and.b64 %profkit_k, %profkit_k, %profkit_m;
-add.s64 %profkit_x, %profkit_x, %profkit_b;
-add.s64 %profkit_x, %profkit_x, %profkit_k;
-ld.const.u32 %profkit_l, [{table}+{entry}];
+# Where its next turn begins.
+_NEXT_TURN = """
+ld.const.u32 %profkit_l, [{table}+{room}];
 ld.const.u32 %profkit_d, [{table}+{step}];
 add.u32 {at}, {at}, %profkit_d;
 sub.u32 %profkit_l, {at}, %profkit_l;
 min.u32 {at}, {at}, %profkit_l;
 """
-
-
-def _write_beginning(changes: Changes, streams: Sequence[Stream]) -> list[str]:
-    """Statements that put each thread at its place of each stream."""
-    changes.add_registers("b32", "%profkit_t", "%profkit_u", "%profkit_v")
-    text = _THREAD.strip()
-    for stream in streams:
-        at, entry = f"%profkit_s{stream.number}", _STREAM.size * stream.number
-        changes.add_registers("b32", at)
-        text += _BEGIN.rstrip().format(at=at, width=stream.width, table=TABLE, entry=entry)
-    return text.split("\n")
+# The first operand where the third one's bit is set, the second where it is not.
+_CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
+# An access goes to its address where all bits of %profkit_m are set, and else to the turn's place; to
+# either something is added. The same choice is made once for accesses from one register.
+_LEAD = """
+mov.b64 {{%profkit_e, %profkit_k}}, %profkit_x;
+ld.const.u32 %profkit_m, [{table}+{stays}];
+lop3.b32 %profkit_e, %profkit_e, {at}, %profkit_m, {choose};
+and.b32 %profkit_k, %profkit_k, %profkit_m;
+mov.b64 %profkit_x, {{%profkit_e, %profkit_k}};
+ld.const.u64 %profkit_b, [{table}+{added}];
+add.s64 %profkit_x, %profkit_x, %profkit_b;
+"""
 
 
 def _move_access(
-    changes: Changes, access: Access, stream: Stream, place: int, cached: bool
+    changes: Changes, access: Access, places: Mapping[str, str], is_first: bool, cached: bool
 ) -> None:
-    changes.add_registers("b64", "%profkit_x", "%profkit_m", "%profkit_b", "%profkit_k")
-    changes.add_registers("b32", "%profkit_l", "%profkit_d", "%profkit_e")
-    base, is_narrow = access.address.base, False
-    if access.address.in_register:
-        is_narrow = not changes.module.kernels[access.kernel].is_wide(base)
-    if is_narrow:
+    """Let the table choose between an access's address and its place; `is_first` of its turn."""
+    base, take = access.address.base, "mov.u64"
+    if access.address.in_register and not changes.module.kernels[access.kernel].is_wide(base):
         take = "cvt.u64.u32"
-    else:
-        take = "mov.u64"
-    entry = _STREAM.size * stream.number
-    lines = _LEAD.format(
-        at=f"%profkit_s{stream.number}",
-        and_not=_AND_NOT,
-        table=TABLE,
-        place=place,
-        begin=place + 8,
-        entry=entry,
-        step=entry + 4,
-    )
-    lines = f"{take} %profkit_k, {base};{lines.rstrip()}"
-    changes.insert_before(access.statement, lines.split("\n"))
+    text = _NEXT_TURN if is_first else ""
+    text = f"{text}{take} %profkit_x, {base};{_LEAD.rstrip()}".format(**places, choose=_CHOOSE)
+    changes.insert_before(access.statement, text.split("\n"))
     replace_base_register(changes, access, "%profkit_x", cached)
 
 
