@@ -218,21 +218,6 @@ def test_exponentials_that_nothing_hides_are_in_turns_with_products() -> None:
     assert shared.cause == "mio-throttle", "without products they take turns with shared memory"
 
 
-def test_atomics_as_stores_tell_bytes_from_adding() -> None:
-    gone = row("no-atomics", 4.0, False, "atomics-contention")
-    for gain, cause in ((1.2, "l2-bandwidth"), (1.9, "atomics-contention")):
-        stored = row("atomics-stored", gain, False, "atomics-contention")
-        assert judged(measured={**gone, **stored}).cause == cause
-    assert judged(measured=gone).cause == "", "without stores it cannot be told"
-    bytes_of_all = {"measured": {**gone, **row("atomics-stored", 1.2, False, "atomics-contention")}}
-    full = {"dram": 1e12, "seen": {"loaded_bytes": 1e8}}
-    assert judged(**bytes_of_all, **full, shape=shaped(cold=1.0)).cause == "dram-bandwidth"
-    unknown = judged(**bytes_of_all, **full, shape=shaped(cold=None)).cause
-    assert unknown not in ("dram-bandwidth", "l2-bandwidth"), (
-        "whether L2 had the words is not known"
-    )
-
-
 def test_half_products_on_tiles_that_no_tensor_core_does_have_a_rule() -> None:
     tiles = {"half_share": 0.4, "shared_load_share": 0.1}
     assert judged(busy={"fp16": 0.7}, seen=tiles).cause == "tensor-idle"

@@ -393,26 +393,3 @@ def test_accesses_that_one_register_leads_to_are_chosen_for_once() -> None:
     assert places == [("%r1", 12), ("%r1", 24), ("%r7", 0)], (
         "what is written twice is followed no further"
     )
-
-
-def test_atomics_are_stored_where_nobody_reads_their_answer() -> None:
-    text = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry adds(.param .u64 p)
-{
-	.reg .b32 %r<9>;
-	.reg .f32 %f<9>;
-	.reg .b64 %rd<9>;
-	ld.param.u64 %rd1, [p];
-	mov.f32 %f1, 0f3F800000;
-	atom.global.add.f32 %f2, [%rd1+4], %f1;
-	atom.global.add.u32 %r1, [%rd1], 1;
-	st.global.u32 [%rd1+8], %r1;
-	ret;
-}
-"""
-    change = make_changes(make_code(read_module(text)))["atomics-stored"]
-    assert change.text.count("st.global.b32") == 1
-    assert "@!%profkit_all st.global.b32 [%rd1+4], %f1;" in change.text
-    assert "1 that answer or decide something stay" in change.kept

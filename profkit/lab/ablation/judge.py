@@ -168,7 +168,6 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_short_kernel,
         _judge_grid,
         _judge_reachable_gains,
-        _judge_atomics,
         _judge_tensor_cores,
         _judge_units_in_turns,
         _judge_removals,
@@ -243,22 +242,6 @@ def _judge_reachable_gains(case: Case) -> AblationVerdict | None:
         if "hits-l1" in case.measured and not case.find_row("hits-l1", WORTH):
             limiter = "l1"
     return AblationVerdict(bound, limiter, best.rules[0], _say_time_without(best), best.gain)
-
-
-def _judge_atomics(case: Case) -> AblationVerdict | None:
-    """Atomics that do not meet on words: the L2 is full with their bytes, or with adding them up."""
-    row, stored = case.find_row("no-atomics"), case.measured.get("atomics-stored")
-    if row is None or stored is None:
-        return None
-    because = f"{_say_time_without(row)}; as stores they take {100 / stored.gain:.0f} % of the time"
-    if 1 / stored.gain >= _OF_TIME:
-        cold = case.shape.cold
-        if case.fills_dram and cold is None:
-            return None  # whether its words were in L2 is not known
-        if case.fills_dram and cold is not None and cold <= _AS_WARM:  # they were not
-            return AblationVerdict("memory", "dram", "dram-bandwidth", because)
-        return AblationVerdict("memory", "l2", "l2-bandwidth", because)
-    return AblationVerdict("memory", "atomics", "atomics-contention", because)
 
 
 def _judge_tensor_cores(case: Case) -> AblationVerdict | None:

@@ -298,14 +298,13 @@ def _find_limiting_shared_size(start: Start, function: int, blocks: int) -> int:
 def make_changed_launches(lab: Lab) -> dict[str, Play]:
     """What launch alone can change: occupancy cut by unused shared memory."""
     plays = {}
-    for name, part in (("half-occupancy", 2), ("quarter-occupancy", 4)):
-        smem = {}
-        for start in lab.call.kernel_starts:
-            filled = min(start.count_blocks(), -(-start.blocks // lab.on.gpu.sms))
-            if filled >= part:
-                smem.update(_find_shared_for_occupancy(start, filled // part))
-        if smem:
-            plays[name] = Play(lab.call, smem=smem)
+    smem = {}
+    for start in lab.call.kernel_starts:
+        filled = min(start.count_blocks(), -(-start.blocks // lab.on.gpu.sms))
+        if filled >= 2:
+            smem.update(_find_shared_for_occupancy(start, filled // 2))
+    if smem:
+        plays["half-occupancy"] = Play(lab.call, smem=smem)
     return plays
 
 

@@ -23,9 +23,8 @@ def describe_shape(
 ) -> Shape:
     base = median(times["original"].warm)
     ratios: dict[str, float] = {}
-    for name in ("half-occupancy", "quarter-occupancy"):
-        if name in times:
-            ratios[name.replace("-", "_")] = median(times[name].warm) / base
+    if "half-occupancy" in times:
+        ratios["half_occupancy"] = median(times["half-occupancy"].warm) / base
     if cold.cold:
         ratios["cold"] = median(cold.cold) / base
     if spans:

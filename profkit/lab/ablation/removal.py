@@ -7,7 +7,7 @@ compiler knows decides whether they do anything.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import Change, Code
@@ -15,7 +15,6 @@ from profkit.lab.ablation.ptx import Changes, Statement
 from profkit.lab.ablation.readdress import TABLE, add_table
 
 _DONE = struct.Struct("<I")
-PutFirst = Callable[[Statement], list[str]]
 
 
 def find_statements(code: Code, *beginnings: str) -> list[Statement]:
@@ -33,18 +32,14 @@ def make_statements_switchable(
     changed: str,
     kept: str = "",
     at_once: bool = False,
-    put_first: PutFirst | None = None,
 ) -> Change:
-    """Issue the statements and let the table say whether they are done: each, or all `at_once`.
-
-    `put_first`: what stands before a statement.
-    """
+    """Issue the statements and let the table say whether they are done: each, or all `at_once`."""
     if at_once:
         count = 1
     else:
         count = len(statements)
     return Change(
-        text=_write_predicates(code, statements, at_once, put_first),
+        text=_write_predicates(code, statements, at_once),
         table=_DONE.pack(0) * count,
         control=_DONE.pack(1) * count,
         changed=changed,
@@ -52,9 +47,7 @@ def make_statements_switchable(
     )
 
 
-def _write_predicates(
-    code: Code, statements: Sequence[Statement], at_once: bool, put_first: PutFirst | None
-) -> str:
+def _write_predicates(code: Code, statements: Sequence[Statement], at_once: bool) -> str:
     """The module with statements that are done where the table says so."""
     changes = Changes(code.module)
     if at_once:
@@ -68,12 +61,12 @@ def _write_predicates(
             changes.add_registers("pred", "%profkit_all")
             changes.insert_at_beginning(kernel, _write_table_test(changes, 0, "%profkit_all"))
         for statement in own:
-            lines = put_first(statement) if put_first else []
+            lines: list[str] = []
             done = "%profkit_all"
             if not at_once:
                 done = "%profkit_done"
                 changes.add_registers("pred", done)
-                lines = [*lines, *_write_table_test(changes, rows[statement.start], done)]
+                lines = _write_table_test(changes, rows[statement.start], done)
             both, done = _join_guard(changes, statement, done)
             changes.insert_before(statement, [*lines, *both])
             text = ptx.write_statement(statement, f"@{done} ", statement.operands)

@@ -82,7 +82,7 @@ def _prepare_launches(
     arguments: dict[int, library.Args] = {}
 
     def make_call(file: str) -> Callable[[int], None]:
-        code = library.load_library(Path(file))
+        code = library.load_library(Path(file), is_whole=False)
 
         def start_call(stream: int) -> None:
             if stream not in arguments:

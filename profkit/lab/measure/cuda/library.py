@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass, field
@@ -223,10 +224,15 @@ class Args(ctypes.Structure):
         few[: len(first)], more[: len(rest)] = first, rest
 
 
-def load_library(path: Path) -> ctypes.CDLL:
-    """Load the library of a variant; raise ProfkitError where it has no profkit_launch."""
+def load_library(path: Path, is_whole: bool = True) -> ctypes.CDLL:
+    """Load the library of a variant; raise ProfkitError where it has no profkit_launch.
+
+    One that is not whole was made of a file of a program: functions that other files have are looked up
+    when they are called, and a launcher calls none of them.
+    """
     try:
-        library = ctypes.CDLL(str(path))
+        handle = None if is_whole else _open_lazily(path)
+        library = ctypes.CDLL(str(path), handle=handle)
         library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
         library.profkit_launch.restype = ctypes.c_int
     except OSError as error:
@@ -237,6 +243,14 @@ def load_library(path: Path) -> ctypes.CDLL:
             'the variant must define extern "C" int profkit_launch(const ProfkitArgs*)',
         ) from error
     return library
+
+
+def _open_lazily(path: Path) -> int | None:
+    """Open a library whose functions are looked up when they are called: ctypes looks up all at once."""
+    open_library = ctypes.CDLL(None).dlopen
+    open_library.argtypes, open_library.restype = (ctypes.c_char_p, c_int), ctypes.c_void_p
+    opened: int | None = open_library(str(path).encode(), os.RTLD_LAZY)
+    return opened  # without one, ctypes tries again and says why
 
 
 def _check_status(code: int, what: str) -> None:
