@@ -42,10 +42,12 @@ import msgspec
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import (
     is_file,
+    is_folder,
     open_regular,
     read_bytes,
     read_text,
     resolve_path,
+    walk_folder,
     write_text,
 )
 
@@ -127,7 +129,7 @@ def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
     include = []
     for folder in launch.include:
         place = resolve_path(file.parent / folder)
-        if not place.is_dir():
+        if not is_folder(place):
             raise ProfkitError(f"{file}: {place} is no folder", "include: folders of headers")
         include.append(str(place))
     return msgspec.structs.replace(launch, argument=arguments, include=tuple(include))
@@ -268,8 +270,8 @@ def _hash_headers(folders: Sequence[str]) -> str:
     """Hash every header of some folders."""
     digest = hashlib.sha256()
     for folder in folders:
-        for file in sorted(Path(folder).rglob("*")):
-            if file.suffix in _HEADERS and is_file(file):
+        for file in walk_folder(folder)[0]:
+            if file.suffix in _HEADERS:
                 digest.update(read_bytes(file))
     return digest.hexdigest()[:16]
 
