@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
 
@@ -25,6 +25,7 @@ class Kernel:
     op: str = ""  # the operator that launches it
     sizes: tuple[tuple[int, ...], ...] = ()  # of the operator's tensors
     types: tuple[str, ...] = ()
+    unchanged: int = 0  # as of a HostSpan
     within: str = ""  # a range that the program names
     blocks: int = 528
     stream: int = STREAM
@@ -118,7 +119,7 @@ class Recorder:
             self.spans.append(HostSpan("range", kernel.within, begin, self.clock, THREAD))
         if kernel.op:
             span = HostSpan("op", kernel.op, begin, self.clock, THREAD, kernel.sizes, kernel.types)
-            self.spans.append(span)
+            self.spans.append(replace(span, unchanged=kernel.unchanged))
         end = start + round(kernel.us * 1e3)
         self.free[kernel.stream] = end
         activity = Activity(

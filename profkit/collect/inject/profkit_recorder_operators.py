@@ -9,6 +9,9 @@ A program that moves its weights or its data to the GPU repeats a launch as well
 a number of launches on, and where a short one was recorded and others come later, those are recorded,
 too: the file then has each recording behind the other.
 
+<pid>.tensors says which tensors these operators were given, and whether a module holds them: what reads
+nothing new in each step computes the same again. It is written when the program ends.
+
 A CUDA graph is captured long before steps repeat, and what it replays is called by no operator. So the
 profiler also runs while a graph is captured, on the thread that does: <pid>.captured is written alike.
 """
@@ -16,14 +19,16 @@ profiler also runs while a graph is captured, on the thread that does: <pid>.cap
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import gc
 import json
 import os
 import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -58,6 +63,8 @@ WORKLESS = frozenset(
     "aten::as_strided aten::expand aten::slice aten::select aten::t aten::transpose".split()
 )
 NO_STEPS = f"its steps were not seen to repeat {BEFORE} times, with {SURE} launches"
+MEMORY = "[memory]"  # what torch calls the taking and giving back of memory
+UNWRITTEN = WORKLESS | {MEMORY}
 CAPTURES = 200  # graphs that are looked at while they are captured: a server has thousands
 NOTHING = "99"  # of KINETO_LOG_LEVEL: above its own levels and its marks
 READINGS = 10  # of the clocks, of which the closest counts
@@ -179,6 +186,8 @@ class OperatorRecorder:
         self.is_complete = False  # all repeats that were wanted came, and each is long
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
+        self.tensors: Any = None  # the same, until the program ends
+        self.held: set[int] = set()  # where the tensors are that modules hold
         self.clocks: list[tuple[int, int, int]] = []
         self.clock: Any = None
         self.is_profiling = threading.Lock()  # one profiler at a time, of a capture or of steps
@@ -278,7 +287,8 @@ class OperatorRecorder:
                 self.is_profiling.release()
                 return 0
             append_hook_line("disturbed", self.read_clocks()[1])
-            self.profile = self.make_profile()  # before it begins: our own is not the program's
+            # before it begins: our own is not the program's
+            self.profile = self.make_profile(profile_memory=True)
             self.profile.__enter__()
             self.clocks = [self.read_clocks()]
             self.is_running = True
@@ -298,17 +308,20 @@ class OperatorRecorder:
         self.is_running = False
         try:
             self.clocks.append(self.read_clocks())
-            self.results = end_profile()
+            self.results = self.tensors = end_profile()
+            self.held = find_held_tensors(self.torch)
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
         self.is_stopped.set()
         self.is_profiling.release()
         return 0
 
-    def make_profile(self) -> Any:
+    def make_profile(self, profile_memory: bool = False) -> Any:
         """Return torch's profiler of the CPU; it does not run yet."""
         profiler = self.torch.autograd.profiler
-        return profiler.profile(use_cpu=True, record_shapes=True, use_kineto=True)
+        return profiler.profile(
+            use_cpu=True, record_shapes=True, use_kineto=True, profile_memory=profile_memory
+        )
 
     def leave_to_program(self) -> None:
         """End for good, because the program starts a profiler of its own."""
@@ -334,8 +347,21 @@ class OperatorRecorder:
         self.pause = 0.0
         try:
             self.write_operators()
+            self.write_tensors()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
+
+    def write_tensors(self) -> None:
+        """Write a line for each operator with the tensors that it was given."""
+        results, self.tensors = self.tensors, None
+        if results is None:
+            return
+        rows = TensorNumbers(self.held).describe_events(results.experimental_event_tree())
+        target = f"{FOLDER}/{os.getpid()}.tensors"
+        with open(f"{target}.part", "w", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(row) + "\n")
+        os.replace(f"{target}.part", target)
 
     def read_clocks(self) -> tuple[int, int, int]:
         """Return Python's clock, CUPTI's, and Python's again, as close together as they were read.
@@ -500,10 +526,94 @@ def write_lines(
     """
     file.write(json.dumps({"clocks": clocks}) + "\n")
     for number, event in enumerate(events):
-        if event.scope() != USERS_RANGE and event.name() not in WORKLESS:
+        if event.scope() != USERS_RANGE and event.name() not in UNWRITTEN:
             file.write(json.dumps(describe_event(event)) + "\n")
         if pause and number % AT_ONCE == AT_ONCE - 1:
             time.sleep(pause)
+
+
+def find_held_tensors(torch: Any) -> set[int]:
+    """Find where the tensors are that modules hold: parameters, buffers, and other attributes."""
+    held: set[int] = set()
+    for found in gc.get_objects():
+        if not issubclass(type(found), torch.nn.Module):
+            continue
+        own = vars(found)
+        values = [*own.get("_parameters", {}).values(), *own.get("_buffers", {}).values()]
+        for value in own.values():
+            if type(value) in {list, tuple}:
+                values += value
+            else:
+                values.append(value)
+        for value in values:
+            if issubclass(type(value), torch.Tensor):
+                with contextlib.suppress(RuntimeError, NotImplementedError):  # it has no memory
+                    held.add(value.untyped_storage().data_ptr())
+    return held
+
+
+class TensorNumbers:
+    """Numbers the tensors that operators are given, by where their memory is and since when."""
+
+    def __init__(self, held: Container[int]) -> None:
+        self.held = held  # where the tensors are that modules hold
+        self.count = 0
+        self.numbers: dict[int, int] = {}
+
+    def take_memory(self, pointer: int) -> int:
+        """Return the number of memory that is taken now."""
+        self.count += 1
+        self.numbers[pointer] = self.count
+        return self.count
+
+    def describe_tensor(self, tensor: Any) -> tuple[int, int, int]:
+        """Return a tensor's number, whether a module holds it, and 1 + its dimensions on the CPU."""
+        pointer = getattr(tensor, "storage_data_ptr", None)
+        if not pointer:
+            return 0, 0, 0  # it has no memory yet
+        if pointer not in self.numbers:
+            self.take_memory(pointer)
+        on_cpu = 0
+        if tensor.device.type == "cpu":
+            on_cpu = 1 + tensor.dim
+        return self.numbers[pointer], int(pointer in self.held), on_cpu
+
+    def describe_events(self, events: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield of each operator its start, end, thread, name, tensors, what it made, and its numbers.
+
+        A list of tensors is a list of those. Memory that is taken has no name, and no tensors.
+
+        Args:
+            events: The roots of torch's tree of events.
+        """
+        waiting = list(events)
+        listed: list[tuple[int, int, int, Any]] = []
+        while waiting:
+            event = waiting.pop()
+            waiting += event.children
+            listed.append((event.start_time_ns, -event.end_time_ns, len(listed), event))
+        for start, negative_end, _, event in sorted(listed):
+            kind, fields = event.typed
+            when = [start, -negative_end, event.start_tid]
+            if kind.name == "Allocation" and fields.alloc_size > 0:
+                yield [*when, "", [], [self.take_memory(fields.ptr)], ""]
+            elif kind.name == "Allocation":
+                self.numbers.pop(fields.ptr, None)
+            elif kind.name == "TorchOp" and int(fields.scope) != USERS_RANGE:
+                yield [*when, event.name, *self.describe_inputs(fields.inputs)]
+
+    def describe_inputs(self, inputs: Sequence[Any]) -> tuple[list[Any], list[int], str]:
+        """Return the tensors of an operator's inputs, nothing that it made, and the numbers in words."""
+        tensors: list[Any] = []
+        numbers = []
+        for given in inputs:
+            if isinstance(given, list):
+                tensors.append([self.describe_tensor(one) for one in given])
+            elif hasattr(given, "storage_data_ptr"):
+                tensors.append(self.describe_tensor(given))
+            elif given is not None:
+                numbers.append(str(given))
+        return tensors, [], " ".join(numbers)
 
 
 def keep_middle(events: Sequence[Any]) -> list[Any]:

@@ -1,9 +1,9 @@
-"""Work that is thrown away or done again, told by sizes alone."""
+"""Work that is thrown away or done again, told by sizes or by which tensors it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -15,11 +15,12 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     Words,
+    find_calls_waiting_for_works,
     is_of_optimizer,
     is_strided_copy,
 )
 from profkit.program.operators import find_operator_needs
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.replay.scenario import NOTHING, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import HostSpan
 
@@ -29,6 +30,10 @@ NEXT = 8  # works after a cut of which the largest tensor tells how much of the 
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
 LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
 LEAST = 0.02  # of the step
+# Of the GPU's time: where more than that does not change, it is because the step's data does not; and
+# where nearly all of it computes the same of what modules hold, they hold the data.
+MOST_OF_SAME_DATA = 0.5
+ALL = 0.9
 PASSES = 4  # over growing rows, from which on they are a loop that generates
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
@@ -56,6 +61,58 @@ COPIED_AGAIN = Words(
         others="read the data in place, or write it to its destination in the first place",
     ),
 )
+
+
+SAME_EACH_STEP = Words(
+    rule="redundant",
+    says=(
+        "{count:,} of what runs on the GPU computes the same in every step ({ms:time}; the longest by "
+        "{op}), because what it reads does not change{data}"
+    ),
+    advice=Advice(
+        torch=(
+            "compute it once, and keep the result: before the loop, when the model is loaded "
+            "(remove_parametrizations, weights cast once), or by the library's own cache"
+        ),
+        others="compute it once before the loop, and keep the result",
+    ),
+    launches=True,
+    floor="run",
+)
+SAME_DATA = ": if each step is meant to have new data, which these steps did not have, it is needed"
+
+
+def find_work_same_each_step(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """Work whose operators read nothing that changes from step to step.
+
+    A program that is recorded with the same data in each step computes most of it again, and means to.
+    """
+    everything = case.sum_work_time(range(len(case.works)))
+    chosen = case.select_works(lambda work: work.maker.unchanged > 0, claimed)
+    if case.sum_work_time(chosen) > MOST_OF_SAME_DATA * everything:
+        chosen = [index for index in chosen if case.works[index].maker.unchanged > 1]
+    if not chosen or case.sum_work_time(chosen) > ALL * everything:
+        return
+    waits = find_calls_waiting_for_works(case, chosen)
+    change = Change(
+        merge=dict.fromkeys(chosen, NOTHING),
+        host=dict.fromkeys(waits, CallShare(NOTHING, NOTHING)),
+    )
+    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
+        return
+    longest = case.find_longest_work(chosen)
+    is_sure = all(case.works[index].maker.unchanged > 1 for index in chosen)
+    data = SAME_DATA
+    if is_sure:
+        data = ""
+    finding = case.make_finding(
+        SAME_EACH_STEP,
+        chosen,
+        change,
+        op=longest.maker.top or longest.maker.op,
+        data=data,
+    )
+    yield replace(finding, optional=not is_sure)
 
 
 def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:

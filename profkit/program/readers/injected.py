@@ -6,7 +6,7 @@ Their structs stand in profkit/collect/injection.cpp; a file that ends in the mi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -211,14 +211,12 @@ def _list_operators(
         make_spans_around_captured_calls,
         read_recorded_operators,
     )
+    from profkit.program.readers.tensors import read_unchanged_operators
 
-    of_steps = read_recorded_operators(of_steps_file, first)
+    unchanged = read_unchanged_operators(folder / f"{pid}.tensors")
+    of_steps = read_recorded_operators(of_steps_file, first, unchanged)
     of_captures = read_recorded_operators(of_captures_file, first)
-    launched = {}
-    captured = set()
-    for activity in activities:
-        launched[activity.correlation] = activity.name, activity.grid, activity.block
-        captured.add(activity.captured)
+    launched = _list_launched(activities)
     made = []
     exact, similar = {}, {}
     for call in calls:
@@ -229,9 +227,18 @@ def _list_operators(
     spans = assign_operators_to_all_steps(
         of_steps, made, (exact, similar), places.threads, launched
     )
+    captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     seen = [*chain.from_iterable(of_steps), *chain.from_iterable(of_captures)]
     return spans + make_spans_around_captured_calls(seen, kept, places.threads)
+
+
+def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:
+    """Return what each call launched: a kernel, its grid and its block."""
+    launched: dict[int, Hashable] = {}
+    for activity in activities:
+        launched[activity.correlation] = activity.name, activity.grid, activity.block
+    return launched
 
 
 def _note_graphs_captured_before(

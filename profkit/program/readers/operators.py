@@ -30,7 +30,9 @@ Stack = tuple[HostSpan, ...]  # operators around a call, outermost first
 Origin = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
 
 
-def read_recorded_operators(path: Path, first: int) -> list[list[HostSpan]]:
+def read_recorded_operators(
+    path: Path, first: int, unchanged: Mapping[tuple[int, str], int] | None = None
+) -> list[list[HostSpan]]:
     """Read the operators of a process, those of each recording in their order.
 
     There is none where the file is not there or is none.
@@ -38,6 +40,7 @@ def read_recorded_operators(path: Path, first: int) -> list[list[HostSpan]]:
     Args:
         path: What the recorder's hook wrote.
         first: CUPTI's time at which the timeline begins.
+        unchanged: Which operators compute the same in each step, by their begin and name.
     """
     recordings: list[list[HostSpan]] = []
     if not is_file(path):
@@ -53,6 +56,9 @@ def read_recorded_operators(path: Path, first: int) -> list[list[HostSpan]]:
                     recordings.append([])
                     continue
                 span = _make_operator_span(row, shift)
+                if unchanged:
+                    same = unchanged.get((int(row["start"]), span.name), 0)
+                    span = replace(span, unchanged=int(same))
                 if not is_wrapper_operator(span.name):
                     recordings[-1].append(span)
                     count += 1

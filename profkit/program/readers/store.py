@@ -56,6 +56,7 @@ ADDED = {
     "ended": True,
     "traced": 0,
     "captured": 0,
+    "unchanged": 0,
 }
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace

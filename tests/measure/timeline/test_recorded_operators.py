@@ -166,7 +166,9 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
         name = next(names)
         if name == "aten::copy_":
             launch_more()
-        return SimpleNamespace(events=lambda: [make_event(name)])
+        return SimpleNamespace(
+            events=lambda: [make_event(name)], experimental_event_tree=lambda: []
+        )
 
     profiler = SimpleNamespace(
         profile=lambda **_: SimpleNamespace(__enter__=launch_more),
@@ -175,9 +177,13 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
     )
     monkeypatch.setitem(sys.modules, "torch.autograd.profiler", profiler)
     own = SimpleNamespace(_autograd=SimpleNamespace(_profiler_enabled=lambda: False))
-    recorder = hook.OperatorRecorder(
-        SimpleNamespace(_C=own, autograd=SimpleNamespace(profiler=profiler))
+    torch = SimpleNamespace(
+        _C=own,
+        autograd=SimpleNamespace(profiler=profiler),
+        nn=SimpleNamespace(Module=Module),
+        Tensor=Tensor,
     )
+    recorder = hook.OperatorRecorder(torch)
     monkeypatch.setattr(recorder, "ask_main_thread", lambda call: call(None))
     monkeypatch.setattr(recorder, "read_clocks", lambda: (1, 2, 3))
     recorder.watch()
@@ -250,3 +256,70 @@ def test_a_capture_under_a_profiler_of_the_program_is_left_to_it(
     assert captures.steps.is_profiling.acquire(blocking=False)
     (written,) = tmp_path.glob("*.hook")
     assert "the program's own profiler" in written.read_text()
+
+
+def make_tree_event(name: str, start: int, end: int, inputs: Any = (), size: int = 0) -> Any:
+    """Return an event of torch's tree; without a name memory that is taken, or given back."""
+    fields: Any = SimpleNamespace(inputs=list(inputs), scope=0)
+    kind = "TorchOp"
+    if not name:
+        kind, fields = "Allocation", SimpleNamespace(ptr=inputs[0], alloc_size=size)
+    return SimpleNamespace(
+        name=name,
+        start_time_ns=start,
+        end_time_ns=end,
+        start_tid=1,
+        children=[],
+        typed=(SimpleNamespace(name=kind), fields),
+    )
+
+
+def make_tensor(pointer: int, device: str = "cuda", dim: int = 2) -> Any:
+    return SimpleNamespace(storage_data_ptr=pointer, device=SimpleNamespace(type=device), dim=dim)
+
+
+def test_a_tensor_is_told_by_where_its_memory_is_and_since_when(hook: Any) -> None:
+    weight, result = make_tensor(16), make_tensor(32)
+    product = make_tree_event("aten::mm", 10, 20, [weight, [make_tensor(64, "cpu")], 2.0, None])
+    product.children = [make_tree_event("", 12, 12, [32], 512)]
+    events = [
+        make_tree_event("aten::relu", 30, 40, [result]),
+        product,
+        make_tree_event("", 50, 50, [32], -512),
+        make_tree_event("", 60, 60, [32], 512),  # the same place, and another tensor
+        make_tree_event("aten::neg", 70, 80, [result]),
+    ]
+    rows = list(hook.TensorNumbers({16}).describe_events(events))
+    assert rows[0] == [10, 20, 1, "aten::mm", [(1, 1, 0), [(2, 0, 3)]], [], "2.0"]
+    assert [row[3] for row in rows] == ["aten::mm", "", "aten::relu", "", "aten::neg"]
+    before, after = rows[2][4][0][0], rows[4][4][0][0]
+    assert rows[1][5] == [before]
+    assert rows[3][5] == [after]
+    assert before != after
+
+
+class Tensor:
+    """Memory somewhere; none where there is no place."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def untyped_storage(self) -> Any:
+        if not self.place:
+            raise RuntimeError("no memory")
+        return SimpleNamespace(data_ptr=lambda: self.place)
+
+
+class Module:
+    """What holds tensors."""
+
+
+def test_tensors_that_modules_hold_are_found(hook: Any) -> None:
+    model = Module()
+    model._parameters = {"weight": Tensor(16), "bias": None}  # type: ignore[attr-defined]
+    model._buffers = {"mean": Tensor(32)}  # type: ignore[attr-defined]
+    model.data = (Tensor(48), 1)  # type: ignore[attr-defined]
+    model.cache, alone = Tensor(0), Tensor(64)  # type: ignore[attr-defined]
+    torch = SimpleNamespace(Tensor=Tensor, nn=SimpleNamespace(Module=Module))
+    assert hook.find_held_tensors(torch) == {16, 32, 48}
+    assert alone.place == 64

@@ -1,0 +1,292 @@
+"""Which tensors operators were given  ->  which of them compute the same in each step.
+
+A tensor that was there before the recorded steps, and that nothing writes in them, is the same in
+each. So is what an operator makes of such tensors alone, with the same numbers, and nothing drawn at
+random. A program that is recorded with the same batch in each step computes all of it again; what
+comes of tensors that its modules hold is the same whatever the batch is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+from profkit.files import is_file, open_regular
+
+MOST = 1_000_000  # operators that are read
+LONGEST_LINE = 1 << 20  # bytes: an optimizer is given thousands of tensors
+REPEATS = 2  # of a step that are seen at least
+# Drawn at random, by parts of operators' names.
+RANDOM = "rand normal uniform bernoulli multinomial exponential poisson dropout geometric".split()
+# Make no tensor, or one whose values nobody wrote.
+VIEWS = frozenset(
+    "view as_strided expand slice select t transpose permute reshape squeeze unsqueeze detach alias "
+    "unbind split chunk narrow _unsafe_view empty empty_like empty_strided new_empty resize_ size "
+    "unflatten flatten resolve_conj resolve_neg lift_fresh set_ item _local_scalar_dense "
+    "_reshape_alias as_strided_".split()
+)
+
+
+class Dependence(IntEnum):
+    """What a tensor depends on; of several what comes first counts.
+
+    Where steps are given new data, what does not change is known not to depend on it.
+    """
+
+    CHANGING = 0  # something new in each step, or nobody knows
+    UNCHANGED = 1  # only what the recorded steps do not change
+    HELD = 2  # only what a module holds, and they do not change
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that an operator was given."""
+
+    number: int  # of its memory, from when it is taken until it is given back; 0 of none
+    is_held: bool  # by a module
+    on_cpu: int  # 1 and its dimensions where it is on the CPU, else 0
+
+
+@dataclass
+class Use:
+    """An operator with its tensors."""
+
+    start: int
+    end: int
+    thread: int
+    name: str  # empty: memory was taken
+    groups: Sequence[Sequence[Operand]]  # what it was given: a tensor is a list of one
+    made: Sequence[int]
+    numbers: str  # that it was given beside tensors
+
+    @property
+    def operands(self) -> Iterator[Operand]:
+        """All tensors that it was given."""
+        for group in self.groups:
+            yield from group
+
+    @property
+    def written(self) -> Iterable[Operand]:
+        """The tensors among them that it writes, as its name says."""
+        word = self.name.rpartition("::")[2]
+        if not word.endswith("_") or word.endswith("__") or word in VIEWS:
+            return ()
+        if word.startswith("_fused"):
+            return self.operands
+        return next(iter(self.groups), ())
+
+
+def read_unchanged_operators(path: Path) -> dict[tuple[int, str], Dependence]:
+    """Read which operators compute the same in each step, by when they began and their names.
+
+    Args:
+        path: What the recorder's hook wrote; where it is not there, or is damaged, nothing is known.
+    """
+    if not is_file(path):
+        return {}
+    try:
+        return find_unchanged_operators(list(_read_uses(path)))
+    except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return {}
+
+
+def _read_uses(path: Path) -> Iterator[Use]:
+    with open_regular(path) as file:
+        for _ in range(MOST):
+            line = file.readline(LONGEST_LINE)
+            if not line:
+                return
+            start, end, thread, name, given, made, numbers = json.loads(line)
+            groups = []
+            for one in given:
+                several = one
+                if one and not isinstance(one[0], list):
+                    several = [one]
+                groups.append([Operand(who, bool(held), int(cpu)) for who, held, cpu in several])
+            yield Use(start, end, thread, str(name), groups, made, str(numbers))
+
+
+def find_unchanged_operators(uses: Sequence[Use]) -> dict[tuple[int, str], Dependence]:
+    """Find the operators that compute the same in each step; empty where no step is seen to repeat."""
+    repeats = _list_repeats(uses)
+    if not repeats:
+        return {}
+    is_fed = is_given_new_data(uses)
+    origins = TensorOrigins(uses, repeats).trace_operators()
+    found = {}
+    for places, lag in repeats:
+        for first, at in enumerate(places[:lag]):
+            # What was made before the recording began is lasting for the first step alone.
+            later = min(origins[other] for other in places[first + lag :: lag])
+            if later and is_fed:
+                later = Dependence.HELD
+            for other in places[first::lag]:
+                if later and uses[other].name == uses[at].name:
+                    found[uses[other].start, uses[other].name] = later
+    return found
+
+
+def is_given_new_data(uses: Sequence[Use]) -> bool:
+    """Return whether steps are given anything that the one before did not have.
+
+    That is what is copied to the GPU, or what a step leaves to the next: at each of its uses some
+    tensor is between where it was made and where it is read.
+    """
+    made: dict[int, int] = {}
+    read: dict[int, int] = {}
+    for use in uses:
+        made |= dict.fromkeys(use.made, use.start)
+        is_copy = use.name == "aten::copy_" and not any(one.on_cpu for one in use.written)
+        for one in use.operands:
+            if is_copy and one.on_cpu > 1:
+                return True
+            if one.number in made:
+                read[one.number] = max(use.end, read.get(one.number, 0))
+    third = len(uses) // 3  # a whole step is in the middle
+    reach = uses[third].start
+    for begin, end in sorted((made[number], end) for number, end in read.items()):
+        if begin > reach:
+            break
+        reach = max(reach, end)
+    return reach > uses[2 * third].start
+
+
+Repeats = list[tuple[list[int], int]]  # of each thread the places of its uses, and after how many
+
+
+def _list_repeats(uses: Sequence[Use]) -> Repeats:
+    """List the places of each thread's uses, with after how many they come again; none that do not."""
+    threads: dict[int, list[int]] = {}
+    for at, use in enumerate(uses):
+        if use.name:
+            threads.setdefault(use.thread, []).append(at)
+    repeats = []
+    for places in threads.values():
+        lag = find_lag([uses[at].name for at in places])
+        if lag:
+            repeats.append((places, lag))
+    return repeats
+
+
+def find_lag(names: Sequence[str]) -> int:
+    """Find after how many names all of them come again; 0 where they do not."""
+    for lag in range(1, len(names) // REPEATS + 1):
+        if names[lag] == names[0] and names[lag:] == names[:-lag]:
+            return lag
+    return 0
+
+
+@dataclass
+class OpenOperator:
+    """An operator that is open, and what it has read and made so far."""
+
+    at: int
+    use: Use
+    origin: Dependence = Dependence.HELD
+    made: set[int] = field(default_factory=set)
+
+
+class TensorOrigins:
+    """What tensors depend on, from operator to operator in their order."""
+
+    def __init__(self, uses: Sequence[Use], repeats: Repeats) -> None:
+        self.uses = uses
+        self.fresh: set[int] = set()  # memory that was taken and not written yet
+        self.made = {number for use in uses for number in use.made}
+        self.known = self._find_lasting_tensors(repeats)
+        self.differing = self._find_differing_uses(repeats)
+
+    def _find_lasting_tensors(self, repeats: Repeats) -> dict[int, Dependence]:
+        """Find the tensors that were there before, and are used after the first step."""
+        known: dict[int, Dependence] = {}
+        for places, lag in repeats:
+            for at in places[lag:]:
+                for one in self.uses[at].operands:
+                    if one.number not in self.made:
+                        known[one.number] = Dependence(1 + one.is_held)
+        for use in self.uses:
+            for one in use.written:
+                if one.number in known:
+                    known[one.number] = Dependence.CHANGING
+        return known
+
+    def _find_differing_uses(self, repeats: Repeats) -> set[int]:
+        """Find the places of uses given other numbers or lasting tensors a step before or after."""
+        differing = set()
+        for places, lag in repeats:
+            told = []
+            for at in places:
+                use = self.uses[at]
+                lasting = [one.number for one in use.operands if one.number in self.known]
+                told.append((use.numbers, lasting))
+            for one in range(len(places) - lag):
+                if told[one] != told[one + lag]:
+                    differing |= {places[one], places[one + lag]}
+        return differing
+
+    def trace_operators(self) -> list[Dependence]:
+        """Return what each operator depends on."""
+        found = [Dependence.CHANGING] * len(self.uses)
+        opened: dict[int, list[OpenOperator]] = {}
+        for at, use in enumerate(self.uses):
+            frames = opened.setdefault(use.thread, [])
+            self._close_frames(frames, use.start, found)
+            if not use.name:
+                self.fresh.update(use.made)
+                if frames:
+                    frames[-1].made.update(use.made)
+                continue
+            frame = OpenOperator(at, use)
+            self._read_operands(frame, is_outermost=not frames)
+            frames.append(frame)
+        for frames in opened.values():
+            self._close_frames(frames, None, found)
+        return found
+
+    def _read_operands(self, frame: OpenOperator, is_outermost: bool) -> None:
+        """Note of an operator that begins what it depends on, and write what it writes."""
+        use = frame.use
+        word = use.name.rpartition("::")[2]
+        written = {one.number for one in use.written}
+        if frame.at in self.differing or any(part in word for part in RANDOM):
+            frame.origin = Dependence.CHANGING
+        is_on_gpu = any(not one.on_cpu for one in use.operands)
+        for one in use.operands:
+            if one.on_cpu and is_on_gpu:
+                # A number beside tensors on the GPU; what is copied there is the step's input.
+                if word in {"copy_", "_to_copy"}:
+                    frame.origin = Dependence.CHANGING
+            elif self._is_unmade(one.number):
+                # Inside of an operator it is where the result goes; else nobody knows who wrote it.
+                if is_outermost and word not in VIEWS and one.number not in written:
+                    frame.origin = Dependence.CHANGING
+            elif one.number:
+                frame.origin = min(frame.origin, self.known.get(one.number, Dependence.CHANGING))
+        for number in written:
+            before = self.known.get(number, Dependence.HELD)
+            self.known[number] = min(before, frame.origin)
+            self.fresh.discard(number)
+
+    def _is_unmade(self, number: int) -> bool:
+        """Return whether memory is taken in the recorded steps, and was not written yet."""
+        return number in self.fresh or (number in self.made and number not in self.known)
+
+    def _close_frames(
+        self, frames: list[OpenOperator], now: int | None, found: list[Dependence]
+    ) -> None:
+        """End the operators of a thread that are over: what they made is known then."""
+        while frames and (now is None or frames[-1].use.end <= now):
+            frame = frames.pop()
+            word = frame.use.name.rpartition("::")[2]
+            if word not in VIEWS:
+                for number in frame.made:
+                    self.known[number] = min(self.known.get(number, frame.origin), frame.origin)
+                self.fresh -= frame.made
+            found[frame.at] = frame.origin
+            if frames:
+                outer = frames[-1]
+                outer.origin = min(outer.origin, frame.origin)
+                outer.made |= frame.made
