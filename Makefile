@@ -86,6 +86,7 @@ fuzz: $(READY)
 	$(BIN)/python tools/bombs.py
 	$(BIN)/python tools/fuzz.py --seconds 600
 	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py tests/cli/test_limits.py tests/cli/test_memory.py \
+	  tests/cli/test_terminal.py tests/reports/sass/test_machine.py \
 	  tests/cli/test_shapes.py tests/cli/test_stop.py tests/cli/test_hostile_folder.py \
 	  tests/cli/test_odd_counters.py tests/reports/test_flips.py tests/reports/test_real_reports.py \
 	  tests/ablation/test_rewriting.py
@@ -94,7 +95,8 @@ fuzz: $(READY)
 # runs a part of it, of what is not known from there.
 emulate: $(READY)
 	PROFKIT_EMULATE_ALL=1 $(TESTS) tests/kernels/test_emulated.py tests/kernels/test_problems.py \
-	  tests/kernels/test_mutants.py
+	  tests/kernels/test_mutants.py tests/kernels/test_fp8.py tests/diagnosis/test_pages.py \
+	  tests/ablation/test_rewriting.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import programs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tools import programs
 
 if TYPE_CHECKING:
     from profkit.program.findings.case import Case, StepFinding

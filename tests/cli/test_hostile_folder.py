@@ -321,7 +321,7 @@ def check_nothing_ran(folder: Folder, done: subprocess.CompletedProcess[str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", take_part(COMMANDS, one_of=3))
+@pytest.mark.parametrize("command", take_part(COMMANDS, one_of=5))
 def test_nothing_of_the_folder_runs(folder: Folder, command: str) -> None:
     done = run_there(folder, [sys.executable, str(folder.start)], shlex.split(command))
     check_nothing_ran(folder, done)

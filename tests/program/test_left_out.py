@@ -35,9 +35,3 @@ def test_a_floor_that_saves_next_to_nothing_tells_nothing() -> None:
 def test_quantiles_are_between_their_neighbours() -> None:
     assert left_out.find_quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert left_out.find_quantile([0.0, 10.0], 0.9) == pytest.approx(9.0)
-
-
-@pytest.mark.slow
-@pytest.mark.forks
-def test_the_page_has_the_table_as_it_comes_today() -> None:
-    assert left_out.make_table() in left_out.PAGE.read_text("utf-8")

@@ -17,7 +17,7 @@ from profkit.program.verdict import WORTH
 from tests.conftest import ROOT
 from tests.found import find_files
 from tests.program.said import said
-from tools import programs
+from tools import left_out, programs
 
 pytestmark = pytest.mark.slow
 
@@ -207,6 +207,11 @@ def test_the_page_has_the_table_as_it_comes_today() -> None:
     table = programs.table()
     assert table in programs.PAGE.read_text("utf-8")
     assert "Blind: first in 27 of 29" in table
+
+
+@pytest.mark.forks  # which has the answers of the test before: they are of the same recordings
+def test_the_page_of_programs_left_out_has_the_table_as_it_comes_today() -> None:
+    assert left_out.make_table() in left_out.PAGE.read_text("utf-8")
 
 
 def test_a_counted_kernel_at_the_hardware_limit_is_no_finding() -> None:

@@ -13,6 +13,7 @@ from profkit.reports.cubin import read_line_tables
 from profkit.reports.instruction import Instruction, decode_function, name_opcode
 from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
+from tests.sweeps import take_part
 
 pytestmark = pytest.mark.forks
 
@@ -52,7 +53,9 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [*kinds()[::6], *others()], ids=lambda path: path.name[:40])
+@pytest.mark.parametrize(
+    "path", take_part([*kinds()[::3], *others()], one_of=2), ids=lambda path: path.name[:40]
+)
 def test_bits_say_what_the_text_says(path: Path) -> None:
     for texts, code, _ in _functions(path):
         if all(line.strip() in ("", "???") for line in texts):
