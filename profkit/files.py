@@ -75,6 +75,23 @@ class ReadBudget:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
         self.spend_bytes(rows * columns * self.CELL + unpacked)
 
+    def check_document(self, content: str | bytes) -> None:
+        """Raise a BudgetSpent where a document, or the beginning of one, asks for more than there is.
+
+        What is made of an event goes when the next one is read: nothing is taken.
+        """
+        if self._weigh_document(content) > self.left:
+            self.spend_bytes(self.left + 1)
+
+    def spend_document(self, content: str | bytes) -> None:
+        """Take what the values of JSON or TOML take: `[],` is three bytes, and seventy as a list."""
+        self.spend_bytes(self._weigh_document(content))
+
+    def _weigh_document(self, content: str | bytes) -> int:
+        if isinstance(content, str):
+            return sum(size * content.count(mark.decode()) for mark, size in self.MARKS)
+        return sum(size * content.count(mark) for mark, size in self.MARKS)
+
     def spend_bytes(self, size: int) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""
         self.left -= size
@@ -540,9 +557,7 @@ def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
         BudgetSpent: It asks for more memory than its bytes can need; a ValueError.
     """
     content = read_bytes(path, most)
-    budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
-    for mark, size in ReadBudget.MARKS:
-        budget.spend_bytes(size * content.count(mark))
+    ReadBudget(len(content), spare=ReadBudget.DOCUMENT).spend_document(content)
     return content
 
 

@@ -19,7 +19,18 @@ def test_twice_the_bytes_take_twice_the_time_and_memory(name: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["section-names", "folder-names", "line-rows", "header-fields"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "section-names",
+        "folder-names",
+        "line-rows",
+        "header-fields",
+        "nsys-pages",
+        "parquet-list",
+        "benchmark-samples",
+    ],
+)
 def test_all_processes_together_take_what_the_bytes_may_need(name: str, tmp_path: Path) -> None:
     """`python tools/bombs.py` holds the promise itself; other systems' large pages may add a quarter."""
     cost = bombs.measure(bombs.BOMBS[name], tmp_path)

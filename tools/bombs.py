@@ -329,6 +329,16 @@ def make_long_names(folder: Path) -> Path:
     return path
 
 
+def make_long_kinds(folder: Path) -> Path:
+    path = folder / "x.json.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"traceEvents":[')
+        for number in range(60):
+            file.write(b'{"ph":"X","ts":1,"cat":"%d' % number + b"c" * 8_000_000 + b'"},')
+        file.write(b"{}]}")
+    return path
+
+
 def make_export(kernels: int, length: int = 15_000_000) -> Callable[[Path], Path]:
     """Make an export of Nsight Systems whose kernels share one name."""
 
@@ -394,6 +404,95 @@ def make_tables(rows: int, name: str | None = None) -> Callable[[Path], Path]:
         return place
 
     return make
+
+
+def make_shared_rows(children: int) -> Callable[[Path], Path]:
+    """Make an export whose table of kernels names one page of rows again and again."""
+
+    def make(folder: Path) -> Path:
+        path = make_export(300, 100)(folder)
+        with contextlib.closing(sqlite3.connect(path)) as base:
+            query = "SELECT rootpage FROM sqlite_master WHERE name LIKE '%_KERNEL'"
+            ((root,),) = base.execute(query).fetchall()
+            ((size,),) = base.execute("PRAGMA page_size").fetchall()
+        data = bytearray(path.read_bytes())
+        top = data[size * (root - 1) : size * root]
+        (cell,) = struct.unpack_from(">H", top, 12)
+        (leaf,) = struct.unpack_from(">I", top, cell)
+        data += write_page(size, leaf, 200)
+        last = len(data) // size
+        data[size * (root - 1) : size * root] = write_page(size, last, children)
+        struct.pack_into(">I", data, 28, last)
+        path.write_bytes(data)
+        return path
+
+    return make
+
+
+def write_page(size: int, child: int, count: int) -> bytes:
+    """Return an inner page of a table of SQLite, all of whose children are one."""
+    page = bytearray(size)
+    at = size
+    for number in range(count):
+        at -= 5
+        page[at : at + 5] = struct.pack(">IB", child, 1)
+        struct.pack_into(">H", page, 12 + 2 * number, at)
+    struct.pack_into(">BHHHBI", page, 0, 5, 0, count, at, 0, child)
+    return bytes(page)
+
+
+def make_message(folder: Path) -> Path:
+    path = make_export(1, 10)(folder)
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE DIAGNOSTIC_EVENT (text, severity)")
+        base.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (?, 3)", ("ab " * 5_000_000,))
+        base.commit()
+    return path
+
+
+def make_list(values: int) -> Callable[[Path], Path]:
+    """Make a kept recording of which one kernel has so many sizes of its grid."""
+
+    def make(folder: Path) -> Path:
+        import numpy as np
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        place = folder / "x.triage"
+        fuzz._kept(place)
+        path = place / "activities.parquet"
+        first = parquet.read_table(path).slice(0, 1)
+        column = first.column_names.index("grid")
+        sizes = pa.ListArray.from_arrays(pa.array([0, values]), pa.array(np.ones(values, np.int64)))
+        long = first.set_column(column, "grid", sizes)
+        parquet.write_table(long, path, compression="zstd")
+        return place
+
+    return make
+
+
+def make_packed_trace(
+    before: bytes, value: bytes, times: int, behind: bytes
+) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = folder / "x.json.gz"
+        path.write_bytes(gzip.compress(before + value * times + behind))
+        return path
+
+    return make
+
+
+def make_benchmarks(folder: Path) -> Path:
+    """Make a result of nvbench of which 30 states have one file of a million samples."""
+    values = [{"name": "filename", "value": "x.bin"}, {"name": "size", "value": "1000000"}]
+    summaries = [{"tag": "nv/json/bin:nv/cold/sample_times", "data": values}]
+    states = [{"name": f"{n}", "device": 0, "summaries": summaries} for n in range(30)]
+    devices = [{"id": 0, "name": "GPU"}]
+    document = {"devices": devices, "benchmarks": [{"name": "b", "states": states}]}
+    (folder / "x.bin").write_bytes(struct.pack("<f", 1e-3) * 1_000_000)
+    path = folder / "x.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
 
 
 BOMBS = {
@@ -479,6 +578,38 @@ BOMBS = {
     ),
     "nsys-rows": Bomb(
         "an export of nsys: 150,000 kernels and as many calls", make_export_rows, "triage"
+    ),
+    "nsys-pages": Bomb(
+        "an export of nsys: a table is 20,000 times one page of rows",
+        make_shared_rows(100),
+        "triage",
+    ),
+    "nsys-message": Bomb(
+        "an export of nsys: its own message has 5 million words", make_message, "triage"
+    ),
+    "parquet-list": Bomb(
+        "a table of Parquet with a list of 100 million numbers", make_list(100_000_000), "triage"
+    ),
+    "trace-header": Bomb(
+        "a packed trace that names 5 million GPUs",
+        make_packed_trace(b'{"deviceProperties":[', b"{},", 5_000_000, b'{}],"traceEvents":[{}]}'),
+        "triage",
+    ),
+    "trace-event": Bomb(
+        "a packed trace with an event of 5 million lists",
+        make_packed_trace(b'{"traceEvents":[{"args":[', b"[],", 5_000_000, b"0]}]}"),
+        "triage",
+    ),
+    "trace-kinds": Bomb(
+        "a packed trace of 60 kinds of events with names of 8 MB",
+        make_long_kinds,
+        "triage",
+    ),
+    "benchmark-samples": Bomb(
+        "a result of nvbench: 30 states have one file of a million samples",
+        make_benchmarks,
+        "gate",
+        ("{}/x.json",),
     ),
     "parquet-rows": Bomb(
         "a table of Parquet with 3.9 million equal rows", make_tables(3_900_000), "triage"

@@ -179,6 +179,14 @@ def _record(content: bytes, folder: Path) -> None:
     read_record(path).to_json()
 
 
+def _benchmark(content: bytes, folder: Path) -> None:
+    from profkit.evidence.benchmarks import judge_benchmarks
+
+    path = folder / "benchmark.json"
+    path.write_bytes(content)
+    judge_benchmarks(path, path)
+
+
 def _csv(content: bytes, _: Path) -> None:
     import io
 
@@ -280,6 +288,7 @@ TARGETS: dict[str, Callable[[bytes, Path], None]] = {
     "where": _where,
     "record": _record,
     "csv": _csv,
+    "benchmark": _benchmark,
     "flags": _flags,
     "trace": _recording(".json"),
     "packed": _recording(".json.gz"),
@@ -315,6 +324,7 @@ def _folders() -> list[bytes]:
 
 
 SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "benchmark": lambda: [_samples(400)],
     "container": _reports,
     "header": _headers,
     "record": _records,
@@ -473,6 +483,27 @@ def _fields_of_header(size: int) -> bytes:
     return b"NVR\0" + made.frame(made.field(1, 7)) + made.frame(header)
 
 
+def _begins_without_ends(size: int) -> bytes:
+    """Half of a trace begins events of one name, the other half ends those of another."""
+    count = size // 64
+    begins, ends = (b'{"ph":"%c","ts":1,"name":"%c"},' % pair for pair in ((66, 97), (69, 98)))
+    return b'{"traceEvents":[' + begins * count + ends * count + b"{}]}"
+
+
+def _packed_in_pieces(size: int) -> bytes:
+    """A trace whose one event is packed in members of gzip of 100 characters."""
+    member = gzip.compress(b"n" * 100)
+    begin, end = (gzip.compress(text) for text in (b'{"traceEvents":[{"name":"', b'"}]}'))
+    return begin + member * (size // len(member)) + end
+
+
+def _samples(size: int) -> bytes:
+    """A result of pytest-benchmark whose one test has a time for five bytes, and they drift."""
+    times = ",".join(f"1.{n:05}" for n in range(size // 8))
+    row = f'{{"fullname":"t","stats":{{"data":[{times}]}}}}'
+    return f'{{"machine_info":{{}},"benchmarks":[{row}]}}'.encode()
+
+
 def _repeated(piece: bytes) -> Callable[[int], bytes]:
     return lambda size: piece * (size // len(piece))
 
@@ -487,6 +518,9 @@ BOMBS: dict[str, tuple[str, Callable[[int], bytes], int]] = {
     "fields of a block header": ("container", _fields_of_header, 1 << 16),
     "raw strings of a kernel": ("header", _repeated(b'R"('), 1 << 18),
     "comments of a kernel": ("header", _repeated(b"/* "), 1 << 18),
+    "begins that nothing ends": ("trace", _begins_without_ends, 1 << 19),
+    "a trace packed in pieces": ("packed", _packed_in_pieces, 1 << 18),
+    "times of a benchmark": ("benchmark", _samples, 1 << 18),
     "lines of a kernel's header": ("header", _repeated(b"// fixes: a b c\n"), 1 << 17),
 }
 

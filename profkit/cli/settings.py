@@ -19,7 +19,9 @@ PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 Defaults = dict[str, dict[str, Any]]  # verb -> parameter -> value
 MOST = 1 << 20  # bytes of a pyproject.toml
-DOTS_MOST = 1000  # in a line: the time for a key `a.a.a...` is the square of its parts
+# Dots of a line, and of one that names a table: for each key tomllib looks at all parts of both, and for
+# a key `a.a.a...` at the square of them. All lines together may have as many squares as this.
+DOTS_MOST, TABLE_DOTS_MOST, SQUARES_MOST = 1000, 50, 4_000_000
 
 
 def read_defaults(file: Path, current: Path) -> Defaults:
@@ -30,8 +32,7 @@ def read_defaults(file: Path, current: Path) -> Defaults:
     """
     try:
         text = read_structured(file, MOST).decode("utf-8")
-        if any(line.count(".") > DOTS_MOST for line in text.splitlines()):
-            raise ValueError(f"a line has more than {DOTS_MOST} dots")
+        refuse_long_keys(text)
         content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise ProfkitError(f"{file}: not TOML: {error}", "fix the file") from error
@@ -53,6 +54,19 @@ def read_defaults(file: Path, current: Path) -> Defaults:
         for verb in verbs:
             defaults.setdefault(verb, {})[parameter] = checked
     return defaults
+
+
+def refuse_long_keys(text: str) -> None:
+    """Raise a ValueError where keys may have more parts than tomllib reads in a moment."""
+    squares = 0
+    for line in text.splitlines():
+        dots = line.count(".")
+        most = TABLE_DOTS_MOST if line.lstrip().startswith("[") else DOTS_MOST
+        if dots > most:
+            raise ValueError(f"a line has more than {most} dots")
+        squares += dots * dots
+    if squares > SQUARES_MOST:
+        raise ValueError("its lines have too many dots")
 
 
 def check_setting(file: Path, key: str, value: object) -> Any:

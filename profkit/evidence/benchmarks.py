@@ -8,7 +8,7 @@ Google        --benchmark_out=FILE --benchmark_repetitions=20: each repetition i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -44,7 +44,7 @@ class BenchmarkRun:
     """One benchmark with one set of parameters: where it ran, and seconds in the order taken."""
 
     machine: str  # empty where the tool does not say
-    samples: list[float] = field(default_factory=list)
+    samples: Sequence[float] = ()
     failed: int = 0  # how many of its runs ended with an error
 
 
@@ -197,16 +197,20 @@ def read_google(content: GoogleFile) -> BenchmarkFile:
     if content.context.num_cpus:
         machine = f"{content.context.num_cpus} processors"
     found = BenchmarkFile("Google Benchmark")
+    samples: dict[str, list[float]] = {}
     for row in content.benchmarks:
         if row.run_type != "iteration":
             continue
-        run = found.runs.setdefault(row.run_name or row.name, BenchmarkRun(machine))
+        name = row.run_name or row.name
+        run = found.runs.setdefault(name, BenchmarkRun(machine))
         if row.error_occurred:
             run.failed += 1
         elif row.time_unit in SECONDS:
-            run.samples.append(row.real_time * SECONDS[row.time_unit])
+            samples.setdefault(name, []).append(row.real_time * SECONDS[row.time_unit])
         else:
             raise ValueError(f"{row.name}: no such time_unit: {row.time_unit}")
+    for name, taken in samples.items():
+        found.runs[name].samples = taken
     return found
 
 
@@ -216,6 +220,7 @@ def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
     for device in content.devices:
         devices[device.id] = device.name
     found = BenchmarkFile("nvbench")
+    read: set[Path] = set()
     for benchmark in content.benchmarks:
         for state in benchmark.states:
             if state.is_skipped:
@@ -223,16 +228,17 @@ def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
             run = BenchmarkRun(devices.get(state.device, "") if state.device is not None else "")
             for summary in state.summaries or ():
                 if summary.tag == TIMES:
-                    run.samples = read_sample_file(summary, path)
+                    run.samples = read_sample_file(summary, path, read)
             found.runs[f"{benchmark.name} [{state.name}]"] = run
     return found
 
 
-def read_sample_file(summary: NvbenchSummary, path: Path) -> list[float]:
+def read_sample_file(summary: NvbenchSummary, path: Path, read: set[Path]) -> array[float]:
     """Return the samples of a file of nvbench: 32-bit floats, seconds, little endian.
 
     Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside
-    the JSON is meant. Nothing outside of the JSON's folder is read.
+    the JSON is meant. Nothing outside of the JSON's folder is read, and no file twice: `read` are those
+    of the states before.
     """
     values = {}
     for value in summary.data:
@@ -242,12 +248,15 @@ def read_sample_file(summary: NvbenchSummary, path: Path) -> list[float]:
     for place in (folder / named, folder / f"{path.name}-bin" / named.name):
         file = resolve_path(place)
         if file.is_relative_to(folder) and named.name and is_there(file):
+            if file in read:
+                raise ValueError(f"{named}: the samples of more than one state")
+            read.add(file)
             samples = array("f", read_bytes(file, TEXT_LIMIT))
             if byteorder == "big":
                 samples.byteswap()
             if str(len(samples)) != values.get("size"):
                 raise ValueError(f"{named}: {len(samples)} samples, not {values.get('size')}")
-            return samples.tolist()
+            return samples
     raise ValueError(f"{named}: no such file of samples next to it")
 
 

@@ -7,6 +7,7 @@ quantiles are here on scipy.special alone; a test holds each to scipy's own answ
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -61,6 +62,12 @@ def rank_with_ties(values: Array) -> Array:
     return means[place]
 
 
+# Samples of which every pair is looked at: memory and time are their square. Of more, what is computed
+# otherwise takes time in proportion to their number; a tool of benchmarks keeps a million.
+PAIRED_MOST = 2048
+LAGS_MOST = 1000  # neighbours so far apart are looked at, of more samples than that
+
+
 def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     """Return the medians of so many resamples, sorted.
 
@@ -69,6 +76,8 @@ def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     slower: few processors sort them many at a time).
     """
     n = samples.size
+    if n > PAIRED_MOST:
+        return draw_medians_of_many(samples, resamples, seed)
     order = np.argsort(samples)
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
@@ -80,6 +89,20 @@ def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     drawn.sort(axis=-1)
     values = samples[order]
     medians: Array = (values[drawn[:, (n - 1) // 2]] + values[drawn[:, n // 2]]) / 2
+    medians.sort()
+    return medians
+
+
+def draw_medians_of_many(samples: Array, resamples: int, seed: int) -> Array:
+    """Return the medians of so many resamples, sorted, without drawing the resamples.
+
+    A resample's median is at the place that the middle one of n uniform draws falls on, and that one
+    is distributed as Beta.
+    """
+    n = samples.size
+    middle = (n + 1) // 2
+    at = np.random.default_rng(seed).beta(middle, n + 1 - middle, resamples)
+    medians: Array = np.sort(samples)[np.minimum((at * n).astype(np.int64), n - 1)]
     medians.sort()
     return medians
 
@@ -114,7 +137,11 @@ def compute_spearman_p(values: Array) -> float:
 
 
 def compute_theil_sen_slope(samples: Array) -> float:
-    """Return the median slope over all pairs of samples, per sample."""
+    """Return the median slope over all pairs of samples, per sample; of many over pairs of blocks."""
+    if samples.size > PAIRED_MOST:
+        length = -(-samples.size // PAIRED_MOST)  # what is left of the last one is not looked at
+        blocks = samples[: samples.size - samples.size % length].reshape(-1, length)
+        return compute_theil_sen_slope(np.median(blocks, axis=1)) / length
     first, second = np.triu_indices(samples.size, 1)
     return float(np.median((samples[second] - samples[first]) / (second - first)))
 
@@ -226,7 +253,7 @@ TIMES = (1e-15, 1e18)
 def group_by_process(samples: Samples, name: str, positive: bool = False) -> list[Array]:
     """Return samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
-        listed = list(samples)
+        listed: Any = samples if isinstance(samples, array) else list(samples)
         nested = bool(listed) and np.ndim(listed[0]) > 0
         groups = []
         for g in listed if nested else [listed]:
@@ -303,7 +330,10 @@ def summarize_samples(
     """Return the median of one side (the mean of its processes' medians) with its interval."""
     parts = []
     for g in groups:
-        parts.append(summarize_process(tuple(g.tolist()), thresholds))
+        if g.size > PAIRED_MOST:
+            parts.append(summarize_array(g, thresholds))
+        else:
+            parts.append(summarize_process(tuple(g.tolist()), thresholds))
     level = thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     for part in parts:
@@ -325,8 +355,12 @@ def summarize_samples(
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
 def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+    """Do as summarize_array, once for the same samples."""
+    return summarize_array(np.array(samples), thresholds)
+
+
+def summarize_array(x: Array, thresholds: Thresholds) -> Sample:
     """Return the median of one process's times with its interval, and what is wrong with them."""
-    x = np.array(samples)
     median = float(np.median(x))
     nothing = Interval(median, nan, nan, thresholds.level)
     if x.size < thresholds.min_samples:
@@ -421,16 +455,32 @@ def count_independent_samples(samples: Array, thresholds: Thresholds = THRESHOLD
     power = float(ranks @ ranks)
     if n < 6 or power < 1e-9:
         return float(n)
-    rho = np.correlate(ranks, ranks, "full")[n - 1 :] / power
+    rho = compute_autocorrelations(ranks) / power
     if rho[1] <= normal_quantile(1 - thresholds.lag_p) / sqrt(n):
         return float(n)
-    pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    pairs = rho[: rho.size - rho.size % 2].reshape(-1, 2).sum(axis=1)
     if (pairs <= 0).any():
         end = int(np.argmax(pairs <= 0))
     else:
         end = len(pairs)
     first = min(0.99, (n * float(rho[1]) + 2) / (n - 4))
     return n / max(2 * float(pairs[:end].sum()) - 1, (1 + first) / (1 - first))
+
+
+def compute_autocorrelations(ranks: Array) -> Array:
+    """Return the sum of products of neighbours at each distance, from 0; of many samples at LAGS_MOST.
+
+    Of many the sums end where a pair of them is no longer positive: nothing is read behind that.
+    """
+    n = ranks.size
+    if n <= PAIRED_MOST:
+        return np.correlate(ranks, ranks, "full")[n - 1 :]
+    sums: list[float] = []
+    while len(sums) < LAGS_MOST:
+        sums += [float(ranks[: n - lag] @ ranks[lag:]) for lag in (len(sums), len(sums) + 1)]
+        if sums[-2] + sums[-1] <= 0:
+            break
+    return np.array(sums)
 
 
 def measure_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:

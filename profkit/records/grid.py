@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, TypeGuard
 
 from profkit.errors import ProfkitError
-from profkit.files import read_text
+from profkit.files import read_structured
 from profkit.records.store import JsonObject
 
 SCHEMA = "profkit.grid/1"
@@ -71,10 +71,12 @@ class TimeGrid:
 def read_grid(path: Path) -> TimeGrid:
     """Read a file of times over a grid; a ProfkitError where it, or one of its lines, is none."""
     try:
-        lines = read_text(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is not text"
-        if isinstance(error, OSError):
+        lines = read_structured(path).decode().splitlines()
+    except (OSError, ValueError) as error:
+        why = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            why = "is not text"
+        elif isinstance(error, OSError):
             why = str(error.strerror)
         raise ProfkitError(f"cannot read {path}: {why}") from error
     head, *rest = list(parse_json_lines(path, lines)) or [{}]

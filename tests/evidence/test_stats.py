@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.evidence import samples
 from profkit.evidence.samples import summarize_samples
 from profkit.evidence.stats import (
     THRESHOLDS,
@@ -250,3 +251,22 @@ def test_a_tolerance_that_is_none_is_our_error(within):
 def test_integers_beyond_float_are_our_error():
     with pytest.raises(ProfkitError, match="BEFORE: not a list of numbers"):
         compare_samples([10**400] * 10, [2.0] * 10)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+def test_many_samples_are_judged_as_if_each_pair_were_looked_at(
+    rho: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their own way, which takes no square of their number, and the way of few."""
+    x = correlated(np.random.default_rng(7), 3000, rho)
+    x += np.linspace(0, 0.05, x.size)
+    many = samples.summarize_array(x, THRESHOLDS)
+    slope = samples.compute_theil_sen_slope(x)
+    monkeypatch.setattr(samples, "PAIRED_MOST", x.size)
+    few = samples.summarize_array(x, THRESHOLDS)
+    assert many.faults == few.faults
+    assert many.effective == pytest.approx(few.effective)
+    assert many.interval.median == few.interval.median
+    width = few.interval.high - few.interval.low
+    assert many.interval.high - many.interval.low == pytest.approx(width, rel=0.05)
+    assert slope == pytest.approx(samples.compute_theil_sen_slope(x), rel=0.05)

@@ -11,22 +11,27 @@ import codecs
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from profkit.errors import ProfkitError
 from profkit.files import ReadBudget, get_size, open_regular
 
 CHUNK = 1 << 22  # characters read at a time
+PACKED_CHUNK = (
+    1 << 15
+)  # bytes of a packed file; what is left of them is copied for each piece of it
 EVENT_MOST = 1 << 24  # characters of one event: more is no trace
+LONG = 1 << 20  # characters of an event whose values are weighed before they are made
 TEXT_MOST = 32 << 30  # characters in all: a gzip bomb ends here at the latest
 _VALUE = 50  # bytes of the budget for a value, whether it is an event or of no use
 HEADER_MOST = 1 << 24
 RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
-OPEN_MOST = 1 << 16  # events that are begun at a time, of all threads together
+# Events that are begun at a time, of all threads together, and their characters.
+OPEN_MOST, OPEN_CHARACTERS = 1 << 16, 1 << 22
 Event = Mapping[str, Any]
 _BEFORE = re.compile("[\ufeff \\t\\r\\n]+")
 _BEFORE_VALUE = re.compile(r"[ \t\r\n:]+")
@@ -41,6 +46,7 @@ class ChromeTrace:
     header: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     budget: ReadBudget = field(init=False)  # of the file, once it is open
+    characters: int = 0  # of the event that was given last
 
     def __post_init__(self) -> None:
         self.budget = ReadBudget(0)
@@ -69,7 +75,7 @@ class ChromeTrace:
         return _make_no_trace_error(self.path, why)
 
     def _decode_events(self, window: _Window) -> Iterator[dict[str, Any]]:
-        self.header = _read_header(window)
+        self.header = _read_header(window, self.budget)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
             window.skip_matching_characters(_BETWEEN)
@@ -82,13 +88,16 @@ class ChromeTrace:
                     if '"traceEvents"' in tail:
                         self.problem = "contains more than one trace: the first is read"
                     else:
-                        self.header = {**_read_keys_behind(tail), **self.header}
+                        self.header = {**_read_keys_behind(tail, self.budget), **self.header}
                 return
+            begin = window.at
             try:
-                event, end = decode(window.text, window.at)
+                event, end = decode(window.text, begin)
             except RecursionError as error:
                 raise _make_no_trace_error(self.path, "an event is nested too deeply") from error
             except ValueError:
+                if len(window.text) - begin > LONG:
+                    self.budget.check_document(window.text[begin:])
                 if window.read_more():
                     continue
                 self.problem = "cut or damaged in the middle of an event"
@@ -96,6 +105,7 @@ class ChromeTrace:
             window.at = end
             self.budget.spend_bytes(_VALUE)
             if isinstance(event, dict):
+                self.characters = end - begin
                 yield event
 
 
@@ -142,20 +152,29 @@ class _Window:
         return bool(chunk)
 
     def _read_bytes(self) -> bytes:
+        """Return the next bytes of the text, and many: a file may be packed in pieces of one byte."""
         if self.unpack is None:
             return self.raw.read(CHUNK)
-        while packed := self.left or self.raw.read(CHUNK // 16):
-            if self.unpack.eof:
-                self.unpack = zlib.decompressobj(wbits=31)  # another member
+        pieces: list[bytes] = []
+        size = 0
+        while size < CHUNK and (piece := self._unpack_piece(self.unpack)):
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    def _unpack_piece(self, unpack: zlib._Decompress) -> bytes:
+        while packed := self.left or self.raw.read(PACKED_CHUNK):
+            if unpack.eof:
+                self.unpack = unpack = zlib.decompressobj(wbits=31)  # another member
             try:
-                out = self.unpack.decompress(packed, CHUNK)
+                out = unpack.decompress(packed, CHUNK)
             except zlib.error as error:
                 self.problem = f"damaged: {error}"
                 return b""
-            self.left = self.unpack.unconsumed_tail or self.unpack.unused_data
+            self.left = unpack.unconsumed_tail or unpack.unused_data
             if out:
                 return out
-        if not self.unpack.eof:
+        if not unpack.eof:
             self.problem = "cut: its gzip has no end"
         return b""
 
@@ -187,9 +206,10 @@ def _read_tail(window: _Window) -> str:
             return tail
 
 
-def _read_keys_behind(tail: str) -> dict[str, Any]:
+def _read_keys_behind(tail: str, budget: ReadBudget) -> dict[str, Any]:
     """Read the keys of the header that were written behind the events; none of what is damaged."""
     text = "{" + tail.lstrip("] \t\r\n,")
+    budget.check_document(text)
     try:
         keys, _ = json.JSONDecoder(strict=False).raw_decode(text)
     except (ValueError, RecursionError):
@@ -197,7 +217,7 @@ def _read_keys_behind(tail: str) -> dict[str, Any]:
     return dict(keys)
 
 
-def _read_header(window: _Window) -> dict[str, Any]:
+def _read_header(window: _Window, budget: ReadBudget) -> dict[str, Any]:
     """All keys before the events; the window stands after the bracket that opens them."""
     window.skip_matching_characters(_BEFORE)
     if window.peek_character() == "[":  # the form without a header
@@ -215,6 +235,7 @@ def _read_header(window: _Window) -> dict[str, Any]:
     if window.peek_character() != "[":
         raise _make_no_trace_error(window.path, "its traceEvents are not a list")
     window.at += 1
+    budget.check_document(head)
     try:
         header = json.loads(head + "}", strict=False)
     except (ValueError, RecursionError):
@@ -250,29 +271,32 @@ class EventPairs:
     """
 
     def __init__(self) -> None:
-        self._open: dict[tuple[object, object], list[tuple[int, Event]]] = {}
+        self._open: dict[tuple[object, object], _OpenEvents] = {}
         self._count = 0
+        self._characters = 0
         self.unmatched = 0  # begins without an end, and ends without a begin
 
-    def begin_event(self, event: Event, number: int) -> None:
-        """Keep an event, and its number in the file, until its end comes."""
-        if self._count >= OPEN_MOST:
+    def begin_event(self, event: Event, number: int, characters: int = 0) -> None:
+        """Keep an event of so many characters, and its number in the file, until its end comes."""
+        if self._count >= OPEN_MOST or self._characters + characters > OPEN_CHARACTERS:
             self.unmatched += 1
             return
         self._count += 1
-        self._open.setdefault(_get_process_and_thread(event), []).append((number, event))
+        self._characters += characters
+        own = self._open.setdefault(_get_process_and_thread(event), _OpenEvents())
+        own.push(_Begin(number, event, characters))
 
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
-        stack = self._open.get(_get_process_and_thread(event), [])
-        at = _find_matching_begin(stack, event.get("name"))
-        if at is None:
+        own = self._open.get(_get_process_and_thread(event))
+        ended = own.pop_to(event.get("name")) if own is not None else []
+        if not ended:
             self.unmatched += 1
             return None
-        number, begin = stack[at]
-        self.unmatched += len(stack) - at - 1  # begun inside of it, and not ended before it
-        self._count -= len(stack) - at
-        del stack[at:]
+        self._count -= len(ended)
+        self._characters -= sum(begin.characters for begin in ended)
+        self.unmatched += len(ended) - 1  # begun inside of it, and not ended before it
+        number, begin, _ = ended[-1]
         try:
             took = float(event["ts"]) - float(begin["ts"])
         except (TypeError, ValueError, KeyError, OverflowError):
@@ -285,7 +309,52 @@ class EventPairs:
 
     def list_open_events(self) -> Iterator[tuple[int, Event]]:
         """Return what was begun and never ended."""
-        return chain.from_iterable(self._open.values())
+        for own in self._open.values():
+            for number, event, _ in own.begins:
+                yield number, event
+
+
+class _Begin(NamedTuple):
+    number: int  # in the file
+    event: Event
+    characters: int
+
+
+class _OpenEvents:
+    """What one thread has begun, the last one last, and how many there are of each name.
+
+    Names are counted: an end that names nothing of it must not look at all of it.
+    """
+
+    def __init__(self) -> None:
+        self.begins: list[_Begin] = []
+        self._names: Counter[str] = Counter()
+
+    def push(self, begin: _Begin) -> None:
+        self.begins.append(begin)
+        self._names[_get_name(begin.event)] += 1
+
+    def pop_to(self, name: object) -> list[_Begin]:
+        """Remove and return the begin that an end of a name ends, behind all that began after it."""
+        if name and not self._names[_get_name({"name": name})]:
+            return []
+        popped: list[_Begin] = []
+        while self.begins:
+            begin = self.begins.pop()
+            own = _get_name(begin.event)
+            self._names[own] -= 1
+            if not self._names[own]:
+                del self._names[own]
+            popped.append(begin)
+            if not name or own == _get_name({"name": name}):
+                break
+        return popped
+
+
+def _get_name(event: Event) -> str:
+    """Return the name of an event as text: it may be any value of JSON."""
+    name = event.get("name")
+    return name if isinstance(name, str) else repr(name)
 
 
 def _get_process_and_thread(event: Event) -> tuple[object, object]:
@@ -295,18 +364,6 @@ def _get_process_and_thread(event: Event) -> tuple[object, object]:
         process if isinstance(process, int | str) else None,
         thread if isinstance(thread, int | str) else None,
     )
-
-
-def _find_matching_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
-    """Return which event that was begun one of a name ends; the last where it has no name."""
-    if not stack:
-        return None
-    if not name:
-        return len(stack) - 1
-    for at in reversed(range(len(stack))):
-        if stack[at][1].get("name") == name:
-            return at
-    return None
 
 
 def _join_arguments(begin: Event, end: Event) -> dict[str, Any]:

@@ -33,6 +33,7 @@ SUFFIXES = (".json", ".json.gz", ".sqlite")
 FILES_MOST = 1024  # of a folder or a zip
 BYTES_MOST = 8 << 30  # out of a zip, or of standard input
 RATIO_MOST = 400  # bytes of a packed one: traces reach 30, a bomb 1,000
+PACKED_AGAIN = 2  # the same of one that was packed before
 _CHUNK = 1 << 20
 # Clocks count nanoseconds, and no two processes keep the same ones: of a copy all times are alike, of
 # another rank none. So many activities of a process are looked at, and more than so much of them must
@@ -131,6 +132,8 @@ def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
             left = BYTES_MOST
             for number, member in enumerate(members):
                 most = min(left, (1 << 24) + RATIO_MOST * member.compress_size)
+                if member.filename.endswith(".gz"):  # a zip makes it no smaller, and a bomb much
+                    most = min(left, (1 << 20) + PACKED_AGAIN * member.compress_size)
                 name = f"{path}/{member.filename}"
                 into = folder / f"{number}"
                 with packed.open(member) as source, open_log(into) as file:

@@ -9,6 +9,7 @@ inside of it is known by its time alone.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 import sqlite3
@@ -20,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.files import ReadBudget, get_size, is_file, make_read_error, open_regular, resolve_path
+from profkit.files import (
+    BudgetSpent,
+    ReadBudget,
+    get_size,
+    is_file,
+    make_read_error,
+    open_regular,
+    resolve_path,
+)
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     DIRECTIONS,
@@ -55,8 +64,14 @@ _CONCERNS = re.compile(
 _LOST = re.compile(r"dropped|\blost\b|might be missing|overflow", re.IGNORECASE)
 SAID_MOST = 5  # of the recorder's own warnings and errors
 SAID_LENGTH = 300  # characters of one
+LOOKED_AT = 10 * SAID_LENGTH  # characters of one that are looked at
 SECONDS_MOST = 120.0  # for all queries
 TEXT_MOST = 1 << 24  # bytes of a row
+# Pages and texts of a file can be shared by as many rows as somebody likes: no row takes fewer bytes of
+# an honest one, and to read all of it takes about ten steps of SQLite's machine a byte.
+ROW_LEAST = 8
+STEPS, STEPS_SPARE = 64, 20_000_000
+STEPS_APART = 100_000  # so often they are counted
 ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
 SHAPES_MOST = 10_000  # sizes of grids and blocks that are kept to be shared
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
@@ -95,7 +110,6 @@ def read_nsys(path: Path) -> Timeline:
         with contextlib.closing(
             sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
-            _limit_query_resources(base)
             return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
@@ -163,25 +177,11 @@ def _is_unfinished_journal(journal: Path) -> bool:
         raise make_read_error(journal, error) from error
 
 
-def _limit_query_resources(base: sqlite3.Connection) -> None:
-    """A base may hold more than tables: what its own schema computes gets no functions and no time."""
-    base.text_factory = _decode_name
-    base.execute("PRAGMA trusted_schema = OFF")
-    base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_MOST)
-    until = time.monotonic() + SECONDS_MOST
-    base.set_progress_handler(lambda: time.monotonic() > until, 1_000_000)
-
-
 def _read_integer(value: object) -> int:
     """A column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
     if isinstance(value, int):
         return value
     return 0
-
-
-def _decode_name(stored: bytes) -> str:
-    """A name in whatever encoding: what is not UTF-8 is escaped, and loses nobody else's."""
-    return stored.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,46 @@ class _Export:
     path: Path
     tables: dict[str, _Table] = field(init=False)  # by family, as _REQUIRED names them
     budget: ReadBudget = field(init=False)  # for names: a million rows may share one
+    reading: ReadBudget = field(
+        init=False
+    )  # for what SQLite reads: rows may share bytes of the file
+    rows_left: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.budget = ReadBudget(get_size(self.path))
+        size = get_size(self.path)
+        self.budget, self.reading = ReadBudget(size), ReadBudget(size)
+        self.rows_left = size // ROW_LEAST
+        self._limit_query_resources(size)
         self.tables = self._find_tables()
+
+    def _limit_query_resources(self, size: int) -> None:
+        """Let a base of so many bytes compute no more than reading them takes.
+
+        A base may hold more than tables: what its own schema computes gets no functions.
+        """
+        self.base.text_factory = self._decode_text
+        self.base.execute("PRAGMA trusted_schema = OFF")
+        self.base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_MOST)
+        until = time.monotonic() + SECONDS_MOST
+        steps = itertools.count(STEPS_APART, STEPS_APART)
+        most = STEPS_SPARE + STEPS * size
+
+        def is_too_much() -> bool:
+            return next(steps) > most or time.monotonic() > until
+
+        self.base.set_progress_handler(is_too_much, STEPS_APART)
+
+    def _decode_text(self, stored: bytes) -> str:
+        """Decode a text in whatever encoding: what is not UTF-8 is escaped, and loses nobody else's."""
+        self.reading.spend_bytes(len(stored))
+        return stored.decode("utf-8", "backslashreplace")
+
+    def query_rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """Run a query; its rows draw on what may be read of the file."""
+        for row in self.base.execute(query):
+            if bytes in map(type, row):  # nsys writes none: a text is counted as it is decoded
+                self.reading.spend_bytes(sum(len(cell) for cell in row if type(cell) is bytes))
+            yield row
 
     def _find_tables(self) -> dict[str, _Table]:
         """Of each family the newest version that has rows and the columns that it must have."""
@@ -242,9 +278,12 @@ class _Export:
         query = (
             f"SELECT {_select_columns(table, columns)} FROM {_quote_identifier(table.name)} {where}"  # noqa: S608
         )
-        for count, row in enumerate(self.base.execute(query)):
+        for count, row in enumerate(self.query_rows(query)):
             if count >= ROWS_MOST:
                 raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
+            self.rows_left -= 1
+            if self.rows_left < 0:
+                raise BudgetSpent("it has more rows than its bytes can hold")
             if (
                 -FARTHEST < _read_integer(row[0]) < FARTHEST
                 and -FARTHEST < _read_integer(row[1]) < FARTHEST
@@ -261,7 +300,7 @@ class _Export:
             f"(SELECT {_quote_identifier(column)} FROM {_quote_identifier(table.name)})"
         )
         names = {}
-        for number, value in self.base.execute(query):
+        for number, value in self.query_rows(query):
             names[number] = self.budget.intern_text(str(value))
         return names
 
@@ -380,8 +419,8 @@ def _list_recorder_messages(export: _Export) -> list[str]:
         severity = "NULL"
     query = f"SELECT text, {severity} FROM {_quote_identifier(table.name)} LIMIT 10000"  # noqa: S608
     worst: dict[str, int] = {}
-    for text, level in export.base.execute(query):
-        line = " ".join(str(text or "").split())[:SAID_LENGTH]
+    for text, level in export.query_rows(query):
+        line = " ".join(str(text or "")[:LOOKED_AT].split())[:SAID_LENGTH]
         concerns = _read_integer(level) >= WARNING and _CONCERNS.search(line)
         if line and (_read_integer(level) >= ERROR or concerns or _LOST.search(line)):
             worst[line] = max(worst.get(line, 0), _read_integer(level))
@@ -595,7 +634,8 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
         cc = None
         if _read_integer(high):
             cc = (_read_integer(high), _read_integer(low))
-        by_number[number] = Device(str(name), cc, _read_integer(multiprocessors) or None)
+        label = export.budget.intern_text(str(name))
+        by_number[number] = Device(label, cc, _read_integer(multiprocessors) or None)
     devices: dict[tuple[int | None, int], Device] = {
         (None, number): device for number, device in by_number.items()
     }

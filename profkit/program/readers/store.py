@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     ReadBudget,
+    get_size,
     is_there,
     open_regular,
     read_structured,
@@ -60,6 +62,7 @@ ADDED = {
 }
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
+VALUE = 8  # bytes of a number in a column
 _BATCH = 4096  # rows unpacked before their bytes are counted
 # A table has fewer rows than its file has bytes (8 bytes a row are the least that was seen), or few.
 FEW_ROWS = 10_000
@@ -160,9 +163,12 @@ def read_saved_timeline(folder: Path) -> Timeline:
         head = _read_head(folder)
         with require_package("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
+        by_rank = {table: _group_by_rank(frame) for table, frame in tables.items()}
+        size = sum(get_size(folder / f"{table}.parquet") for table in TABLES)
+        cells = _Cells(ReadBudget(size, is_packed=True))
         processes = []
         for row in head["processes"]:
-            processes.append(_make_process_from_tables(row, tables))
+            processes.append(_make_process_from_tables(row, by_rank, cells))
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
         why = f"{folder}: cannot be read as a timeline: {error}"
@@ -185,6 +191,9 @@ def _read_head(folder: Path) -> KeptHead:
         raise ValueError(f"{HEAD}: {error}") from error
     if not head["processes"]:
         raise ValueError(f"{HEAD}: no process - at `$.processes`")
+    ranks = {process["rank"] for process in head["processes"]}
+    if len(ranks) < len(head["processes"]):
+        raise ValueError(f"{HEAD}: a rank appears twice")
     for process in head["processes"]:
         device = process["device"]
         if device and not 0 < (device["multiprocessors"] or 1) < 1 << 16:
@@ -247,10 +256,11 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
         most = min(ROWS_MOST, max(FEW_ROWS, size))
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")
-        unpacked = []
         for n in range(packed.metadata.num_row_groups):
-            unpacked.append(packed.metadata.row_group(n))
-        budget.spend_bytes(sum(group.total_byte_size for group in unpacked))
+            group = packed.metadata.row_group(n)
+            # A list in one row may have any number of values, and a run of equal ones takes no bytes.
+            values = sum(group.column(at).num_values for at in range(group.num_columns))
+            budget.spend_bytes(group.total_byte_size + VALUE * values)
         for batch in packed.iter_batches(batch_size=_BATCH):
             budget.spend_bytes(batch.nbytes)
             batches.append(batch)
@@ -280,13 +290,25 @@ def _check_times(frame: DataFrame, name: str) -> None:
         raise ValueError(f"{name}: an end is before its start")
 
 
-def _make_process_from_tables(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
+def _group_by_rank(frame: DataFrame) -> dict[int, DataFrame]:
+    """Return the rows of each process, in their order."""
+    ranks = frame["rank"].unique()
+    if len(ranks) < 2:
+        return {int(rank): frame for rank in ranks}
+    groups = frame.groupby("rank", sort=False)
+    return {int(rank): groups.get_group(rank) for rank in ranks}
+
+
+def _make_process_from_tables(
+    about: KeptProcess, by_rank: Mapping[str, Mapping[int, DataFrame]], cells: _Cells
+) -> Process:
     rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
-        frame = tables[table]
-        own = frame[frame["rank"] == about["rank"]].drop(columns="rank")
-        own = own[[f.name for f in fields(kind)]]
-        rows[table] = [kind(**_restore_values(record)) for record in own.to_dict("records")]
+        rows[table] = []
+        frame = by_rank[table].get(about["rank"])
+        if frame is not None:
+            own = frame[[f.name for f in fields(kind)]]
+            rows[table] = [kind(**_restore_values(row, cells)) for row in own.to_dict("records")]
     last = len(rows["places"]) - 1
     for row in (*rows["activities"], *rows["calls"]):
         if not -1 <= row.origin <= last:
@@ -299,7 +321,32 @@ def _make_process_from_tables(about: KeptProcess, tables: dict[str, DataFrame]) 
     return Process(about["pid"], about["rank"], gpu, **rows, disturbed=disturbed)
 
 
-def _restore_values(record: dict[Any, Any]) -> dict[str, Any]:
+class _Cells:
+    """Lists that are kept as JSON: rows whose text is equal share one."""
+
+    def __init__(self, budget: ReadBudget) -> None:
+        self._budget = budget
+        self._shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self._texts: dict[str, tuple[str, ...]] = {}
+
+    def read_shapes(self, cell: str) -> tuple[tuple[int, ...], ...]:
+        """Return the sizes of an operator's inputs."""
+        if cell not in self._shapes:
+            self._budget.spend_document(cell)
+            self._shapes[cell] = tuple(read_tensor_sizes(shape) for shape in json.loads(cell))
+        return self._shapes[cell]
+
+    def read_texts(self, cell: str) -> tuple[str, ...]:
+        """Return a list of texts; a ValueError where it is none."""
+        import msgspec
+
+        if cell not in self._texts:
+            self._budget.spend_document(cell)
+            self._texts[cell] = msgspec.json.decode(cell, type=tuple[str, ...])
+        return self._texts[cell]
+
+
+def _restore_values(record: dict[Any, Any], cells: _Cells) -> dict[str, Any]:
     for key in ("grid", "block"):
         if key in record:
             value = record[key]
@@ -308,15 +355,8 @@ def _restore_values(record: dict[Any, Any]) -> dict[str, Any]:
             else:
                 record[key] = None
     if "shapes" in record:
-        record["shapes"] = tuple(read_tensor_sizes(shape) for shape in json.loads(record["shapes"]))
-        record["types"] = _read_texts(record["types"])
+        record["shapes"] = cells.read_shapes(record["shapes"])
+        record["types"] = cells.read_texts(record["types"])
     if "lines" in record:
-        record["lines"] = _read_texts(record["lines"])
+        record["lines"] = cells.read_texts(record["lines"])
     return record
-
-
-def _read_texts(cell: str) -> tuple[str, ...]:
-    """Return a list of texts that is kept as JSON; a ValueError where it is none."""
-    import msgspec
-
-    return msgspec.json.decode(cell, type=tuple[str, ...])

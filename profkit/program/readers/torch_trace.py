@@ -271,7 +271,7 @@ class _Taken:
         phase = event.get("ph")
         self._seen += 1
         if phase == "B":
-            self.pairs.begin_event(event, self._seen)
+            self.pairs.begin_event(event, self._seen, self._trace.characters)
         elif phase == "E":
             ended = self.pairs.end_event(event)
             if ended is not None:
@@ -370,7 +370,7 @@ class _Taken:
         if kind == "python_function":
             return self._keep_frame(name, times, thread, number)
         if len(self.categories) < CATEGORIES_MOST:
-            self.categories.add(kind)
+            self.categories.add(self._trace.budget.intern_text(kind))
         return False
 
     def _keep_call(self, call: Call, pid: int) -> None:
@@ -394,7 +394,8 @@ class _Taken:
         if event.get("name") != "process_name" or not isinstance(details, dict):
             return
         if len(self.processes) < CATEGORIES_MOST:
-            self.processes.add(_clean_name(details.get("name", "")))
+            name = _clean_name(details.get("name", ""))
+            self.processes.add(self._trace.budget.intern_text(name))
 
     def drop_events_without_time(self, path: Path) -> list[str]:
         """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
