@@ -1,4 +1,4 @@
-"""profkit: what is this CUDA kernel waiting for, how do you know, and did my change fix it?
+"""profkit: what limits this CUDA kernel, how do you know, and did my change fix it?
 
     import profkit as pk
     runs = pk.load("artifacts/*.ncu-rep")    # DataFrame, one row per launch

@@ -82,7 +82,7 @@ def test_reports_and_a_recording_become_summary_annotations_comment_and_sarif(
     assert done.status == 0, done.log
     assert "::warning file=kernels/common/ptx.cuh,line=57," in done.log
     assert f"::warning file={TRACE},title=profkit%3A attention-unfused::" in done.log
-    assert "is limited most by shared memory" in done.summary
+    assert "is limited by shared memory" in done.summary
     assert "attention-unfused" in done.summary
     comment = Path(done.outputs["comment"]).read_text()
     assert comment.startswith("<!-- profkit -->\n")

@@ -425,7 +425,7 @@ def _profkit(
         ),
     ] = None,
 ) -> None:
-    """Find what a CUDA kernel or a whole GPU program waits for, and whether a change fixed it.
+    """Find what limits a CUDA kernel or a whole GPU program, and whether a change fixed it.
 
     Reading Nsight Compute reports and torch.profiler or Nsight Systems traces needs no GPU; with one,
     profkit also runs the profilers for you.

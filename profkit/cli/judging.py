@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from profkit.cli.options import DONE, FAIL_ON
+from profkit.cli.options import COULD_NOT, DONE, FAIL_ON
 from profkit.cli.output import print_note
 from profkit.errors import ProfkitError
 
@@ -28,8 +28,15 @@ def print_exit_reasons(comparisons: Iterable[RunComparison], fail_if: set[str]) 
     """Say on stderr why the exit status is not 0; return it."""
     from profkit.evidence.compare import list_exit_reasons
 
-    worst = DONE
-    for code, reason in list_exit_reasons(list(comparisons), fail_if):
+    worst, changes = DONE, list(comparisons)
+    refused = {change.after for change in changes if not change.compared}
+    for code, reason in list_exit_reasons(changes, fail_if):
         worst = max(worst, code)
-        print_note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
+        name = reason.partition(": ")[0]
+        if code == COULD_NOT and name in refused:  # the comparison says why
+            print_note(f"exit status {code}: {name} was not compared")
+        elif code:
+            print_note(f"exit status {code}: {reason}")
+        else:
+            print_note(f"not judged: {reason}")
     return worst

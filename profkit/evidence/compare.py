@@ -112,6 +112,8 @@ class RunComparison(Document, frozen=True, kw_only=True):
     cause: ChangeCause | None = None
     launches: tuple[LaunchChange, ...] = ()  # launch by launch; empty without reports of both
     unmatched: tuple[str, ...] = ()  # kernels of one side that have no partner
+    only_before: tuple[str, ...] = ()  # those of BEFORE
+    only_after: tuple[str, ...] = ()  # those of AFTER
     resources: tuple[ResourceChange, ...] = ()  # those that differ
     # what the header of AFTER said, if it changes BEFORE
     promises: tuple[HeaderPrediction, ...] = ()
@@ -133,7 +135,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     pairs, unmatched = match_launches(before, after)
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
-    if len(launches) == 1 and not unmatched:
+    if len(launches) == 1 and not any(unmatched):
         estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
         cause = find_cause(launches[0], time)
     return RunComparison(
@@ -149,7 +151,9 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         estimate=estimate,
         cause=cause,
         launches=launches,
-        unmatched=unmatched,
+        unmatched=tuple(chain.from_iterable(unmatched)),
+        only_before=unmatched[0],
+        only_after=unmatched[1],
         resources=compare_resources(before, after),
         promises=counters.check_predictions(before, after),
         notes=_list_all_notes(before, after),
@@ -314,8 +318,10 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
 # --- launches ------------------------------------------------------------------------------------
 
 
-def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
-    """Return pairs of launches, and the kernels left over.
+def match_launches(
+    before: Run, after: Run
+) -> tuple[list[tuple[Row, Row]], tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return pairs of launches, and the kernels left over on each side.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
     range and kernel name, the n-th with the n-th. Where no name is on both sides, two variants'
@@ -325,7 +331,7 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     usable = [run.rows for run in (before, after)]
     marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
     if marked and len(usable[0]) == len(usable[1]):
-        return list(zip(*usable, strict=True)), ()
+        return list(zip(*usable, strict=True)), ((), ())
     after_by_key = index_launches(usable[1])
     pairs = []
     for key, row in index_launches(usable[0]).items():
@@ -336,7 +342,8 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
         pairs = list(zip(*usable, strict=True))
     elif not pairs and all(usable) and (marked or renamed):
         pairs = [(before.row, after.row)]
-    return pairs, _list_unpaired_kernels(chain.from_iterable(usable), pairs)
+    left = _list_unpaired_kernels(usable[0], pairs), _list_unpaired_kernels(usable[1], pairs)
+    return pairs, left
 
 
 def _has_one_kernel(rows: Iterable[Row]) -> bool:

@@ -66,7 +66,10 @@ def list_refusals(before: Run, after: Run) -> list[Incomparable]:
         reasons += _refuse_same_binary(before.record, after.record)
     if before.case != after.case:
         reasons.append(
-            Incomparable(code="case", sentence=f"two cases: {before.case} and {after.case}")
+            Incomparable(
+                code="case",
+                sentence=f"cases differ: {before.case or 'none'} and {after.case or 'none'}",
+            )
         )
     for code, what, get in _CONDITIONS:
         sides = find_differing_values(get, before, after)

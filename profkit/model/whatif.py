@@ -79,7 +79,7 @@ _ACCESSES = {
     "inst_global_load": "global_load_sectors",
     "inst_global_store": "global_store_sectors",
 }
-_ALIASES = {"inst_mufu": "inst_exp", "blocks": "grid_size", "warps": "warps_per_sm"}
+ALIASES = {"inst_mufu": "inst_exp", "blocks": "grid_size", "warps": "warps_per_sm"}
 COUNTS = frozenset(
     {"grid_size", "warps_per_sm", *_PARTS, *_ACCESSES, *chain.from_iterable(_WORK.values())}
     | {*chain.from_iterable(chain(*_EVENTS.values()))}
@@ -113,6 +113,7 @@ class Expected:
     case: str | None  # of the variant; of a report, its kernel
     time_s: float  # under ncu, before
     expect: Expectation
+    kernel: str = ""  # of a report
 
 
 class WhatifDocument(
@@ -147,10 +148,10 @@ def _parse_whatif_change(part: str) -> CounterChange:
     if not read:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)
     name, op, value = read[1], read[2], float(read[3])
-    metric = _ALIASES.get(name, name)
+    metric = ALIASES.get(name, name)
     if metric not in COUNTS:
-        near = get_close_matches(name, sorted(COUNTS | set(_ALIASES)), 3, 0.5)
-        known = " or ".join(near) or ", ".join(sorted(_ALIASES))
+        near = get_close_matches(name, sorted(COUNTS | set(ALIASES)), 3, 0.5)
+        known = " or ".join(near) or ", ".join(sorted(ALIASES))
         message = f"'{name}' is not a count in the cost model"
         raise ProfkitError(message, f"did you mean {known}?")
     if op == "/" and value == 0:

@@ -423,10 +423,10 @@ def _add_reason_for_larger_saving(case: Case, draft: StepFinding) -> StepFinding
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    started = "starting these copies"
+    started = "starting"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
-        started = "launching these kernels"
-    said = f"; {started} adds up to {figures(_round_up_to_three_digits(more))} ms to the step"
+        started = "launching"
+    said = f"; {started} them costs at most {figures(_round_up_to_three_digits(more))} ms more"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

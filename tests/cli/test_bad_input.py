@@ -19,7 +19,7 @@ from .conftest import REPORT
 
 pytestmark = pytest.mark.slow
 
-GOOD = "is bound by DRAM bandwidth"
+GOOD = "is limited by DRAM bandwidth"
 
 
 def _content(length: int | None = None) -> bytes:

@@ -77,7 +77,7 @@ def test_a_rule_is_left_out_and_a_flag_wins(run, tmp_path: Path, monkeypatch) ->
     left_out = "left out shared-bank-conflicts (fires in 1 of 1 launch)"
     assert said == [f"{tmp_path / 'pyproject.toml'}: [tool.profkit] ignore: {left_out}", ""]
     brief = run("diagnose", REPORT, "--brief").stdout
-    assert "is limited most by shared memory: shared at 53.8 % of peak" in brief
+    assert "is limited by shared memory: shared at 53.8 % of peak" in brief
     assert "The finding that explains this was left out." in brief
     wrong = run("diagnose", REPORT, "--ignore", "tail-efect")
     assert wrong.exit_code == 2

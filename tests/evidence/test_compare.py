@@ -13,6 +13,7 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measure
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import (
+    Compared,
     Policy,
     RunComparison,
     classify_timing,
@@ -33,6 +34,8 @@ from profkit.evidence.runs import Run, pair_runs
 from profkit.judge import Estimate, Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.records.parts import RecordedGpu, Resources
+from profkit.show.text.terminal import make_console, render_text
+from profkit.show.views.comparison import show_comparison
 from tests.conftest import ROOT
 from tests.copies import replace
 from tests.evidence.made import frame, record, row, run, samples
@@ -430,16 +433,16 @@ def test_launches_match_by_name_and_order():
 
     pairs, left = match_launches(bare("a", "b", "a"), bare("b", "a", "c"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 1), (1, 0)]
-    assert left == ("a", "c")
+    assert left == (("a",), ("c",))
     # Of several foreign kernels none is taken for another; one on each side is what was asked for.
-    assert match_launches(bare("a"), bare("y", "z")) == ([], ("a", "y", "z"))
+    assert match_launches(bare("a"), bare("y", "z")) == ([], (("a",), ("y", "z")))
     pairs, left = match_launches(bare("a"), bare("y"))
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
-    assert left == ()
+    assert left == ((), ())
     # A kernel that got another name is launched as often as before; the n-th is the n-th.
     pairs, left = match_launches(bare("a", "a"), bare("y", "y"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 0), (1, 1)]
-    assert left == ()
+    assert left == ((), ())
     assert (
         "no kernel has the same name on both sides" in compare_runs(bare("a"), bare("y")).notes[-1]
     )
@@ -452,7 +455,7 @@ def test_launches_of_variants_match_in_order_whatever_their_names():
     other = run("stage2", launches=[row("stage2", kernel="first"), row("stage2", kernel="second")])
     pairs, left = match_launches(one, other)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("qk", "first"), ("pv", "second")]
-    assert left == ()
+    assert left == ((), ())
 
 
 def test_a_failed_launch_is_not_compared():
@@ -669,7 +672,7 @@ def test_each_refusal_says_why():
     again = run(source="edited", sass="sass of stage1")
     assert compare_runs(run(), again).refusals[0].code == "same-binary", "edited to no effect"
     cases = compare_runs(run(), run("stage2", "C"))
-    assert [r.sentence for r in cases.refusals] == ["two cases: B and C"]
+    assert [r.sentence for r in cases.refusals] == ["cases differ: B and C"]
     assert compare_runs(run(), run("stage2", "C"), Policy(anyway=True)).compared
     unknown = run("stage2", gpu=None, launches=[])
     assert compare_runs(run(launches=[]), unknown).refusals == (), "not known is not different"
@@ -695,12 +698,12 @@ def test_one_launch_of_several_stands_for_a_variant_whose_kernels_have_other_nam
     after = run("stage2", launches=[row("stage2", kernel="c", time=3e-5)])
     pairs, left = match_launches(before, after)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "c")]
-    assert left == ("a",)
+    assert left == (("a",), ())
     three = run("stage2", launches=[row("stage2", kernel=k) for k in ("b", "b", "z")])
     pairs, left = match_launches(before, three)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "b")]
-    assert left == ("a", "b", "z")
-    assert match_launches(before, run("stage2", launches=[])) == ([], ("a", "b"))
+    assert left == (("a",), ("b", "z"))
+    assert match_launches(before, run("stage2", launches=[])) == ([], (("a", "b"), ()))
 
 
 def test_a_resource_is_the_record_s_and_else_the_report_s():
@@ -760,7 +763,7 @@ def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not()
     reports = [Run("x", None, None, frame(*marked(None, *side))) for side in sides]
     pairs, left = match_launches(*reports)
     assert [(b["nvtx"], a["nvtx"]) for b, a in pairs] == [("qk", "qk"), ("pv", "pv")]
-    assert left == ("k",)
+    assert left == ((), ("k",))
     one = run(launches=marked("stage1", ("stage1", "a"), ("stage1", "b")))
     two = run("stage2", launches=marked("stage2", ("stage2", "b")))
     assert [(b["kernel"], a["kernel"]) for b, a in match_launches(one, two)[0]] == [("b", "b")]
@@ -795,3 +798,30 @@ def test_notes_are_of_what_is_known_on_both_sides():
 
 def make_finding(rule: str, status: Status, gain: float | None) -> LaunchFinding:
     return LaunchFinding(rule=rule, status=status, cause="", saving=Estimate(bound=gain))
+
+
+def test_a_refusal_that_can_be_waived_says_how():
+    def show_text(**facts):
+        on = make_console(width=80)
+        compared = Compared(changes=(compare_runs(run(), run("stage2", **facts)),))
+        return render_text(show_comparison(compared), on)
+
+    assert "to compare anyway: --anyway" in show_text(gpu="NVIDIA L4")
+    assert "--anyway" not in show_text(correct=False, max_abs=2.5)
+
+
+def test_kernels_of_one_side_only_are_named_by_side():
+    def bare(*kernels):
+        rows = [row(None, None, kernel=k, launch=i) for i, k in enumerate(kernels)]
+        return Run("x", None, None, frame(*rows))
+
+    change = compare_runs(bare("a", "a", "both"), bare("y", "both"))
+    assert (change.only_before, change.only_after) == (("a", "a"), ("y",))
+    assert change.unmatched == ("a", "a", "y")
+    text = render_text(show_comparison(Compared(changes=(change,))), make_console(width=80))
+    assert "only in BEFORE: a (2x)" in text
+    assert "only in AFTER: y" in text
+    nothing = compare_runs(bare("a", "b"), bare("y", "z"))
+    text = render_text(show_comparison(Compared(changes=(nothing,))), make_console(width=80))
+    assert "not compared: no kernel is on both sides" in text
+    assert "Resources" not in text

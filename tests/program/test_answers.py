@@ -221,7 +221,12 @@ def test_an_estimate_is_said_to_be_one_and_may_not_tell() -> None:
     text = render_markdown(show_compared_triages(compare_triages(before, after)))
     assert "about 10.0 ms (8.00 to 12.0)" in text
     assert "1.11x (1.09 to 1.14)" in text
-    assert "12.0 ms before, 11.0 ms after" in text
+    assert "12.0 ms before, 11.0 ms after; both times above are estimates" in text
+    recorded = _step(5, 5, 5) | {"findings": []}
+    text = render_markdown(show_compared_triages(compare_triages(before, recorded)))
+    assert "only the time with an interval is an estimate without the profiler" in text
+    text = render_markdown(show_compared_triages(compare_triages(recorded, recorded)))
+    assert "estimate" not in text
     wider = _step(9, 7, 13) | {"findings": []}
     assert compare_triages(before, wider)["answer"] == "cannot tell"
 

@@ -40,11 +40,12 @@ def test_a_rule_shows_its_example_with_the_gain() -> None:
     for rule in ALL:
         said = next(f for f in judge_launch(rule.fires[0]).findings if f.rule == rule.id)
         shown = explain(rule.id).parts["An example that fires"][0]
-        assert shown == f"{said.cause} ({words.describe_finding_gain(said)})", (
+        assert shown == f"{said.cause}: {words.describe_finding_gain(said)}", (
             "what diagnose says of it"
         )
     assert any(
-        get_plain_text(text).startswith("grid_size: (count)") for text in parts["Metrics it uses"]
+        get_plain_text(text).startswith("grid_size: Blocks in the grid")
+        for text in parts["Metrics it uses"]
     )
 
 
@@ -104,7 +105,7 @@ def test_index_and_reference_hold_everything() -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("shared-bank-conflicts", "removes it (conflict-free) and times what is left"),
+        ("shared-bank-conflicts", "times the kernel without it (conflict-free)"),
         ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
         ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),

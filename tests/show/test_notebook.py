@@ -211,11 +211,11 @@ def test_plots_take_paths() -> None:
 def test_a_diagnosis_begins_with_the_answer_of_the_command_line() -> None:
     found = pk.diagnose(ROOT / "artifacts" / "stage2.B.ncu-rep")
     answer = found.attrs["answer"]["text"]
-    assert answer.startswith("stage2<64> is limited most by shared memory: 73.1 %")
+    assert answer.startswith("stage2<64> is limited by shared memory: 73.1 %")
     assert " ".join(repr(found).split()).startswith(answer)
-    assert "is limited most by" in found._repr_html_()
+    assert "is limited by" in found._repr_html_()
     part = found[found["rule"] == "fixed-latency"]  # of which it is not the answer
-    assert "is limited most by" not in repr(part)
+    assert "is limited by" not in repr(part)
 
 
 def test_lines_show_where_and_how_much() -> None:

@@ -17,11 +17,12 @@ import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows
-from profkit.evidence.counters import compare_launches
+from profkit.evidence.counters import FindingChange, FindingSide, compare_launches
 from profkit.files import write_text
 from profkit.program.document import make_triage_document
 from profkit.program.readers import read_timeline
 from profkit.program.triage import triage_timeline
+from profkit.reports import figures
 from profkit.reports.figures import quantity
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
@@ -31,7 +32,7 @@ from profkit.show import page as pages
 from profkit.show.page import render_program_page
 from profkit.show.step import PageProgram
 from profkit.show.text.escape import escape_text
-from profkit.show.views.comparison import list_finding_cells, list_move_cells
+from profkit.show.views.comparison import list_move_cells, say_state
 from tests.conftest import ROOT
 from tests.program.made import EXP, GEMM, MUL, SOFTMAX, Program, ran
 from tests.show.conftest import HOSTILE, Made
@@ -265,7 +266,7 @@ def test_the_comparison_is_that_of_python(
         (one.diagnosis, other.diagnosis),
     )
     assert _cells(page, "#compared .wide:not(.moved) tbody tr") == [
-        list(list_finding_cells(f)) for f in said.findings
+        list(_list_finding_cells(f)) for f in said.findings
     ]
     moved = _cells(page, "#compared .moved tbody tr")
     wanted = [list(list_move_cells(m)) for m in said.moved]
@@ -274,6 +275,28 @@ def test_the_comparison_is_that_of_python(
         # JavaScript rounds halves up, Python to even: the last figure may be one off.
         step = 0.1 if want[3].endswith("points") else 0.01 if "." in want[3] else 1
         assert _number(cells[3]) == pytest.approx(_number(want[3]), abs=1.01 * step), want
+
+
+def _list_finding_cells(change: FindingChange) -> tuple[str, ...]:
+    """Return a finding's row: its state, what fixing it could gain on both sides, and why."""
+    gains = [_format_gain_on_side(change, side) for side in (change.before, change.after)]
+    has_amount = change.what in ("gone", "changed") and change.amount is not None
+    if has_amount or change.what in ("hidden", "uncovered"):
+        cause = change.why
+    elif change.after.status == "fires":
+        cause = change.after.cause
+    else:
+        cause = change.before.cause
+    return say_state(change), change.rule, *gains, cause
+
+
+def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:
+    """Return what fixing a finding could gain on a side; "-" where its cause is there, unreported."""
+    if side.status == "fires":
+        return figures.speedup(side.gain) or "-"
+    if side.status == "clear" and change.what in ("hidden", "uncovered"):
+        return "-"
+    return side.status
 
 
 def _number(change: str) -> float:

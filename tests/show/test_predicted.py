@@ -7,11 +7,11 @@ import pytest
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import Expected
 from profkit.show.text.blocks import TextLine
-from profkit.show.views.comparison import show_predicted_times
+from profkit.show.views.comparison import TRY, show_predicted_times
 
 SURE = Expectation(gain=2.0, low=1.6, high=2.4)
-NOTHING = "the change may gain nothing, or cost a little"
-SIZE = "counters cannot tell how much the change gains"
+NOTHING = f"the change may gain nothing, or cost a little; {TRY}"
+SIZE = f"counters cannot tell how much the change gains; {TRY}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from profkit.diagnosis.launches import Judged, Row, make_launch_rows
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
 from profkit.show.text.terminal import render_text
-from profkit.show.text.words import find_larger_gain, write_headline
+from profkit.show.text.words import describe_finding_gain, find_larger_gain, write_headline
 from profkit.show.views.screen import format_gain_cell, show_screen
 from profkit.show.views.triage import make_kernels_table
 
@@ -100,7 +100,52 @@ def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
     run = add_finding(made(time=1e-3), larger)
     assert find_larger_gain(run) == larger
     text = write_headline(make_launch_rows([run]))[1]
-    assert text.endswith(" larger gain is expected from occupancy-shared: 2.20x (1.98 to 2.42).")
+    assert text.endswith(" larger gain is expected from occupancy-shared, 2.20x (1.98 to 2.42).")
+
+
+def test_what_explains_the_limit_says_that_it_comes_first_for_that(made: Made) -> None:
+    larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
+    run = add_finding(made(time=1e-3), larger)
+    lead, other = run.diagnosis.findings
+    limiter = run.diagnosis.limiter
+    assert limiter
+    explains = replace(run.diagnosis, findings=(replace(lead, explains=(limiter,)), other))
+    text = write_headline(make_launch_rows([replace(run, diagnosis=explains)]))[1]
+    assert text.endswith("; tail-effect comes first because it explains the limit.")
+
+
+def test_the_table_marks_a_lead_that_another_finding_should_beat(made: Made) -> None:
+    larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
+    rows = make_launch_rows([add_finding(made(time=1e-3), larger), made("quick", 1e-4)])
+    shown = show(rows)
+    assert "1.20x*" in shown
+    assert "* larger gains expected: 1. occupancy-shared 2.20x" in shown
+    assert "*" not in show(make_launch_rows([made("f", 1e-3), made("g", 1e-4)]))
+
+
+def test_a_further_finding_that_may_gain_nothing_says_so(made: Made) -> None:
+    doubtful = make_finding(
+        "occupancy-shared", Estimate(low=0.9, expected=1.1, high=1.3, bound=2.0)
+    )
+    (row,) = make_launch_rows([add_finding(made(time=1e-3), doubtful)])
+    assert "occupancy-shared, expect 1.10x (0.900 to 1.30): it is" in show([row])
+
+
+def test_an_interval_that_ends_at_the_bound_says_it_once(made: Made) -> None:
+    top = made().top
+    assert top
+    ends = replace(top, saving=Estimate(low=2.0, expected=3.0, high=4.0, bound=4.0))
+    assert describe_finding_gain(ends) == "expect 3.00x (2.00 to at most 4.00)"
+    apart = replace(top, saving=Estimate(low=2.0, expected=3.0, high=4.0, bound=9.0))
+    assert describe_finding_gain(apart) == "expect 3.00x (2.00 to 4.00), at most 9.00x"
+
+
+def test_times_of_several_reports_are_not_added(made: Made) -> None:
+    one = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
+    assert "2 launches, 4.00 ms in all" in one
+    several = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
+    assert "2 launches in 2 reports" in several
+    assert "in all" not in several
 
 
 def test_about_the_same_gain_is_not(made: Made) -> None:

@@ -124,8 +124,8 @@ def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
 def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made) -> None:
     shown = " ".join(_shown(make_launch_rows([made(values=WIDE)])).split())
     assert (
-        "shared-bank-conflicts (between 5.15x and 24.4x, at most 24.4x; "
-        "`profkit ablate` can measure it): 96.9 % of the shared" in shown
+        "shared-bank-conflicts, between 5.15x and 24.4x; "
+        "`profkit ablate` can measure it: 96.9 % of the shared" in shown
     )
     assert "excess_shared_wavefronts 96.9 %" in shown
     assert "try: Pad rows" in shown
@@ -179,22 +179,22 @@ def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
 def test_the_answer_comes_first(made: Made) -> None:
     table = make_launch_rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
     assert write_headline(table) == [
-        "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
-        "bank conflicts (8 wavefronts where 1 would do).",
-        "Fixing that: expect 7.90x (3.85 to 7.98), at most 7.98x; "
-        "saves about 2.62 ms of 4.00 ms in all.",
-        "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
-        "on a conflict-free layout.",
+        "slow<int> is limited by shared memory: 87.5 % of the shared-memory wavefronts are "
+        "bank conflicts (8 wavefronts where 1 would do); for an expected 7.90x (3.85 to 7.98), pad "
+        "rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix on a "
+        "conflict-free layout.",
+        "That would save about 2.62 ms of 4.00 ms in all.",
     ]
-    assert _shown(table).startswith("slow<int> is bound by shared memory: 87.5 %")
+    assert _shown(table).startswith("slow<int> is limited by shared memory: 87.5 %")
 
 
 def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
     run = made()
     top = replace(run.diagnosis.findings[0], where=(SourceLine("/s/k.cu", 18, "wait", 0.6),))
     found = replace(run.diagnosis, findings=(top, *run.diagnosis.findings[1:]))
-    assert write_headline(make_launch_rows([replace(run, diagnosis=found)]))[0].endswith(
-        "; 60 % of it at k.cu:18."
+    assert write_headline(make_launch_rows([replace(run, diagnosis=found)]))[0].startswith(
+        "f is limited by shared memory: 87.5 % of the shared-memory wavefronts are bank conflicts (8 "
+        "wavefronts where 1 would do), 60 % of it at k.cu:18; for an expected "
     )
 
 
@@ -202,7 +202,7 @@ def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
     run = made()
     clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
     assert write_headline(make_launch_rows([replace(run, diagnosis=clear)])) == [
-        "f is bound by DRAM bandwidth: dram at 93 % of peak.",
+        "f is limited by DRAM bandwidth: dram at 93 % of peak.",
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
     unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
@@ -219,8 +219,7 @@ def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
     )
     judged = replace(run.diagnosis, findings=(finding,))
     assert write_headline(make_launch_rows([replace(run, diagnosis=judged)]))[1:] == [
-        "It takes 1.00 ms; gain unknown.",
-        "Next: Look.",
+        "It takes 1.00 ms. The gain is not known.",
     ]
 
 
@@ -232,7 +231,7 @@ def test_the_next_commands_have_the_real_names_in_them(made: Made) -> None:
     assert "profkit explain shared-bank-conflicts" in lines
     assert "profkit diagnose 'my runs/a.ncu-rep' --kernel slow --lines 5" in lines
     page = [command.line for command in suggest_next_commands(table, lines=True)]
-    assert "profkit report 'my runs/a.ncu-rep' -o page.html" in page
+    assert "profkit report 'my runs/a.ncu-rep' a.ncu-rep -o page.html" in page
     hostile = [
         command.line
         for command in suggest_next_commands(make_launch_rows([made("\x1b[2J;rm -rf")]), False)
@@ -256,8 +255,8 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
             "waits for data from shared memory or special functions (short scoreboard)",
         ),
         ("launch", "tail", "is limited by a last wave of blocks that fills only some SMs"),
-        ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe"),
-        ("latency", None, "is bound by latency"),
+        ("balanced", "dram+fp32", "is limited by DRAM bandwidth and the FP32 pipe"),
+        ("latency", None, "is limited by latency"),
         ("unknown", None, "waits, and what it waits for was not collected"),
     ],
 )
@@ -267,4 +266,4 @@ def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
 
 def test_a_unit_that_the_verdict_names_is_named_once(made: Made) -> None:
     text = " ".join(write_headline(make_launch_rows([made("k", rule="dram-bandwidth")])))
-    assert text.startswith("k is bound by DRAM bandwidth, at ")
+    assert text.startswith("k is limited by DRAM bandwidth, at ")

@@ -1,4 +1,4 @@
-"""Reports  ->  what each kernel waits for.
+"""Reports  ->  what limits each kernel.
 
 # Diagnose a report, with five source lines per finding.
 profkit diagnose my.ncu-rep --lines 5
@@ -83,7 +83,7 @@ NO_LINES = (
     "--set full --import-source yes -o lines COMMAND"
 )
 GROUP = "Understand a kernel"
-SUMMARY = "Find what each kernel waits for, and how much a fix would gain."
+SUMMARY = "Find what limits each kernel, and how much a fix would gain."
 
 
 Csv = Annotated[

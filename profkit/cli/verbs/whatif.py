@@ -97,7 +97,8 @@ def _estimate_report(
 
     for judged in read_launches([report], kernel).launches:
         expectation = predict_speedup_of_changes(Launch(judged.values), counts)
-        yield Expected(judged.case or judged.kernel, judged.time, expectation)
+        case = judged.case or judged.kernel
+        yield Expected(case, judged.time, expectation, kernel=judged.kernel)
 
 
 def _estimate_variant(

@@ -86,9 +86,9 @@ def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
 
     return Fix(
         "throughput",
-        f"bound: only the floating-point instructions are left, or L2 or DRAM is at its peak. expected: "
-        f"{format_percent(stays)} of the instructions are left, and as much of their waits and of what "
-        "they do on the SM",
+        "Ceiling: only the floating-point instructions are left, until L2 or DRAM reaches its peak. "
+        f"Expected: {format_percent(stays)} of the instructions are left, with their waits and their "
+        "work on the SM",
         make_best,
         lambda _: typical,
     )
@@ -181,7 +181,7 @@ def _make_integer_rule() -> LaunchRule:
         ),
         fix=replace(
             fewer,
-            formula=f"{fewer.formula}. Integer divisions go entirely, and so do the waits for them",
+            formula=f"{fewer.formula}; integer divisions go, with the waits for them",
             typical=make_typical,
         ),
     )
@@ -243,7 +243,9 @@ def _make_divergence_fix() -> Fix:
     Where branches split the accesses to a sector, sectors go instead.
     """
     fewer = make_fix_removing_redundant_work(
-        lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch), *_NOT_BYTES
+        lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch),
+        *_NOT_BYTES,
+        what="the instructions with idle lanes",
     )
 
     def make_best(launch: Launch) -> Scenario:
@@ -505,7 +507,7 @@ RULES = (
         less_work=True,
         fix=Fix(
             "instructions",
-            "no bound. expected: an eighth of the product's scalar instructions is left",
+            "No ceiling is known. Expected: an eighth of the product's scalar instructions is left",
             typical=_move_to_tensor_cores,
         ),
         fires=(
@@ -544,7 +546,9 @@ RULES = (
                 border=1 - FUSED,
             ),
         ),
-        fix=make_fix_removing_redundant_work(_estimate_gain_of_fusing, *EVERY),
+        fix=make_fix_removing_redundant_work(
+            _estimate_gain_of_fusing, *EVERY, what="the separate multiplies and adds"
+        ),
         less_work=True,
         fires=(
             launch(fp32_fused=0.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
@@ -641,10 +645,9 @@ RULES = (
             count_exps_per_useful_exp,
             *COMPUTE,
             held=_compute_time_share_of_exponentials,
-            formula="bound: the launch is as many times faster as there are fewer exponentials, until "
-            f"the next unit reaches its peak. expected: the same for the time that they and "
-            f"{AROUND_EXP:.0f} instructions around each take, if they fill a pipe; otherwise the square "
-            "root of it",
+            formula="Ceiling: time falls in proportion to the exponentials, until the next unit reaches "
+            f"its peak. Expected: the same for the time that they and {AROUND_EXP:.0f} instructions "
+            "around each take, if they fill a pipe; if not, the square root of it",
         ),
         less_work=True,
         fires=(launch(declared_exps=2.1e6, inst_exp=2.1e6, xu_busy=0.3),),
@@ -668,7 +671,9 @@ RULES = (
         check=_check_pipes_taking_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
-        fix=make_fix_removing_redundant_work(_estimate_gain_of_overlap, "tensor", "xu"),
+        fix=make_fix_removing_redundant_work(
+            _estimate_gain_of_overlap, "tensor", "xu", what="the turns of the two pipes"
+        ),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

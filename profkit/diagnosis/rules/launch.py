@@ -297,7 +297,7 @@ def _remove_launch_ends(launch: Launch) -> Scenario:
     return Scenario(units, gone=min(_compute_share_without_work(launch), 0.95))
 
 
-_GIVEN_BACK = "bound and expected: no SM is without work any more"
+_GIVEN_BACK = "Ceiling and expected: as if every SM worked as long as the busiest one does"
 _EVEN = Fix("shape", _GIVEN_BACK, _balance_sms, _balance_sms)
 
 
@@ -440,8 +440,8 @@ RULES = (
         costs=lambda launch: _estimate_gain_of_filling(launch, _compute_filled_sm_share(launch)),
         fix=Fix(
             "shape",
-            "bound: every slot of the GPU is filled, except while the launch starts and ends, until "
-            "the fullest unit reaches its peak. expected: the same, and each block takes its time to "
+            "Ceiling: every slot of the GPU is filled, except while the launch starts and ends, until "
+            "the fullest unit reaches its peak. Expected: the same, and each block takes its time to "
             "start and end. Both assume more warps in total: the same threads in smaller blocks gain "
             "less, since no more of them wait at the same time",
             lambda launch: _fill_empty_slots(launch, EMPTY_LAUNCH),

@@ -76,8 +76,8 @@ def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     typical = Scenario(units, waits)
     return Fix(
         "throughput",
-        f"bound: the next unit reaches its peak. expected: {format_percent(stays)} of the unit's work "
-        "is left, and no warp waits for it any more",
+        f"Ceiling: as if {{unit}} had nothing to do, until the next unit reaches its peak. Expected: "
+        f"{format_percent(stays)} of its work is left, and no warp waits for it any more",
         lambda _: best,
         lambda _: typical,
     )
@@ -91,8 +91,8 @@ def _stream_at_usual_dram_rate(launch: Launch) -> Scenario:
 # What is certain for a stream; that bytes are not needed is not.
 SAME_BYTES = Fix(
     "throughput",
-    "bound: no bytes are moved, and the next unit reaches its peak. expected: the same bytes at the "
-    "rate that other people's streams reach; moving fewer of them takes proportionally less time",
+    "Ceiling: as if no byte went to DRAM, until the next unit reaches its peak. Expected: the same "
+    "bytes at the rate that published streams reach; moving fewer takes proportionally less time",
     lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
     _stream_at_usual_dram_rate,
 )
@@ -111,18 +111,21 @@ def make_unit_rule(
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
+    told = {**usual, **fields}
+    fix: Fix = told["fix"]
+    told["fix"] = replace(fix, formula=fix.formula.format(unit=f"{unit[0].lower()}{unit[1:]}"))
     return LaunchRule(
         id=resource.rule,
         check=_make_unit_check(limiter, unit, metric),
         looks=(metric, *looks),
         explains=(limiter,),
-        **{**usual, **fields},
+        **told,
     )
 
 
 _REDUNDANT = (
-    "bound: time falls with the redundant work, until the next unit reaches its peak. expected: the "
-    "same if that work fills a unit, otherwise the square root of it"
+    "Ceiling: time falls in proportion to {what}, until the next unit reaches its peak. Expected: the "
+    "same if they fill a unit; if not, the square root of it, because other waits remain"
 )
 
 
@@ -131,6 +134,7 @@ def make_fix_removing_redundant_work(
     *without: str,
     held: Callable[[Launch], float] | None = None,
     other: Callable[[Launch], float] = lambda _: 0.0,
+    what: str = "",
     formula: str = "",
 ) -> Fix:
     """What leaving out redundant work brings, so many times less of it.
@@ -161,7 +165,7 @@ def make_fix_removing_redundant_work(
             most = most**HIDDEN
         return Scenario(gone=1 - 1 / most)
 
-    return Fix("waste", formula or _REDUNDANT, make_best, make_typical)
+    return Fix("waste", formula or _REDUNDANT.format(what=what), make_best, make_typical)
 
 
 def _compute_dram_bytes_per_declared_byte(launch: Launch) -> float:
@@ -304,7 +308,9 @@ RULES = (
                 border=REFETCHED,
             ),
         ),
-        fix=make_fix_removing_redundant_work(_compute_dram_bytes_per_declared_byte, "dram", "l2"),
+        fix=make_fix_removing_redundant_work(
+            _compute_dram_bytes_per_declared_byte, "dram", "l2", what="the bytes read again"
+        ),
         less_work=True,
         fires=(
             launch(l2_hit=0.3, dram_busy=0.85, dram_bytes=3e9, declared_bytes=1e9, sm_active=0.95),

@@ -129,14 +129,14 @@ _TRITON = {
 }
 _SMALLER_TILES = Fix(
     "places",
-    "bound: as many warps as an SM holds, until the fullest unit reaches its peak. expected: the same, "
-    "with the additional loads from L1 and shared memory that smaller tiles need",
+    "Ceiling: as many warps as an SM holds, until the fullest unit reaches its peak. Expected: the "
+    "same, with the additional loads from L1 and shared memory that smaller tiles need",
     _add_warps,
     _make_tiles_smaller,
 )
 _LARGER_BLOCKS = Fix(
     "places",
-    "bound and expected: as many warps as an SM holds, all of them full, until the fullest unit "
+    "Ceiling and expected: as many warps as an SM holds, all of them full, until the fullest unit "
     "reaches its peak",
     _make_blocks_larger,
     _make_blocks_larger,
@@ -352,7 +352,9 @@ RULES = (
         ),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
         fix=make_fix_removing_redundant_work(
-            lambda launch: WARP / count_threads_per_warp(launch), *COMPUTE
+            lambda launch: WARP / count_threads_per_warp(launch),
+            *COMPUTE,
+            what="the warps with empty lanes",
         ),
         fires=(
             launch(block_size=10, dram_busy=0.1),
@@ -394,8 +396,8 @@ RULES = (
         ),
         fix=Fix(
             "places",
-            "bound: the empty slots are filled, and only the floating-point instructions are left. "
-            "expected: the empty slots are filled",
+            "Ceiling: the empty slots are filled, and only the floating-point instructions are left. "
+            "Expected: the empty slots are filled",
             _make_blocks_longer,
             _raise_occupancy_to_limit,
         ),

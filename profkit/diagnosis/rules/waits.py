@@ -173,8 +173,8 @@ WAITS_OF_WARPS = (
         meaning="An instruction's constant operand (kernel parameters, literals) missed the constant "
         "cache; typical of the first instructions of short launches.",
         advice=(
-            "Ignore it in a short launch; otherwise use fewer distinct constants, and keep "
-            "parameters in registers."
+            "Use fewer distinct constants, and keep parameters in registers; ignore it in a short "
+            "launch."
         ),
     ),
     Wait(
@@ -441,20 +441,22 @@ def _make_fix(state: str, family: Family) -> Fix:
                 stays |= dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
         return Scenario(stays, waits)
 
-    left = "bound: the busy units, and the waits that have nothing to do with this one, are left"
+    left = (
+        f"Ceiling: as if no warp waited for {WAITS[state]}, with busy units and other waits as now"
+    )
     if state == "long_scoreboard":
         expected = (
-            f"{format_percent(LOADS_WAIT)} of this wait is left, or if each lane reads a stream by "
-            "fewer than 16 bytes at a time, as much as loads of 16 bytes would wait; the wait for a "
-            "full queue and the issue slots of the loads go"
+            f"{format_percent(LOADS_WAIT)} of that wait is left, or if each lane reads a stream by "
+            "fewer than 16 bytes at a time, as much as loads of 16 bytes would wait; the loads' queue "
+            "and issue slots become free"
         )
-        return Fix("wait", f"{left}. expected: {expected}", make_best, _add_loads_in_flight)
-    expected = (
-        "this wait goes, and so do the wait for a full queue and the issue slots of the instructions "
-        "that cause it; waits at barriers become shorter in proportion"
-    )
+        return Fix("wait", f"{left}. Expected: {expected}", make_best, _add_loads_in_flight)
+    expected = "that wait goes"
+    if states or units:
+        expected += ", with the queue and issue slots of the instructions that cause it"
+    expected += "; waits at barriers shrink in proportion"
     return Fix(
-        "wait", f"{left}. expected: {expected}", make_best, _make_typical_builder(state, family)
+        "wait", f"{left}. Expected: {expected}", make_best, _make_typical_builder(state, family)
     )
 
 
@@ -592,7 +594,7 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
         ),
         fix=Fix(
             "wait",
-            "bound: the busy units are left, without the instructions of a tree. expected: the "
+            "Ceiling: only the busy units are left, without the instructions of a tree. Expected: the "
             f"wait goes; {format_percent(RELIEVED)} of a tree's steps are left, with their instructions "
             "and waits",
             _remove_reduction_tree,

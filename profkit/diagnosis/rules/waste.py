@@ -389,9 +389,9 @@ RULES = (
         less_work=True,
         fix=Fix(
             "waste",
-            "bound: every level moves useful sectors only, and the launch becomes no more times faster "
-            "than the level that saves most. expected: the same, and waits for memory become shorter in "
-            "proportion; if a warp makes only a few loads, each still takes a trip to memory",
+            "Ceiling: every level moves useful sectors only, so the level that saves most sets it. "
+            "Expected: the same, and waits for memory shrink in proportion; if a warp makes only a few "
+            "loads, each still takes a trip to memory",
             make_best_coalesced,
             make_typical_coalesced,
         ),
@@ -434,9 +434,9 @@ RULES = (
         least=WIDER,
         fix=Fix(
             "wait",
-            "bound: the issue slots of the arithmetic, the fullest unit behind L1TEX, or 16 bytes over "
-            "what a lane loads today. expected: waits for loads and all instructions that do not "
-            "compute become fewer in proportion to the loads",
+            "Ceiling: the issue slots of the arithmetic, the fullest unit behind L1TEX, or 16 bytes "
+            "over what a lane loads today. Expected: waits for loads and instructions that do not "
+            "compute shrink in proportion to the loads",
             _make_best_widened,
             scale_to_wider_accesses,
         ),
@@ -547,9 +547,9 @@ RULES = (
         least=LINE,
         fix=Fix(
             "waste",
-            "bound: as if every conflict wavefront and every wait for shared memory were gone, up to "
-            "the ratio of the wavefronts before and after. expected: waits for shared memory and at "
-            "barriers shrink in proportion to the wavefronts removed",
+            "Ceiling: as if every conflict wavefront and its waits vanished, up to the ratio of the "
+            "wavefronts before and after. Expected: waits for shared memory and at barriers shrink in "
+            "proportion to the wavefronts removed",
             _make_best_conflict_free,
             _make_typical_conflict_free,
         ),
@@ -586,8 +586,8 @@ RULES = (
         ),
         fix=Fix(
             "atomics",
-            f"no bound. expected: {format_percent(RELIEVED)} of a full unit's work is left; if one "
-            "address is hot, no counter tells what fewer atomics on it would gain",
+            f"No ceiling is known. Expected: {format_percent(RELIEVED)} of a full unit's work is left; "
+            "if one address is hot, no counter tells what fewer atomics on it would gain",
             typical=_reduce_atomics,
         ),
         fires=(
@@ -654,6 +654,7 @@ RULES = (
             ),
             *SECTORS,
             "issue",
+            what="the spilled and reloaded registers",
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,
@@ -704,6 +705,7 @@ RULES = (
             *SECTORS,
             "issue",
             "int",
+            what="the accesses to local memory",
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,

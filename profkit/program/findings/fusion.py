@@ -27,6 +27,7 @@ from profkit.program.replay.scenario import NOTHING, Change, Range, make_exact_r
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision
+from profkit.reports.figures import counted
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -61,7 +62,7 @@ _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 ATTENTION = Words(
     rule="attention-unfused",
     says=(
-        "unfused attention, {times}x: scores, mask and softmax go through DRAM ({ms:time} per "
+        "unfused attention in {places}: scores, mask and softmax go through DRAM ({ms:time} per "
         "step, {around:time} of it outside the matrix products)"
     ),
     advice=Advice(
@@ -91,7 +92,15 @@ def find_unfused_attention(case: Case, claimed: frozenset[int]) -> Iterator[Step
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
     where, around = describe_launch_place(first), case.sum_work_time(others)
-    yield case.make_finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
+    yield case.make_finding(
+        ATTENTION,
+        chosen,
+        change,
+        where,
+        times=len(regions),
+        places=counted(len(regions), "place"),
+        around=around,
+    )
 
 
 def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]]:

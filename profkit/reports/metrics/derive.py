@@ -4,7 +4,7 @@ A file of the catalogue is a text. A section of ncu is in brackets; below it a m
 "name | unit | meaning", and below that, indented, are its sources, the best first:
 
     [SpeedOfLight]
-    dram_busy | share | DRAM throughput of peak, elapsed
+    dram_busy | share | DRAM throughput, share of its peak, elapsed cycles
       gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
 
 A source is raw names of ncu in arithmetic (+ - * / max min), all of which must be there, and it is

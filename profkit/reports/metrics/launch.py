@@ -116,14 +116,14 @@ waves | count | Blocks in the grid divided by the blocks that fit on the GPU at 
 l2_size | byte | L2 cache of the device
   device__attribute_l2_cache_size
 [SpeedOfLight]
-sm_busy | share | SM throughput of peak: busiest SM unit, elapsed
+sm_busy | share | SM throughput (its busiest unit), share of peak, elapsed cycles
   sm__throughput.avg.pct_of_peak_sustained_elapsed
 [WorkloadDistribution since 2024.1]
 sm_busy_max | share | SM throughput on the busiest SM
   sm__throughput.max.pct_of_peak_sustained_elapsed
 [SpeedOfLight]
-memory_busy | share | Memory throughput of peak: busiest of L1TEX, L2 and DRAM (not DRAM alone), \
-    elapsed
+memory_busy | share | Memory throughput, share of peak: the busiest of L1TEX, L2 and DRAM (not DRAM \
+    alone), elapsed cycles
   gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed
 [InstructionStats since 2024.1]
 smsp_imbalance | count | Warp instructions of the busiest SM sub-partition over the average one

@@ -31,13 +31,13 @@ shared_{0}_conflicts | share | Shared-memory {1} bank conflicts per wavefront
 _CONFLICTS = _CONFLICT.format("ld", "load") + _CONFLICT.format("st", "store")
 MEMORY = parse_metrics("""
 [SpeedOfLight]
-dram_busy | share | DRAM throughput of peak, elapsed
+dram_busy | share | DRAM throughput, share of its peak, elapsed cycles
   gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
 [WorkloadDistribution since 2024.1]
-dram_busy_max | share | DRAM throughput of peak, busiest channel
+dram_busy_max | share | DRAM throughput of the busiest channel, share of its peak
   gpu__dram_throughput.max.pct_of_peak_sustained_elapsed
 [SpeedOfLight]
-l2_busy | share | L2 throughput of peak: busiest L2 sub-unit, elapsed
+l2_busy | share | L2 throughput (its busiest stage), share of peak, elapsed cycles
   lts__throughput.avg.pct_of_peak_sustained_elapsed
 l2_cache_busy | share | L2 stages without the fill from DRAM (which is busy on any DRAM stream), \
     elapsed
@@ -49,12 +49,12 @@ l2_cache_busy | share | L2 stages without the fill from DRAM (which is busy on a
 l2_fill_busy | share | L2 fills from DRAM
   lts__d_sectors_fill_device.avg.pct_of_peak_sustained_elapsed
 [WorkloadDistribution since 2024.1]
-l2_busy_max | share | L2 throughput of peak, busiest slice
+l2_busy_max | share | L2 throughput of the busiest slice, share of its peak
   lts__throughput.max.pct_of_peak_sustained_elapsed
 [SpeedOfLight]
-l1_busy_active | share | L1TEX throughput of peak, active cycles
+l1_busy_active | share | L1TEX throughput, share of its peak, active cycles
   l1tex__throughput.avg.pct_of_peak_sustained_active
-l1_busy | share | L1TEX throughput of peak: busiest L1TEX sub-unit, elapsed
+l1_busy | share | L1TEX throughput (its busiest stage), share of peak, elapsed cycles
   max of those collected: l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed, \
     l1tex__data_bank_reads.avg.pct_of_peak_sustained_elapsed, \
     l1tex__data_bank_writes.avg.pct_of_peak_sustained_elapsed, \
@@ -73,7 +73,7 @@ lsu_in_busy | share | LSU requests entering L1TEX
 lsu_writeback_busy | share | L1TEX writing load results back to registers
   l1tex__lsu_writeback_active.avg.pct_of_peak_sustained_elapsed
 [MemoryWorkloadAnalysis_Tables]
-shared_busy | share | Shared-memory wavefronts of the L1TEX data stage's peak
+shared_busy | share | Shared-memory wavefronts, share of the peak of L1TEX's data stage
   l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed
 [SpeedOfLight]
 texture_busy | share | Texture stages of L1TEX: filter, data and write-back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from os.path import basename
@@ -15,10 +16,18 @@ from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.model.resources import BY_LIMITER
 from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
-from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
+from profkit.reports.figures import (
+    OUT_OF_RANGE,
+    counted,
+    figures,
+    quantity,
+    seconds,
+    share,
+    speedup,
+)
 from profkit.reports.metrics import CATALOGUE, warps
 from profkit.show.text.blocks import Role, TextSpan, Words
-from profkit.show.text.escape import shorten_name
+from profkit.show.text.escape import escape_text, shorten_name
 
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
@@ -29,8 +38,10 @@ ORDER = "sorted by expected saving"
 ABLATED = ("measured", "bound")  # groups of causes.toml that an ablation takes away
 WHOLE = 0.995  # of a line from which on its call has all of it
 CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
+REPORTS = 8  # that a command names one by one
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
+JUMPS = frozenset(("BRA", "BRX", "JMP", "JMX", "CALL", "RET"))  # give no result that is waited for
 
 WAITS = {state: what for state, what in warps.WAITS.items() if state in WAITING}
 # What is full, by the unit's limiter.
@@ -100,7 +111,7 @@ def say_bound(diagnosis: Diagnosis) -> str:
         named = ""
     if limiter is None:
         if diagnosis.bound == "latency":
-            return "is bound by latency"
+            return "is limited by latency"
         return "waits, and what it waits for was not collected"
     if diagnosis.bound == "latency":
         return f"waits for {WAITS.get(limiter, limiter)}{named}"
@@ -109,12 +120,9 @@ def say_bound(diagnosis: Diagnosis) -> str:
     parts = limiter.split("+")
     units = " and ".join(UNITS.get(part, part) for part in parts)
     is_said = all(part in UNITS.get(part, part).lower() for part in parts)
-    verb = "is bound by"
-    if not diagnosis.is_full:
-        verb = "is limited most by"
     if is_said:
-        return f"{verb} {units}"
-    return f"{verb} {units}{named}"
+        named = ""
+    return f"is limited by {units}{named}"
 
 
 def label_verdict(run: Judged) -> str:
@@ -223,16 +231,30 @@ def say_expectation(finding: LaunchFinding) -> str:
     bound = "no bound known"
     if finding.gain is not None:
         bound = format_gain(finding.gain)
+    is_end = _is_bound_the_end(finding.expect, finding.gain)
     if finding.expect.is_wide:
-        return f"{format_gain_range(finding.expect)}, {bound}{_say_ablation(finding)}"
-    return f"{_say_expected_factor(finding.expect)}, {bound}"
+        between = format_gain_range(finding.expect)
+        if not is_end:
+            between += f", {bound}"
+        return f"{between}{_say_ablation(finding)}"
+    expected = f"expect {say_expected_factor(finding.expect)}"
+    if is_end:
+        return expected.replace(" to ", " to at most ")
+    return f"{expected}, {bound}"
 
 
-def _say_expected_factor(expectation: Expectation) -> str:
-    """Return "expect 1.85x (1.4 to 2.2)", and no figure where clocks and inputs change as much."""
+def _is_bound_the_end(expectation: Expectation, bound: float | None) -> bool:
+    """Whether an interval that is shown ends at the bound, which is then said once."""
+    if bound is None or expectation.gain < NOTHING_TO_WIN:
+        return False
+    return figures(expectation.high) == figures(bound)
+
+
+def say_expected_factor(expectation: Expectation) -> str:
+    """Return "1.85x (1.4 to 2.2)", and no figure where clocks and inputs change as much."""
     if expectation.gain < NOTHING_TO_WIN:
-        return f"expect less than {speedup(NOTHING_TO_WIN)}"
-    return f"expect {format_expectation(expectation)}"
+        return f"less than {speedup(NOTHING_TO_WIN)}"
+    return format_expectation(expectation)
 
 
 # Behind an interval that is too wide for a number.
@@ -291,7 +313,7 @@ def describe_gain_and_cause(finding: LaunchFinding) -> str:
     if finding.note:
         expected = ""
     else:
-        expected = f" ({describe_finding_gain(finding)})"
+        expected = f", {describe_finding_gain(finding)}"
     return f"{expected}: {finding.cause}"
 
 
@@ -332,16 +354,17 @@ def format_p_value(p_value: float | None) -> str:
 
 
 def format_line_and_share(line: SourceShare) -> str:
-    """Return a line and its part: "stage.cu:41 (63 %, for LDG at stage.cu:38)"."""
-    source, why = line.waits_for, ""
+    """Return a line and its part: "stage.cu:41 (63 %, waits on LDG of stage.cu:38)"."""
+    said = [share(line.share), describe_call_site(line)]
+    source = line.waits_for
     if source is not None:
-        why = f", for {source.opcode}"
+        awaited = f"waits on {source.opcode}"
+        if source.opcode in JUMPS:
+            awaited = f"after {source.opcode}"
         if (source.file, source.line) != (line.file, line.line):
-            why += f" at {basename(source.file)}:{source.line}"
-    call = describe_call_site(line)
-    if call:
-        why += f", {call}"
-    return f"{basename(line.file)}:{line.line} ({share(line.share)}{why})"
+            awaited += f" of {basename(source.file)}:{source.line}"
+        said.append(awaited)
+    return f"{basename(line.file)}:{line.line} ({', '.join(filter(None, said))})"
 
 
 def describe_call_site(line: SourceShare | HotLine) -> str:
@@ -393,18 +416,18 @@ def highlight_answer(row: Row, text: str) -> Words:
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
         marks.append((say_bound(run.diagnosis), "strong"))
-    if top and top.expect and not top.expect.is_wide and not top.at_roof:
-        marks.append((_say_expected_factor(top.expect), "gain"))
+    if top:
+        marks.append((_say_purpose(top), "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
-        before, found, after = text.partition(said)
-        if found:
-            spans += [before, TextSpan(said, role)]
-            text = after
+        if not said or said not in text:
+            continue
+        before, _, text = text.partition(said)
+        spans += [before, TextSpan(said, role)]
     return (*spans, text)
 
 
-# The answer in three sentences.
+# The answer: one sentence that says what limits it and what to do for which gain, then what that saves.
 
 
 # ncu saves and restores the kernel's memory for each pass: fewer passes ask less of the machine.
@@ -424,7 +447,7 @@ def suggest_retry_command(run: Judged) -> str:
 
 
 def write_headline(rows: Sequence[Row]) -> list[str]:
-    """Return what it is, where, what it is worth and what is next: at most three sentences."""
+    """Return what limits the first row, where, what to do for which gain, and what that saves."""
     if not rows:
         return []
     row = rows[0]
@@ -438,22 +461,75 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     is_known = top is not None and not _is_guess(run, top)
     cause = run.diagnosis.because
     if top and is_known:
-        cause = top.cause
-    what = f"{name} {_join_verdict_and_cause(run.diagnosis, cause)}{where}."
+        cause = shorten_cause(top.cause)
+    what = f"{name} {_join_verdict_and_cause(run.diagnosis, cause)}{where}"
     if unknown := describe_unprofiled_kernels(rows):
         what = f"{unknown} {what}"
     if top and is_known:
-        return [
-            what,
-            describe_leading_gain(row, rows, top),
-            f"Next: {get_first_sentence(top.advice)}.",
-        ]
+        worth = describe_leading_gain(row, rows, top)
+        return list(filter(None, (f"{what}; {say_what_to_do(top)}.", worth)))
     if lacks_metrics(run):
-        return [what, f"Next: profile again with more counters: {FULL}"]
+        return [f"{what}.", f"Next: profile again with more counters: {FULL}"]
     return [
-        what,
+        f"{what}.",
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+def say_what_to_do(finding: LaunchFinding) -> str:
+    """Return what to do, and for which gain: "for an expected 1.85x (1.4 to 2.2), pad the rows"."""
+    advice = shorten_advice(finding.advice)
+    if purpose := _say_purpose(finding):
+        return f"{purpose}, {advice}"
+    return f"next: {advice}"
+
+
+def shorten_advice(advice: str) -> str:
+    """Return what advice begins with, up to how that is done, as the end of a sentence."""
+    said = _cut_at_mark(get_first_sentence(advice), (": ",))
+    if said[:1].isupper() and said[1:2].islower():
+        said = said[0].lower() + said[1:]
+    return said
+
+
+def shorten_cause(cause: str) -> str:
+    """Return a cause up to the end of the clause with its first number; the details have the rest."""
+    number = re.search(r"\d", cause)
+    if number is None:
+        return cause
+    return _cut_at_mark(cause, (": ", "; "), number.start())
+
+
+def _cut_at_mark(text: str, marks: tuple[str, ...], begin: int = 0) -> str:
+    """Return a text up to the first of some marks from a place on that is in no brackets."""
+    open_brackets = 0
+    for place, letter in enumerate(text):
+        if letter == "(":
+            open_brackets += 1
+        elif letter == ")":
+            open_brackets -= 1
+        elif place >= begin and not open_brackets and text.startswith(marks, place):
+            return text[:place]
+    return text
+
+
+def _say_purpose(finding: LaunchFinding) -> str:
+    """Return which gain a fix is for; "" where it has none."""
+    measured, hope = finding.measured, finding.expect
+    if finding.at_roof:
+        return "that is near the hardware limit: to go faster"
+    if measured is not None:
+        kind = "" if measured.reachable else "at most "
+        return f"for {kind}{speedup(measured.gain)} (measured without {measured.title})"
+    if hope is None:
+        if finding.gain is None or not isfinite(finding.gain):
+            return ""
+        return f"for {format_gain(finding.gain)}"
+    if hope.is_wide:
+        return f"for a gain {format_gain_range(hope)}"
+    if hope.gain < NOTHING_TO_WIN:
+        return f"for an expected gain of {say_expected_factor(hope)}"
+    return f"for an expected {format_expectation(hope)}"
 
 
 def _say_hottest_line(finding: LaunchFinding | None) -> str:
@@ -461,13 +537,13 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
     if finding is None or not finding.where:
         return ""
     line = finding.where[0]
+    amount = COUNTED.get(line.counter.partition(" ")[0], "it")
     part = "all"
     if line.share < WHOLE:
-        part = share(line.share)
-    counted = COUNTED.get(line.counter.partition(" ")[0], "it")
-    where = f"; {part} of {counted} at {basename(line.file)}:{line.line}"
+        part = f"{share(line.share)} of {amount}"
+    where = f", {part} at {basename(line.file)}:{line.line}"
     if call := describe_call_site(line):
-        where += f", {call}"
+        where += f" ({call})"
     return where
 
 
@@ -580,19 +656,16 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
 
 
 def describe_leading_gain(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
-    """Return what the leading finding is worth, and where a larger gain is expected."""
-    said = _describe_gain_of_top(row, rows, leading)
+    """Return what the leading fix saves, its bound, and where a larger gain is expected."""
+    said = _describe_saving_of_top(row, rows, leading)
     larger = find_larger_gain(row.median_launch)
     if larger is None:
-        return said + _say_larger_but_unsure(row, rows)
+        return (said + _say_larger_but_unsure(row, rows)).strip()
+    more = f"A larger gain is expected from {larger.rule}, {format_expected_gain(larger)}"
     limiters = set((row.median_launch.diagnosis.limiter or "").split("+"))
-    if limiters.isdisjoint(leading.explains):
-        why = "A"
-    else:
-        why = "It comes first because it explains the limit named here; a"
-    return (
-        f"{said} {why} larger gain is expected from {larger.rule}: {format_expected_gain(larger)}."
-    )
+    if not limiters.isdisjoint(leading.explains):
+        more += f"; {leading.rule} comes first because it explains the limit"
+    return f"{said} {more}.".strip()
 
 
 def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
@@ -606,26 +679,53 @@ def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
     return f" {name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
 
 
-def _describe_gain_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def _describe_saving_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+    """Return what a fix saves of the time, and at most; "" where nothing is known of either."""
+    bound = _say_ceiling(leading)
     if not row.times:
-        return f"Fixing that: {describe_finding_gain(leading)}."
-    time = seconds(row.total)
-    of_all = ""
-    if len(rows) > 1:
-        device = row.median_launch.device
-        beside = [other for other in rows if other.median_launch.device == device]
-        if len({other.median_launch.report for other in rows}) == 1:
-            of_all = f" of {seconds(sum(other.total for other in beside))} in all"
-        if of_all and len(beside) < len(rows):
-            of_all += f" on {name_device(row.median_launch)}"
-    too_little = leading.expect is not None and leading.expect.gain < NOTHING_TO_WIN
-    if row.seconds_saved <= 0 or too_little:
-        return f"It takes {time}{of_all}; {describe_finding_gain(leading)}."
-    if leading.expect and leading.expect.is_wide and leading.measured_reachable_gain is None:
-        return f"Fixing that: {describe_finding_gain(leading)}. It takes {time}{of_all}."
-    saved = seconds(row.seconds_saved)
-    whole = of_all or f" of {time}"
-    return f"Fixing that: {describe_finding_gain(leading)}; saves about {saved}{whole}."
+        return bound
+    whole = _say_whole_time(row, rows) or f" of {seconds(row.total)}"
+    hope = leading.expect
+    too_little = hope is not None and hope.gain < NOTHING_TO_WIN
+    is_wide = hope is not None and hope.is_wide and leading.measured_reachable_gain is None
+    if row.seconds_saved > 0 and not too_little and not is_wide:
+        saves = f"That would save about {seconds(row.seconds_saved)}{whole}"
+        if bound.startswith("The ceiling"):
+            return f"{saves}; t{bound[1:]}"
+        return f"{saves}. {bound}".strip()
+    takes = f"It takes {seconds(row.total)}{_say_whole_time(row, rows)}."
+    return f"{takes} {bound}".strip()
+
+
+def _say_ceiling(finding: LaunchFinding) -> str:
+    """Return the bound of a gain, as far as what was said does not end at it."""
+    hope = finding.expect
+    if not finding.at_roof and hope is None and finding.gain is None and finding.measured is None:
+        return "The gain is not known."
+    if finding.at_roof or hope is None or finding.gain is None:
+        return ""
+    said = f"The ceiling is {speedup(finding.gain)}."
+    if finding.measured is not None:
+        return f"The estimate was {say_expected_factor(hope)}. {said}"
+    if _is_bound_the_end(hope, finding.gain):
+        return ""
+    if hope.is_wide:
+        return said + _say_ablation(finding).replace("; ", " ") + "." * bool(_say_ablation(finding))
+    return said
+
+
+def _say_whole_time(row: Row, rows: Sequence[Row]) -> str:
+    """Return the time of all rows of one report; "" for a single row, and of several reports."""
+    if len(rows) == 1:
+        return ""
+    device = row.median_launch.device
+    beside = [other for other in rows if other.median_launch.device == device]
+    if len({other.median_launch.report for other in rows}) > 1:
+        return ""
+    whole = f" of {seconds(sum(other.total for other in beside))} in all"
+    if len(beside) < len(rows):
+        whole += f" on {name_device(row.median_launch)}"
+    return whole
 
 
 def name_row_order(rows: Sequence[Row]) -> str:
@@ -651,6 +751,23 @@ def say_total_time(rows: Sequence[Row]) -> str:
     if len(totals) == 1:
         return f"{seconds(sum(totals.values()))} in all"
     return " and ".join(f"{seconds(time)} on {device}" for device, time in totals.items())
+
+
+def say_launches_and_time(rows: Sequence[Row]) -> str:
+    """Return how many launches there are, and the time of all, if they are of one report."""
+    count = counted(sum(len(row.launches) for row in rows), "launch", "launches")
+    reports = {row.median_launch.report for row in rows}
+    if len(reports) > 1:
+        return f"{count} in {len(reports)} reports"
+    return f"{count}, {say_total_time(rows)}"
+
+
+def name_reports(rows: Sequence[Row]) -> str:
+    """Return the reports of rows as arguments of a command; REPORTS where they are too many to type."""
+    reports = dict.fromkeys(str(run.report) for row in rows for run in row.launches)
+    if len(reports) > REPORTS:
+        return "REPORTS"
+    return " ".join(shlex.quote(escape_text(report)) for report in reports)
 
 
 def lacks_metrics(run: Judged) -> bool:

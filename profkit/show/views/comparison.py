@@ -18,7 +18,6 @@ from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunCo
 from profkit.evidence.conditions import UNLIKE_NAMES, WAIVABLE
 from profkit.evidence.counters import (
     FindingChange,
-    FindingSide,
     FindingState,
     HeaderPrediction,
     LaunchChange,
@@ -27,7 +26,7 @@ from profkit.evidence.counters import (
 from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
 from profkit.evidence.stats import TimeComparison, format_ratio, invert_interval
 from profkit.model.scenario import Expectation
-from profkit.model.whatif import CounterChange, Expected
+from profkit.model.whatif import ALIASES, CounterChange, Expected
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
@@ -74,7 +73,7 @@ def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
     for group in groups[:shown]:
         yield from _show_group(group, change, shown)
     yield from _show_predictions(change.promises)
-    yield from _show_resources(change.resources)
+    yield from _show_resources(change)
     yield from _show_notes(change)
 
 
@@ -86,7 +85,11 @@ def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     if UNLIKE_NAMES in change.notes:
         yield TextLine(UNLIKE_NAMES, "note")
     if not under_ncu:
-        yield TextLine(*say_time_change(change))
+        if _has_no_pair(change):
+            yield TextLine("no kernel is on both sides", "not compared")
+        else:
+            yield TextLine(*say_time_change(change))
+    yield from _list_unmatched_kernels(change)
     if change.estimate is not None:
         yield TextLine(say_estimate(change.estimate), "predicted")
     if len(change.launches) == 1:
@@ -107,9 +110,28 @@ def _show_predictions(predictions: Sequence[HeaderPrediction]) -> Iterator[Block
         yield Grid(("", "prediction", "outcome"), rows, wraps=2)
 
 
-def _show_resources(resources: Sequence[ResourceChange]) -> Iterator[Block]:
-    """Yield the resources that differ."""
-    if not resources:
+def _has_no_pair(change: RunComparison) -> bool:
+    """Whether both sides have launches, and no launch of one belongs to one of the other."""
+    return bool(change.unmatched) and not change.launches and change.time is None
+
+
+def _list_unmatched_kernels(change: RunComparison) -> Iterator[TextLine]:
+    """Yield the kernels that have no partner on the other side, a line for each side."""
+    for side, kernels in (("BEFORE", change.only_before), ("AFTER", change.only_after)):
+        names = []
+        for name, count in Counter(kernels).items():
+            many = ""
+            if count > 1:
+                many = f" ({count}x)"
+            names.append(shorten_name(name, NAME) + many)
+        if names:
+            yield TextLine(", ".join(names), f"only in {side}")
+
+
+def _show_resources(change: RunComparison) -> Iterator[Block]:
+    """Yield the resources that differ, of launches that belong together."""
+    resources = change.resources
+    if not resources or _has_no_pair(change):
         return
     yield Heading("Resources", 3)
     columns: Columns[ResourceChange] = {
@@ -122,10 +144,7 @@ def _show_resources(resources: Sequence[ResourceChange]) -> Iterator[Block]:
 
 
 def _show_notes(change: RunComparison) -> Iterator[Block]:
-    """Yield the kernels without a partner, and what else to know of the comparison."""
-    if change.unmatched:
-        names = ", ".join(shorten_name(name, NAME) for name in change.unmatched)
-        yield TextLine(f"launches on one side only: {names}")
+    """Yield what else to know of the comparison."""
     is_one = change.time is not None and change.time.reason == "identical"
     for note in _join_missing_records(change):
         if is_one and note.startswith("both sides are the same"):  # said above
@@ -232,17 +251,7 @@ def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     else:
         many = f"{count} launches each"
     text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
-    if count == 1:
-        text += _say_former_lead(change.launches[0])
-    yield TextLine(text, "Under ncu")
-
-
-def _say_former_lead(launch: LaunchChange) -> str:
-    """Return the end of a sentence: "; fixed-latency is smaller: 37 % -> 19 % of the warps' time"."""
-    for finding in launch.findings:
-        if finding.rule == launch.leads.before:
-            return f"; {say_finding_change(finding)}"
-    return ""
+    yield TextLine(text, "under ncu")
 
 
 # What became of the finding that led before -> the end of the sentence that says so.
@@ -268,10 +277,11 @@ def say_finding_change(change: FindingChange) -> str:
 
 
 def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
-    """Yield what explains the change in time, what became of the top finding, and what leads now."""
+    """Yield what explains the change in time, which causes went and came, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
         yield from _explain_time(launch, found, change)
+    yield from _list_changed_findings(launch, change)
     before, after = launch.leads.before, launch.leads.after
     if after in found:
         worth = words.format_gain(found[after].after.gain)
@@ -288,7 +298,7 @@ def _explain_time(
     launch: LaunchChange, found: Mapping[str, FindingChange], change: RunComparison
 ) -> Iterator[TextLine]:
     """Yield the finding that explains a change in time; without one that none does."""
-    cause, before = change.cause, launch.leads.before
+    cause = change.cause
     is_changed = change.time is not None and change.time.answer in ("faster", "slower")
     if cause is not None:
         said = say_finding_change(found[cause.rule])
@@ -297,14 +307,53 @@ def _explain_time(
             part = figures.quantity(min(cause.share, 1.0), "share")
             said += f"; that accounts for {part} of the time {did}"
         yield TextLine(said, "cause")
-    is_said = len(change.launches) == 1 and any(show_time_under_ncu(change))
-    if before in found:
-        if not is_said and (cause is None or cause.rule != before):
-            yield TextLine(say_finding_change(found[before]), "led before")
-    elif not before:
+    if not launch.leads.before:
         yield TextLine("no finding", "led before")
     if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
         yield TextLine(_say_unexplained_change(launch, change.time.answer), "why")
+
+
+def _list_changed_findings(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
+    """Yield the findings that are not as they were, a line each; the cause of the change is above."""
+    cause = ""
+    if change.cause is not None:
+        cause = change.cause.rule
+    for finding in launch.findings:
+        if finding.what == "stays" or finding.rule == cause or is_note_or_repeat(finding):
+            continue
+        led = ""
+        if finding.rule == launch.leads.before:
+            led = ", which led"
+        why = _say_why_it_changed(finding)
+        text = (
+            TextSpan(finding.rule, "rule"),
+            f"{led} (",
+            TextSpan(_format_gains_of_sides(finding), "gain"),
+            f"): {why}" if why else ")",
+        )
+        yield TextLine(text, say_state(finding))
+
+
+def _say_why_it_changed(finding: FindingChange) -> str:
+    """Return how much of a cause there was and is, else what the cause is."""
+    if finding.explained_by is not None:
+        return finding.why
+    if finding.amount is not None:
+        return finding.amount.sentence
+    if finding.after.status == "fires":
+        return finding.after.cause
+    return finding.before.cause
+
+
+def _format_gains_of_sides(finding: FindingChange) -> str:
+    """Return what fixing a finding could gain: "at most 2.16x -> 2.48x", on the sides that have it."""
+    gains = []
+    for side in (finding.before, finding.after):
+        if side.status == "fires" and side.gain is not None:
+            gains.append(figures.speedup(side.gain))
+    if not gains:
+        return "gain unknown"
+    return f"at most {' -> '.join(gains)}"
 
 
 # Metrics of the measurement, which no code of a kernel sets.
@@ -380,7 +429,8 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
             yield TextLine(", ".join(rules), what, indent)
     for finding in findings:
         if finding.what in ("hidden", "uncovered"):
-            yield TextLine(f"{finding.rule}: {finding.why}", say_state(finding), indent)
+            why = _say_why_it_changed(finding)
+            yield TextLine(f"{finding.rule}: {why}", say_state(finding), indent)
 
 
 # What became of a finding, as a document has it -> the word for it on screens.
@@ -396,6 +446,8 @@ def say_state(finding: FindingChange) -> str:
     """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
     if finding.what == "uncovered" and finding.state == "worse":
         return "new"
+    if finding.what == "hidden" and finding.explained_by is None:
+        return "no longer reported"
     return STATES.get(finding.state, finding.state)
 
 
@@ -412,10 +464,10 @@ def _say_untimed(change: RunComparison) -> str:
     """Return why there is no answer about time, and what would give one."""
     if change.untimed not in ("both sides", "unchanged"):
         return change.time_note
-    said = "neither was timed without a profiler"
+    said = "neither side was timed without a profiler"
     _, bracket, hint = change.time_note.rpartition(" (")
     if not hint.startswith("profkit "):
-        return f"{said}: time both in your own program"
+        return f"{said}; time both in your own program"
     return f"{said}{bracket}{hint}"
 
 
@@ -441,7 +493,8 @@ def describe_timing(change: RunComparison) -> str:
         here = time.speedup
         if time.answer == "slower":
             here = invert_interval(here)
-        parts.append(f"{format_ratio(here)} in this session")
+        within = "within this session (the interval above allows for others)"
+        parts.append(f"{format_ratio(here)} {within}")
     parts.append(words.format_p_value(time.p_value))
     return ", ".join(filter(None, parts))
 
@@ -486,21 +539,13 @@ def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
 
 
 def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
-    """Yield the findings that differ as a table, those that stay, and notes of one side only."""
-    differ, stay, notes = [], [], []
+    """Yield the findings that stay, and notes of one side only."""
+    stay, notes = [], []
     for finding in findings:
         if BY_ID[finding.rule].note:
             notes.append(finding)
-        if BY_ID[finding.rule].note or finding.repeated_rule:
-            continue
-        if finding.what == "stays":
+        elif finding.what == "stays" and not finding.repeated_rule:
             stay.append(finding.rule)
-        else:
-            differ.append(finding)
-    if differ:
-        yield Heading("Findings, and the most that fixing each could gain", 3)
-        head = ("", "finding", ">before", ">after", "why")
-        yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay:
         yield TextLine(", ".join(stay), "as before")
     for finding in notes:
@@ -510,28 +555,6 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         if finding.after.status == "fires":
             side, cause = "AFTER only", finding.after.cause
         yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
-
-
-def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
-    """Return a finding's row: its state, what fixing it could gain on both sides, and why."""
-    gains = [_format_gain_on_side(change, side) for side in (change.before, change.after)]
-    has_amount = change.what in ("gone", "changed") and change.amount is not None
-    if has_amount or change.what in ("hidden", "uncovered"):
-        cause = change.why
-    elif change.after.status == "fires":
-        cause = change.after.cause
-    else:
-        cause = change.before.cause
-    return say_state(change), change.rule, *gains, cause
-
-
-def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:
-    """Return what fixing a finding could gain on a side; "-" where its cause is there, unreported."""
-    if side.status == "fires":
-        return figures.speedup(side.gain) or "-"
-    if side.status == "clear" and change.what in ("hidden", "uncovered"):
-        return "-"
-    return side.status
 
 
 def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
@@ -681,7 +704,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
     sentence, answer = say_time_change(change)
     under_ncu = [_write_marked(line) for line in show_time_under_ncu(change)]
     if under_ncu:
-        yield f"{name}: {under_ncu[0]}"
+        yield f"{name} {under_ncu[0]}"
         yield f"{answer}: {sentence}"
     else:
         yield f"{name}: {answer}: {sentence}"
@@ -700,7 +723,6 @@ def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[
         name = f"{shorten_name(launch.kernel.after, NAME)}, "
     yield f"{name}bound: {format_both_sides(launch.bound.before, launch.bound.after)}"
     yield from map(_write_marked, show_cause_of_change(launch, change))
-    yield from map(_write_marked, show_changed_rules([launch]))
     for metric, before, after, _ in map(list_move_cells, choose_metrics(launch, BRIEF_METRICS)):
         yield f"{metric}: {before} -> {after}"
 
@@ -753,10 +775,13 @@ def show_predicted_times(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
 ) -> Iterator[Block]:
     """Yield the time of each case now and as predicted, if counts change so."""
-    condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
+    condition = ", ".join(f"{_name_count(c.metric)} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
+    launch = "case"
+    if any(row.kernel for row in expected):
+        launch = "kernel"
     columns: Columns[Expected] = {
-        "case": lambda row: TextSpan(str(row.case), "name"),
+        launch: lambda row: TextSpan(row.kernel or str(row.case), "name"),
         ">time now": lambda row: figures.seconds(row.time_s),
         ">expected": lambda row: words.format_expectation(row.expect),
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
@@ -766,6 +791,14 @@ def show_predicted_times(
     yield TextLine(
         "times are under ncu; the interval reflects the error on programs not used for calibration"
     )
+
+
+def _name_count(metric: str) -> str:
+    """Return a count with the short name that a user may have typed: "grid_size (blocks)"."""
+    for alias, name in ALIASES.items():
+        if name == metric:
+            return f"{metric} ({alias})"
+    return metric
 
 
 def _show_doubts(expected: Sequence[Expected]) -> Iterator[TextLine]:
@@ -779,8 +812,8 @@ def _show_doubts(expected: Sequence[Expected]) -> Iterator[TextLine]:
         elif expectation.is_wide:
             unsure_size.append(row)
     for rows, doubt in (
-        (maybe_nothing, "the change may gain nothing, or cost a little"),
-        (unsure_size, "counters cannot tell how much the change gains"),
+        (maybe_nothing, f"the change may gain nothing, or cost a little; {TRY}"),
+        (unsure_size, f"counters cannot tell how much the change gains; {TRY}"),
     ):
         which = ""
         if len(rows) < len(expected):
@@ -789,6 +822,7 @@ def _show_doubts(expected: Sequence[Expected]) -> Iterator[TextLine]:
             yield TextLine(f"{which}{doubt}", "note")
 
 
+TRY = "to know, make the change and run profkit compare BEFORE AFTER"
 _NAMES = {
     "l2_hit": "L2 hit rate",
     "dram_busy": "DRAM, of peak",

@@ -75,10 +75,12 @@ def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.C
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = shlex.quote(escape_text(str(run.report)))
     if lines:
-        yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
+        yield blocks.Command(
+            f"profkit report {words.name_reports(rows)} -o page.html", "a page to send"
+        )
         return
+    report = shlex.quote(escape_text(str(run.report)))
     kernel = re.match(r"\w+", shorten_name(run.kernel, words.NAME))
     only = ""
     if kernel and len(rows) > 1:
@@ -119,10 +121,10 @@ def _describe_row_briefly(row: Row) -> str:
     time = "no duration"
     if row.times:
         time = figures.seconds(row.total)
-    said = f"{shorten_name(run.kernel, 40)}, {time}, {words.label_verdict(run)}"
+    said = f"{shorten_name(run.kernel, 40)}, {time}"
     if run.top:
-        said += f"; {_describe_finding_briefly(run.top)}"
-    return said
+        return f"{said}: {_describe_finding_briefly(run.top)}"
+    return f"{said}: {words.label_verdict(run)}"
 
 
 def _describe_finding_briefly(finding: LaunchFinding) -> str:
@@ -138,13 +140,11 @@ def _describe_finding_briefly(finding: LaunchFinding) -> str:
 
 def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
-    launches = sum(len(row.launches) for row in rows)
-    total = words.say_total_time(rows)
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
     order = words.name_row_order(rows)
-    return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
+    return f"{words.say_launches_and_time(rows)}{hidden}; {order}."
 
 
 def list_row_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -48,6 +49,7 @@ _NUMBERS = frozenset(
 )
 # A clause that may be left out has no blank before it, or is a word before another one.
 _LEFT_OUT = re.compile(r"(?<=[\w}\])])\{\w+\}|\{\w+\}(?=[a-z]{2})")
+EXAMPLES = ("An example that fires", "An example that does not fire", "An example")
 Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
 
 
@@ -62,6 +64,15 @@ class Explanation(ShowsItself):
     asked: str = ""  # the name that was asked for, where it is another one
 
     WIDTH = 80
+
+    @property
+    def short(self) -> Explanation:
+        """A page up to its examples; one without examples is whole."""
+        headings = list(self.parts)
+        ends = [place for place, name in enumerate(headings) if name in EXAMPLES]
+        if not ends:
+            return self
+        return replace(self, parts={name: self.parts[name] for name in headings[: ends[-1] + 1]})
 
     def blocks(self) -> Iterator[Block]:
         yield blocks.Heading(self.name, 1)
@@ -85,6 +96,16 @@ class Explanation(ShowsItself):
 
     def _repr_markdown_(self) -> str:
         return self.markdown
+
+
+def show_short_page(name: str) -> Iterator[Block]:
+    """Yield the page of a name up to its examples, and the command that prints the rest."""
+    page = explain(name)
+    yield from page.short.blocks()
+    if len(page.short.parts) < len(page.parts):
+        yield blocks.Heading("More", 2)
+        about = "metrics, where to get them, NVIDIA's page"
+        yield blocks.Command(f"profkit explain {shlex.quote(page.name)} --all", about)
 
 
 def explain(name: str | None = None) -> Explanation:
@@ -196,6 +217,8 @@ def _explain_screen_word(name: str) -> Explanation:
     word = SCREEN_WORDS[name]
     see = tuple(write_name_and_text(other, _find_title(other)) for other in word.see)
     told: dict[str, tuple[Words | blocks.Code, ...]] = {"Where it is shown": (word.where,)}
+    if name == "expected":
+        told["How wide the interval is"] = (explain_interval(),)
     if see:
         told["See also"] = see
     return Explanation(name, "term", word.meaning, told)
@@ -363,7 +386,7 @@ def _explain_example(rule: LaunchRule) -> Parts:
     metrics = _list_metrics_looked_at(rule)
     return {
         "An example that fires": (
-            f"{finding.cause} ({words.describe_finding_gain(finding)})",
+            f"{finding.cause}: {words.describe_finding_gain(finding)}",
             words.format_metric_values(example),
         ),
         "An example that does not fire": (words.format_metric_values(rule.clear[0]),),
@@ -389,14 +412,14 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
     named: list[TextSpan | str] = []
     for metric in _list_metrics_looked_at(rule):
         named += [TextSpan(metric.name, "code"), ", "]
-    reads = ("it compares ", *named[:-1])
+    reads = ("Compares ", *named[:-1])
     thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
     return (reads, *thresholds, *page.thresholds)
 
 
 # How each group of causes.toml is told of.
 _MEASURES = {
-    "measured": "`profkit ablate` removes it ({}) and times what is left, which a fix could reach",
+    "measured": "`profkit ablate` times the kernel without it ({}): a target that a fix could reach",
     "bound": "`profkit ablate` removes more than a fix can, which bounds the gain: {}",
     "launch": "`profkit ablate` detects it from how the launch runs: {}",
     "counted": "`profkit ablate` counts instructions: {}",
@@ -452,16 +475,21 @@ def explain_gain_on_probes(rule: LaunchRule) -> tuple[Words, ...]:
 
 
 def explain_gain_model(rule: LaunchRule) -> tuple[Words, ...]:
-    """Return how a gain is bounded and expected, and how far the fixes on record came from that."""
+    """Return how a rule's gain is bounded, and which one is expected."""
     fix = rule.fix
     if fix is None or fix.kind is None:
         return ()
+    ceiling, mark, expected = fix.formula.partition(" Expected: ")
+    return tuple(filter(None, (ceiling.removesuffix("."), f"{mark.strip()} {expected}".strip())))
+
+
+def explain_interval() -> str:
+    """Return how wide the intervals of all rules are, and how many fixes on record were inside."""
     of, (held, fixes) = make_expectation(2.0, SPREAD), COVERAGE
     return (
-        fix.formula,
         f"if 2x is expected, the interval is {of.low:.2f}x to {of.high:.2f}x; on code not used "
         f"for calibration, {held} of {fixes} measured speed-ups of 5 % or more were inside such "
-        "intervals",
+        "intervals"
     )
 
 
@@ -576,6 +604,8 @@ def write_name_and_text(name: str, text: str) -> Words:
 
 
 def describe_metric(metric: Metric) -> Words:
+    if metric.unit in ("share", "count"):
+        return write_name_and_text(metric.name, metric.meaning)
     return write_name_and_text(metric.name, f"({metric.unit}) {metric.meaning}")
 
 

@@ -5,7 +5,6 @@ What `profkit diagnose` prints where nobody asked for more. Everything in detail
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -21,11 +20,11 @@ from profkit.show.text.escape import escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-FURTHER = 2  # findings of the first row besides the one that leads
+FURTHER = 2  # findings of a single row besides the one that leads, with their causes
 EVIDENCE = 4  # figures of the one that leads
 _COMMANDS = {  # what to record anew, for a doubt of the measurement
-    "clocks-unsteady": "to leave clocks alone: ncu --clock-control none",
-    "cache-resident": "to start from empty caches: ncu --cache-control all",
+    "clocks-unsteady": "to avoid: ncu --clock-control none",
+    "cache-resident": "to avoid: ncu --cache-control all",
 }
 
 
@@ -39,8 +38,9 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     ):  # else the answer and details say it all
         yield make_rows_grid(listed)
         yield blocks.Paragraph(TextSpan(_describe_listed_launches(rows, len(listed)), "dim"))
+        yield from _list_larger_gains(listed)
         yield from _list_reports(listed)
-    yield _show_first_row(first)
+    yield _show_first_row(first, FURTHER if len(rows) == 1 else 0)
     yield from _show_doubts(rows)
     yield blocks.Heading("Next", 2)
     yield from _suggest_commands(rows, first)
@@ -69,11 +69,33 @@ def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
             figures.seconds(row.total) if row.times else "?",
             _get_bound_or_status(run),
             run.top.rule if run.top else "-",
-            TextSpan(format_gain_cell(run.top), "gain"),
+            TextSpan(
+                format_gain_cell(run.top) + _STARRED * (_find_larger_gain(row) is not None), "gain"
+            ),
         )
         cells.append(line)
     head = ("#", "kernel", "launch", ">calls", ">time", "bound", "top finding", ">expected")
     return blocks.Grid(head, tuple(cells), indent=0, narrow=True, spare=("bound",))
+
+
+_STARRED = "*"  # behind a gain, where another finding of the launch should gain more
+
+
+def _find_larger_gain(row: Row) -> LaunchFinding | None:
+    """Return the finding that should gain more than the one that leads; None for a failed launch."""
+    if row.median_launch.status != "ok":
+        return None
+    return words.find_larger_gain(row.median_launch)
+
+
+def _list_larger_gains(rows: Sequence[Row]) -> Iterator[Block]:
+    """Yield which findings should gain more than those that the table has, by its numbers."""
+    said = []
+    for number, row in enumerate(rows, 1):
+        if larger := _find_larger_gain(row):
+            said.append(f"{number}. {larger.rule} {format_gain_cell(larger)}")
+    if said:
+        yield blocks.Paragraph(TextSpan(f"* larger gains expected: {', '.join(said)}", "dim"))
 
 
 def assign_report_letters(rows: Sequence[Row]) -> dict[str, str]:
@@ -122,8 +144,7 @@ def format_gain_cell(finding: LaunchFinding | None) -> str:
 
 
 def _describe_listed_launches(rows: Sequence[Row], listed: int) -> str:
-    launches = sum(len(row.launches) for row in rows)
-    said = f"{figures.counted(launches, 'launch', 'launches')}, {words.say_total_time(rows)}"
+    said = words.say_launches_and_time(rows)
     if len(rows) > listed:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
@@ -134,7 +155,8 @@ def _describe_listed_launches(rows: Sequence[Row], listed: int) -> str:
 # The first row in short.
 
 
-def _show_first_row(row: Row) -> blocks.Fold:
+def _show_first_row(row: Row, further: int) -> blocks.Fold:
+    """Return a row in short; so many findings have a line, all others one together."""
     run = row.median_launch
     title = TextSpan(
         f"{shorten_name(run.kernel, words.NAME)}: {_describe_verdict_figures(run)}", "strong"
@@ -144,12 +166,12 @@ def _show_first_row(row: Row) -> blocks.Fold:
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
         *(_show_leading_finding(finding, causes) for finding in firing[:1]),
-        *(_show_further_finding(finding) for finding in firing[1 : 1 + FURTHER]),
+        *(_show_further_finding(finding) for finding in firing[1 : 1 + further]),
     ]
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.describe_combined_gain(both), bullet="+"))
-    if rest := firing[1 + FURTHER :]:
-        listed = ", ".join(f"{f.rule} ({_describe_gain_briefly(f)})" for f in rest)
+    if rest := firing[1 + further :]:
+        listed = "; ".join(f"{f.rule}, {_describe_gain_briefly(f)}" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
     if estimates := _say_nvidia_estimates(run):
         inside.append(blocks.ListItem(estimates))
@@ -190,22 +212,24 @@ def _show_leading_finding(
     A unit of `causes` that is full of its work is the same finding again, and is said in a line.
     """
     under: list[Words] = []
+    first_clause = words.shorten_cause(finding.cause)  # which the answer has
+    if finding.cause != first_clause:
+        under.append(finding.cause[len(first_clause) + 2 :])
     known = {name: value for name, value in finding.evidence.items() if value is not None}
     if known:
         first = dict(list(known.items())[:EVIDENCE])
         under.append(TextSpan(words.format_metric_values(first), "metric"))
     if finding.where:
         under.append((TextSpan("where:", "note"), f" {words.format_finding_lines(finding)}"))
+    advice = words.get_first_sentence(finding.advice)
+    if len(advice) > len(words.shorten_advice(finding.advice)):
+        under.append((TextSpan("try:", "note"), f" {advice}"))
     for other in causes:
         if other.repeats == finding.rule:
             seen = other.cause.partition(";")[0]
-            under.append((TextSpan("seen as:", "note"), f" {other.rule}: {seen}"))
-    text = (
-        TextSpan(finding.rule, "rule"),
-        " (",
-        TextSpan(words.describe_finding_gain(finding), "gain"),
-        ")",
-    )
+            under.append(f"{other.rule} has the same cause: {seen}")
+    gain = TextSpan(words.describe_finding_gain(finding), "gain")
+    text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
 
 
@@ -215,7 +239,7 @@ def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
     else:
         place = ""
     gain = TextSpan(_describe_gain_briefly(finding), "gain")
-    text = (TextSpan(finding.rule, "rule"), " (", gain, f"): {finding.cause}{place}")
+    text = (TextSpan(finding.rule, "rule"), ", ", gain, f": {finding.cause}{place}")
     return blocks.ListItem(text)
 
 
@@ -228,9 +252,7 @@ def _describe_gain_briefly(finding: LaunchFinding) -> str:
         return words.format_gain(finding.gain)
     if hope.is_wide:
         return f"expect {figures.figures(hope.low)}x to {figures.speedup(hope.high)}"
-    if hope.low < 1:
-        return f"expect {words.format_expectation(hope)}"
-    return f"expect {format_gain_cell(finding)}"
+    return f"expect {words.say_expected_factor(hope)}"
 
 
 def _say_nvidia_estimates(run: Judged) -> str:
@@ -266,14 +288,18 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
         cause = found[0].cause.partition(": ")[0]
         part = ""
         if len(found) < len(runs):
-            part = f"in {len(found)} of {len(runs)} launches, "
+            part = f"in {len(found)} of {len(runs)} launches "
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{part}{cause}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
-        yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
+        yield blocks.TextLine(f"{', '.join(missing)}; to collect: ncu --set full", "not collected")
     elif unknown:
-        yield blocks.TextLine(_say_unchecked(unknown), "not checked")
+        lacking = [r for r in runs if any(f.status == "unknown" for f in r.diagnosis.findings)]
+        part = ""
+        if len(lacking) < len(runs):
+            part = f"in {len(lacking)} of {len(runs)} launches, "
+        yield blocks.TextLine(f"{part}{_say_unchecked(unknown)}", "not checked")
 
 
 def _say_unchecked(findings: Sequence[LaunchFinding]) -> str:
@@ -305,7 +331,7 @@ def _suggest_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Comman
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = shlex.quote(escape_text(str(run.report)))
+    report = words.name_reports(rows)
     if len(rows) == 1:
         about = "every finding in detail"
     else:

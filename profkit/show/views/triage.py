@@ -94,7 +94,7 @@ def write_step_title(document: Mapping[str, Any]) -> str:
     times = format_ms(document["step"]["ms"])
     if differs_without_recorder(document):
         plain = format_interval(**document["step"]["plain_ms"])
-        times = f"about {plain} without the profiler, {times} recorded,"
+        times = f"about {plain} unprofiled"
     return f"Step of {times} on {device} ({program['how']})"
 
 
@@ -223,7 +223,7 @@ def format_ms(value: float) -> str:
 
 
 def say_steps(document: Mapping[str, Any]) -> str:
-    """Return which step it is, and how the steps spread that were recorded."""
+    """Return which step it is, and what those took that were recorded, if that is not said above."""
     program, step = document["program"], document["step"]
     steps = f"median of {program['steps']} steps ({step['found']})"
     if program["steps"] == 2:
@@ -231,9 +231,11 @@ def say_steps(document: Mapping[str, Any]) -> str:
     if program["steps"] < 2:
         steps = f"one step ({step['found']})"
     low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
-    if high == f"{low} ms":
-        return steps
-    return f"{steps}, recorded in {low} to {high}"
+    if high != f"{low} ms":
+        return f"{steps}, recorded in {low} to {high}"
+    if differs_without_recorder(document):
+        return f"{steps}, recorded in {format_ms(step['ms'])}"
+    return steps
 
 
 def format_interval(expect: float, low: float, high: float) -> str:
@@ -254,10 +256,16 @@ def draw_step_bar(step: Mapping[str, Any]) -> Strip:
 
 
 def write_bar_legend(step: Mapping[str, Any]) -> Words:
-    """Return what the bar's marks mean, and each one's share; no entry is broken over two lines."""
+    """Return what the bar's marks mean, and each one's share; no entry is broken over two lines.
+
+    A part that is too short for a mark is named without one.
+    """
+    drawn = draw_step_bar(step).text
     words: list[TextSpan | str] = []
     for cause, text in iterate_step_shares(step):
-        words += [" · ", TextSpan(f"{CAUSES[cause][0]} {text}", "whole")]
+        mark = CAUSES[cause][0]
+        entry = f"{mark} {text}" if mark in drawn else text
+        words += [" · ", TextSpan(entry, "whole")]
     return tuple(words[1:])
 
 

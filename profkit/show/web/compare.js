@@ -99,7 +99,7 @@ function compareSides(was, now, cause) {
 function nameState(what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
-  if (what === "hidden" && explainedBy) return "not gone";
+  if (what === "hidden") return explainedBy ? "not gone" : "no longer reported";
   const state = compareSides(was, now, cause);
   return what === "uncovered" && state === "larger" ? "new" : state; // it grew until it was reported
 }
