@@ -83,6 +83,17 @@ ASK_NAME = "name one that is in the server's folder"
 LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
 
 
+def list_line_rows(report: str, launch: int, count: int) -> list[dict[str, Any]]:
+    """Return the source lines of a launch's findings; several instructions of a line are one place."""
+    frame = make_launch_lines_frame(report, launch, count).head(LINES)
+    frame = frame[frame["file"].notna()]
+    keys = ["rule", "file", "line"]
+    groups = frame[[*keys, "share", "source"]].groupby(keys, sort=False, as_index=False)
+    summed = groups.agg({"share": "sum", "source": "first"}).astype(object)
+    rows = summed.where(summed.notna(), None).to_dict("records")
+    return [{str(key): value for key, value in row.items()} for row in rows]
+
+
 @dataclass(frozen=True)
 class Told:
     """An answer as text, and the same as data; None where the text is all there is."""
@@ -238,14 +249,9 @@ class Answers:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         self._refuse_file_of_another_tool(path, "diagnose")
-        frame = make_launch_lines_frame(path, launch, min(count, LINES)).head(LINES)
-        frame = frame[frame["file"].notna()]
-        if not len(frame):
+        rows = list_line_rows(path, launch, min(count, LINES))
+        if not rows:
             return Told(f"no source lines in this report. {ASK}{LINES_HINT}")
-        keys = ["rule", "file", "line"]  # several instructions of a line are one place
-        groups = frame[[*keys, "share", "source"]].groupby(keys, sort=False, as_index=False)
-        frame = groups.agg({"share": "sum", "source": "first"}).astype(object)
-        rows = frame.where(frame.notna(), None).to_dict("records")
         text = []
         for row in rows:
             source = (row.pop("source") or "").strip()

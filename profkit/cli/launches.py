@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from profkit.cli.options import COULD_NOT, DONE
-from profkit.cli.output import print_error, show_progress
+from profkit.cli.output import print_error, print_errors, show_progress
 from profkit.diagnosis.launches import Judged, add_verdict_columns, judge_reports
 from profkit.errors import ProfkitError
 from profkit.files import is_there, shorten_path
@@ -141,17 +141,19 @@ def _report_unread_files(reports: Reports) -> bool:
     """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
-    complete = True
+    complete, problems = True, list[ProfkitError]()
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)
             why = f"{file.status}: {file.message}"
             if file.message == NOT_THERE:
                 why = "no such file"
-            print_error(ProfkitError(f"{name}: {why}", _suggest_repair(file)))
+            problems.append(ProfkitError(f"{name}: {why}", _suggest_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
-            print_error(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+            why = f"{file.path}: ncu gave up on every launch in it"
+            problems.append(ProfkitError(why, _FAILED))
+    print_errors(problems)
     return complete
 
 

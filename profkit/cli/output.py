@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import pairwise
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +46,18 @@ def print_error(error: ProfkitError) -> None:
 
 
 def print_errors(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
-    """Print what could not be read, two lines each, unless silence is asked for: the rest goes on."""
-    for problem in () if quiet else problems:
-        print_error(problem)
+    """Print what could not be read, unless silence is asked for: the rest goes on.
+
+    A hint that several problems in a row have stands once, below the last of them.
+    """
+    said = list(problems)
+    if quiet:
+        return
+    for problem, following in pairwise([*said, None]):
+        if problem is not None and following is not None and problem.hint == following.hint:
+            print_error(ProfkitError(problem.message))
+        elif problem is not None:
+            print_error(problem)
 
 
 def print_error_with_output(message: str, text: str) -> None:

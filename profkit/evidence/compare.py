@@ -135,9 +135,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     pairs, unmatched = match_launches(before, after)
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
-    if len(launches) == 1 and not any(unmatched):
-        estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
-        cause = find_cause(launches[0], time)
+    if not any(unmatched):
+        estimate, cause = _explain_gain(before, pairs, launches, time)
     return RunComparison(
         before=before.name,
         after=after.name,
@@ -158,6 +157,19 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         promises=counters.check_predictions(before, after),
         notes=_list_all_notes(before, after),
     )
+
+
+def _explain_gain(
+    before: Run,
+    pairs: Sequence[tuple[Row, Row]],
+    launches: Sequence[LaunchChange],
+    time: TimeComparison | None,
+) -> tuple[GainEstimate | None, ChangeCause | None]:
+    """Return how the estimate for a single launch came out, and what explains its change."""
+    if len(launches) != 1:
+        return None, None
+    estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
+    return estimate, find_cause(launches[0], time)
 
 
 def _compare_pairs(
@@ -328,22 +340,27 @@ def match_launches(
     longest launches belong together. So do the launches of two reports of one kernel each, which got
     another name: in order where there are as many, else the longest ones.
     """
-    usable = [run.rows for run in (before, after)]
-    marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
-    if marked and len(usable[0]) == len(usable[1]):
-        return list(zip(*usable, strict=True)), ((), ())
-    after_by_key = index_launches(usable[1])
-    pairs = []
-    for key, row in index_launches(usable[0]).items():
-        if key in after_by_key:
-            pairs.append((row, after_by_key[key]))
-    renamed = _has_one_kernel(usable[0]) and _has_one_kernel(usable[1])
-    if not pairs and renamed and len(usable[0]) == len(usable[1]):
-        pairs = list(zip(*usable, strict=True))
-    elif not pairs and all(usable) and (marked or renamed):
+    old, new = before.rows, after.rows
+    marked = all(row["variant"] is not None for row in chain(old, new))
+    if marked and len(old) == len(new):
+        return list(zip(old, new, strict=True)), ((), ())
+    pairs = _pair_launches_of_one_name(old, new)
+    renamed = _has_one_kernel(old) and _has_one_kernel(new)
+    if not pairs and renamed and len(old) == len(new):
+        pairs = list(zip(old, new, strict=True))
+    elif not pairs and old and new and (marked or renamed):
         pairs = [(before.row, after.row)]
-    left = _list_unpaired_kernels(usable[0], pairs), _list_unpaired_kernels(usable[1], pairs)
-    return pairs, left
+    return pairs, (_list_unpaired_kernels(old, pairs), _list_unpaired_kernels(new, pairs))
+
+
+def _pair_launches_of_one_name(old: list[Row], new: list[Row]) -> list[tuple[Row, Row]]:
+    """Return the n-th launch of a range and a kernel with the n-th of the same."""
+    new_by_key = index_launches(new)
+    pairs = []
+    for key, row in index_launches(old).items():
+        if key in new_by_key:
+            pairs.append((row, new_by_key[key]))
+    return pairs
 
 
 def _has_one_kernel(rows: Iterable[Row]) -> bool:

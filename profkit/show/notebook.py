@@ -422,25 +422,29 @@ def findings(
     judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
     every = launches.make_findings_frame(judged)
     said = [f.status == "fires" and not f.repeats for run in judged for f in run.diagnosis.findings]
-    fires = every[said]
+    # A launch's saving is that of its leading finding: a sum over rows counts it once.
+    fires = every[said].copy()
+    fires.loc[fires.duplicated(["report", "launch"]), "saves"] = nan
+    silent = _make_rows_without_finding(every, fires)
+    both = fires
+    if len(silent):
+        both = pd.concat([fires, silent])
+    chosen = both.sort_index()[list(_OF_DIAGNOSE.values())]
+    table = Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
+    # A frame has a method `where`: found.where is no column, found.place is one.
+    table["place"] = table["where"].map(_name_first_place)
+    return table
+
+
+def _make_rows_without_finding(every: pd.DataFrame, fires: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each launch that no firing finding is of; its cause is that of the verdict."""
     first = every.drop_duplicates(["report", "launch"])
     having = set(zip(fires["report"], fires["launch"], strict=True))
     is_silent = [key not in having for key in zip(first["report"], first["launch"], strict=True)]
     silent = first[is_silent].assign(cause=first[is_silent]["because"])
     for name in _OF_A_FINDING:
         silent[_OF_DIAGNOSE[name]] = None
-    # A launch's saving is that of its leading finding: a sum over rows counts it once.
-    fires = fires.copy()
-    fires.loc[fires.duplicated(["report", "launch"]), "saves"] = nan
-    if len(silent):
-        both = pd.concat([fires, silent])
-    else:
-        both = fires
-    chosen = both.sort_index()[list(_OF_DIAGNOSE.values())]
-    table = Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
-    # A frame has a method `where`: found.where is no column, found.place is one.
-    table["place"] = table["where"].map(_name_first_place)
-    return table
+    return silent
 
 
 def _name_first_place(lines: Sequence[SourceShare] | None) -> str:

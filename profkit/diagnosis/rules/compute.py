@@ -7,6 +7,7 @@ from dataclasses import replace
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
     FEWER,
+    describe_gain_without,
     make_fix_of_full_unit,
     make_fix_removing_redundant_work,
     make_unit_rule,
@@ -245,7 +246,7 @@ def _make_divergence_fix() -> Fix:
     fewer = make_fix_removing_redundant_work(
         lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch),
         *_NOT_BYTES,
-        what="the instructions with idle lanes",
+        formula=describe_gain_without("the instructions with idle lanes"),
     )
 
     def make_best(launch: Launch) -> Scenario:
@@ -547,7 +548,9 @@ RULES = (
             ),
         ),
         fix=make_fix_removing_redundant_work(
-            _estimate_gain_of_fusing, *EVERY, what="the separate multiplies and adds"
+            _estimate_gain_of_fusing,
+            *EVERY,
+            formula=describe_gain_without("the separate multiplies and adds"),
         ),
         less_work=True,
         fires=(
@@ -672,7 +675,10 @@ RULES = (
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
         fix=make_fix_removing_redundant_work(
-            _estimate_gain_of_overlap, "tensor", "xu", what="the turns of the two pipes"
+            _estimate_gain_of_overlap,
+            "tensor",
+            "xu",
+            formula=describe_gain_without("the turns of the two pipes"),
         ),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),

@@ -123,10 +123,12 @@ def make_unit_rule(
     )
 
 
-_REDUNDANT = (
-    "Ceiling: time falls in proportion to {what}, until the next unit reaches its peak. Expected: the "
-    "same if they fill a unit; if not, the square root of it, because other waits remain"
-)
+def describe_gain_without(what: str) -> str:
+    """Return in words what leaving out redundant work brings at most, and is expected to."""
+    return (
+        f"Ceiling: time falls in proportion to {what}, until the next unit reaches its peak. Expected: "
+        "the same if they fill a unit; if not, the square root of it, because other waits remain"
+    )
 
 
 def make_fix_removing_redundant_work(
@@ -134,8 +136,7 @@ def make_fix_removing_redundant_work(
     *without: str,
     held: Callable[[Launch], float] | None = None,
     other: Callable[[Launch], float] = lambda _: 0.0,
-    what: str = "",
-    formula: str = "",
+    formula: str,
 ) -> Fix:
     """What leaving out redundant work brings, so many times less of it.
 
@@ -165,7 +166,7 @@ def make_fix_removing_redundant_work(
             most = most**HIDDEN
         return Scenario(gone=1 - 1 / most)
 
-    return Fix("waste", formula or _REDUNDANT.format(what=what), make_best, make_typical)
+    return Fix("waste", formula, make_best, make_typical)
 
 
 def _compute_dram_bytes_per_declared_byte(launch: Launch) -> float:
@@ -309,7 +310,10 @@ RULES = (
             ),
         ),
         fix=make_fix_removing_redundant_work(
-            _compute_dram_bytes_per_declared_byte, "dram", "l2", what="the bytes read again"
+            _compute_dram_bytes_per_declared_byte,
+            "dram",
+            "l2",
+            formula=describe_gain_without("the bytes read again"),
         ),
         less_work=True,
         fires=(

@@ -8,7 +8,7 @@ from math import ceil, sqrt
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import make_fix_removing_redundant_work
+from profkit.diagnosis.rules.memory import describe_gain_without, make_fix_removing_redundant_work
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, compute_arithmetic_share
 from profkit.model.resources import COMPUTE, compute_share_of_block_launch_rate, list_resource_uses
@@ -354,7 +354,7 @@ RULES = (
         fix=make_fix_removing_redundant_work(
             lambda launch: WARP / count_threads_per_warp(launch),
             *COMPUTE,
-            what="the warps with empty lanes",
+            formula=describe_gain_without("the warps with empty lanes"),
         ),
         fires=(
             launch(block_size=10, dram_busy=0.1),

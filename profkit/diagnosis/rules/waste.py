@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
+    describe_gain_without,
     make_fix_of_full_unit,
     make_fix_removing_redundant_work,
     make_unit_rule,
@@ -654,7 +655,7 @@ RULES = (
             ),
             *SECTORS,
             "issue",
-            what="the spilled and reloaded registers",
+            formula=describe_gain_without("the spilled and reloaded registers"),
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,
@@ -705,7 +706,7 @@ RULES = (
             *SECTORS,
             "issue",
             "int",
-            what="the accesses to local memory",
+            formula=describe_gain_without("the accesses to local memory"),
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,

@@ -71,19 +71,23 @@ def roofline(
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.choose_ceilings(rows, points), base.make_axes(ax, 7.5)
     _set_roofline_axes(ax, roofs, [*every, *shapes.values()])
-    base.finish_picture(
-        ax, make_roofline_title(device, rows), _write_small_print(rows, points, roofs)
-    )
+    small_print = _write_small_print(rows, points, roofs)
+    base.finish_picture(ax, make_roofline_title(device, rows), small_print)
     _draw_grid_shapes(ax, shapes.values())
     _draw_groups(ax, launches)
     base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
-    draw_legend(ax, points, shapes)
-    if not points:
-        _write_why_no_point(ax, rows)
+    _explain_marks(ax, rows, points, shapes)
     _name_launches(ax, groups, launches, texts, labels)
     base.take_text_literally(ax)
     return ax
+
+
+def _explain_marks(ax: Axes, rows: Sequence[Row], points: Points, shapes: Iterable[str]) -> None:
+    """Draw the legend, and say why there is no point where there is none."""
+    draw_legend(ax, points, shapes)
+    if not points:
+        _write_why_no_point(ax, rows)
 
 
 def _draw_groups(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:

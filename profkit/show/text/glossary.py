@@ -75,6 +75,13 @@ SCREEN_WORDS = {
     "smaller": ScreenWord("there is less of its cause than before (better in --json)", _COMPARE),
     "larger": ScreenWord("there is more of its cause than before (worse in --json)", _COMPARE),
     "unchanged": ScreenWord("there is as much of its cause as before", _COMPARE),
+    "no longer reported": ScreenWord(
+        "less of its cause is left, and too little to report, but it is not gone", _COMPARE
+    ),
+    "reported now": ScreenWord(
+        "there is as much of its cause as before, and now nothing else explains it", _COMPARE
+    ),
+    "not gone": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),
     "better": ScreenWord("there is less of a finding's cause than before", "compare --json"),
     "worse": ScreenWord("there is more of a finding's cause than before", "compare --json"),
     "explained": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),

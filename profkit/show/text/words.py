@@ -38,6 +38,7 @@ ORDER = "sorted by expected saving"
 ABLATED = ("measured", "bound")  # groups of causes.toml that an ablation takes away
 WHOLE = 0.995  # of a line from which on its call has all of it
 CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
+GPUS = 3  # that are named with their time
 REPORTS = 8  # that a command names one by one
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
@@ -740,7 +741,10 @@ def name_row_order(rows: Sequence[Row]) -> str:
 
 
 def say_total_time(rows: Sequence[Row]) -> str:
-    """Return the time of all rows under ncu; of several GPUs that of each, as a sum says nothing."""
+    """Return the time of all rows under ncu; of several GPUs that of each, as a sum says nothing.
+
+    Of many GPUs those with most time are named, and the others counted.
+    """
     totals: dict[str, float] = {}
     for row in rows:
         if row.times:
@@ -750,7 +754,11 @@ def say_total_time(rows: Sequence[Row]) -> str:
         return "no durations"
     if len(totals) == 1:
         return f"{seconds(sum(totals.values()))} in all"
-    return " and ".join(f"{seconds(time)} on {device}" for device, time in totals.items())
+    longest = sorted(totals, key=lambda device: -totals[device])[:GPUS]
+    named = [f"{seconds(totals[device])} on {device}" for device in longest]
+    if more := len(totals) - len(named):
+        named.append(counted(more, "other GPU"))
+    return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
 def say_launches_and_time(rows: Sequence[Row]) -> str:

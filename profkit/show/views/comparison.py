@@ -446,6 +446,8 @@ def say_state(finding: FindingChange) -> str:
     """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
     if finding.what == "uncovered" and finding.state == "worse":
         return "new"
+    if finding.what == "uncovered" and finding.state == "still there":
+        return "reported now"
     if finding.what == "hidden" and finding.explained_by is None:
         return "no longer reported"
     return STATES.get(finding.state, finding.state)

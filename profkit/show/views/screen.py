@@ -224,13 +224,17 @@ def _show_leading_finding(
     advice = words.get_first_sentence(finding.advice)
     if len(advice) > len(words.shorten_advice(finding.advice)):
         under.append((TextSpan("try:", "note"), f" {advice}"))
-    for other in causes:
-        if other.repeats == finding.rule:
-            seen = other.cause.partition(";")[0]
-            under.append(f"{other.rule} has the same cause: {seen}")
+    under += _list_repeats(finding, causes)
     gain = TextSpan(words.describe_finding_gain(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
+
+
+def _list_repeats(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> Iterator[str]:
+    """Yield the units that are full of the work of a finding."""
+    for other in causes:
+        if other.repeats == finding.rule:
+            yield f"{other.rule} has the same cause: {other.cause.partition(';')[0]}"
 
 
 def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
@@ -277,39 +281,44 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
     doubts: dict[str, list[LaunchFinding]] = {}
-    unknown: list[LaunchFinding] = []
     for run in runs:
         for finding in run.diagnosis.findings:
             if finding.status == "fires" and finding.note:
                 doubts.setdefault(finding.rule, []).append(finding)
-            if finding.status == "unknown":
-                unknown.append(finding)
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
-        part = ""
-        if len(found) < len(runs):
-            part = f"in {len(found)} of {len(runs)} launches "
+        part = _say_part_of_launches(len(found), len(runs))
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{part}{cause}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; to collect: ncu --set full", "not collected")
-    elif unknown:
-        lacking = [r for r in runs if any(f.status == "unknown" for f in r.diagnosis.findings)]
-        part = ""
-        if len(lacking) < len(runs):
-            part = f"in {len(lacking)} of {len(runs)} launches, "
-        yield blocks.TextLine(f"{part}{_say_unchecked(unknown)}", "not checked")
+    elif unchecked := _say_unchecked(runs):
+        yield blocks.TextLine(unchecked, "not checked")
 
 
-def _say_unchecked(findings: Sequence[LaunchFinding]) -> str:
-    """Return how many rules lack counters, and the sections of ncu that have these."""
-    rules = {finding.rule for finding in findings}
-    sections: dict[str, None] = {}
-    for finding in findings:
-        if finding.advice.startswith("--section"):
-            sections[finding.advice] = None
-    said = f"{figures.counted(len(rules), 'rule', 'rules')}, counters missing"
+def _say_part_of_launches(count: int, of: int) -> str:
+    """Return "in 2 of 5 launches "; "" for all of them."""
+    if count < of:
+        return f"in {count} of {of} launches "
+    return ""
+
+
+def _say_unchecked(runs: Sequence[Judged]) -> str:
+    """Return how many rules lack counters, and the sections of ncu that have these; "" for none."""
+    rules, sections = set[str](), dict[str, None]()
+    lacking = 0
+    for run in runs:
+        unknown = [f for f in run.diagnosis.findings if f.status == "unknown"]
+        lacking += bool(unknown)
+        for finding in unknown:
+            rules.add(finding.rule)
+            if finding.advice.startswith("--section"):
+                sections[finding.advice] = None
+    if not rules:
+        return ""
+    said = _say_part_of_launches(lacking, len(runs))
+    said += f"{figures.counted(len(rules), 'rule', 'rules')}, counters missing"
     if len(sections) > 2:
         said += ": ncu --set full"
     elif sections:

@@ -101,7 +101,8 @@ function nameState(what, explainedBy, was, now, cause) {
   if (what === "stays") return "unchanged";
   if (what === "hidden") return explainedBy ? "not gone" : "no longer reported";
   const state = compareSides(was, now, cause);
-  return what === "uncovered" && state === "larger" ? "new" : state; // it grew until it was reported
+  if (what !== "uncovered") return state;
+  return { larger: "new", unchanged: "reported now" }[state] ?? state; // it grew until it was reported
 }
 
 /** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
