@@ -770,7 +770,7 @@ def say_launches_and_time(rows: Sequence[Row]) -> str:
     return f"{count}, {say_total_time(rows)}"
 
 
-def name_reports(rows: Sequence[Row]) -> str:
+def list_report_arguments(rows: Sequence[Row]) -> str:
     """Return the reports of rows as arguments of a command; REPORTS where they are too many to type."""
     reports = dict.fromkeys(str(run.report) for row in rows for run in row.launches)
     if len(reports) > REPORTS:

@@ -77,7 +77,7 @@ def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.C
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
     if lines:
         yield blocks.Command(
-            f"profkit report {words.name_reports(rows)} -o page.html", "a page to send"
+            f"profkit report {words.list_report_arguments(rows)} -o page.html", "a page to send"
         )
         return
     report = shlex.quote(escape_text(str(run.report)))

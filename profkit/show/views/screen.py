@@ -340,7 +340,7 @@ def _suggest_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Comman
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = words.name_reports(rows)
+    report = words.list_report_arguments(rows)
     if len(rows) == 1:
         about = "every finding in detail"
     else:
