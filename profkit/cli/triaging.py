@@ -44,7 +44,7 @@ from profkit.program.document import (
     make_triage_document,
 )
 from profkit.program.ranks import select_ranks
-from profkit.program.readers import store
+from profkit.program.readers import list_suffixes, store
 from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import REPORTS, judge_recordings
 from profkit.program.triage import Triage, triage_timeline
@@ -59,7 +59,12 @@ BY = (*ORIGINS, "kernel")
 VERSIONS = (1, 2)  # of profkit.triage
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
-RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
+OTHER_SUFFIXES = (
+    ".gz",
+    ".triage",
+    ".nsys-rep",
+    ".zip",
+)  # what holds recordings, or becomes one
 
 
 @dataclass(frozen=True)
@@ -304,7 +309,9 @@ def _refuse_foreign_files(output: Path) -> None:
 
 def _is_recording_name(path: Path) -> bool:
     """Return whether this names a recording: by its ending, or because nobody could run it."""
-    if path == STANDARD_INPUT or path.suffix in RECORDINGS or is_folder(path):
+    if path == STANDARD_INPUT or is_folder(path):
+        return True
+    if path.name.endswith((*list_suffixes(), *OTHER_SUFFIXES)):
         return True
     return is_file(path) and not is_executable(path)
 

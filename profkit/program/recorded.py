@@ -13,6 +13,7 @@ from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, list_matching_paths
 from profkit.program.counts import Counts, read_counters_of_groups
 from profkit.program.ranks import merge_timelines, select_ranks
+from profkit.program.readers import describe_inputs
 from profkit.program.readers.gathered import read_recordings
 from profkit.program.triage import Triage, triage_timeline
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from profkit.program.document import FirstEntry, StepEntry, TriageDocument
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept
-TAKES = (
-    "give a torch trace (.json, .json.gz), an nsys export, a .triage folder, or a folder or zip "
-    "with one per rank"
-)
 
 
 @dataclass(frozen=True)
@@ -129,9 +126,11 @@ def _list_recordings(given: object) -> list[Path]:
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
         paths = [expand_home(name) for name in given]
     else:
-        raise ProfkitError(f"{type(given).__name__}: cannot read a recording from this type", TAKES)
+        raise ProfkitError(
+            f"{type(given).__name__}: cannot read a recording from this type", describe_inputs()
+        )
     if not paths:
-        raise ProfkitError("an empty list has no recording", TAKES)
+        raise ProfkitError("an empty list has no recording", describe_inputs())
     for path in paths:
         if ".ncu-rep" in path.name:
             raise ProfkitError(

@@ -1,19 +1,16 @@
 """The rules of a step: one for each category that triage says first, found in this order in explain.
 
 What can be found is in findings/, one function for each form of a rule; ORDER there says in which order
-they are asked.
+they are asked. A file there that has RULES of its own is found by being there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-from profkit.errors import ProfkitError
-from profkit.judge import Rule
-from profkit.program.example import BusyHost, Copy, Kernel, Part, View, Wait
+from profkit.program.example import BusyHost, Copy, Kernel, View, Wait
 from profkit.program.findings import (
+    ADDED_RULES,
+    MODULES,
+    StepRule,
     fusion,
     host,
     kernels,
@@ -23,28 +20,7 @@ from profkit.program.findings import (
     products,
     redundant,
 )
-from profkit.program.findings.case import Case, StepFinding, Words
-
-PAGES = Path(__file__).parent / "pages"
-Example = tuple[Part, ...]
-# Asked of a step; the indices are of what findings before it explain already.
-Check = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRule(Rule[str, Example]):
-    """A rule of a step: its examples are steps of a few lines, which are judged."""
-
-    # Each finds one form of it; empty where nothing else being found is it.
-    checks: tuple[Check, ...]
-    page: Path  # what was written by hand: why it happens, the code before and after, false alarms
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.fires or not self.clear:
-            hint = "give fires=(...,) and clear=(...,)"
-            raise ProfkitError(f"rule {self.id}: has no example", hint)
-
+from profkit.program.findings.case import Words
 
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_ffma_execute_kernel__5x_cublas"
@@ -140,10 +116,6 @@ ENCODE = Kernel(name=GEMM, us=200.0, op="aten::addmm", unchanged=2)  # a prompt,
 NOT_COUNTED = Kernel(name="advance_kernel", us=1500.0)
 
 
-def _find_page(name: str) -> Path:
-    return PAGES / f"{name}.md"
-
-
 HOST_LAUNCH: StepRule = StepRule(
     id="host-launch",
     title="the GPU waits for the host to launch its next kernel",
@@ -163,7 +135,6 @@ HOST_LAUNCH: StepRule = StepRule(
     ),
     fires=(SMALL_KERNELS, (AUGMENT, *LARGE_PRODUCTS)),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("host-launch"),
 )
 HOST_SYNC: StepRule = StepRule(
     id="host-sync",
@@ -184,7 +155,6 @@ HOST_SYNC: StepRule = StepRule(
     ),
     fires=((PRODUCT, READ_VALUE) * 10,),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("host-sync"),
 )
 COPY: StepRule = StepRule(
     id="copy",
@@ -204,7 +174,6 @@ COPY: StepRule = StepRule(
     ),
     fires=((PAGEABLE, *LARGE_PRODUCTS), (*LARGE_PRODUCTS, PAGEABLE_BACK)),
     clear=(LARGE_PRODUCTS, (PINNED, *LARGE_PRODUCTS)),
-    page=_find_page("copy"),
 )
 COLLECTIVE: StepRule = StepRule(
     id="collective",
@@ -225,7 +194,6 @@ COLLECTIVE: StepRule = StepRule(
     ),
     fires=((*LARGE_PRODUCTS[:5], REDUCE, AFTER_REDUCE),),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("collective"),
 )
 OPTIMIZER: StepRule = StepRule(
     id="optimizer",
@@ -240,7 +208,6 @@ OPTIMIZER: StepRule = StepRule(
     fix="The replay replaces all of them by one kernel, which moves the bytes that Adam needs.",
     fires=((*LARGE_PRODUCTS, *(UPDATE,) * 360),),
     clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
-    page=_find_page("optimizer"),
 )
 ATTENTION_UNFUSED: StepRule = StepRule(
     id="attention-unfused",
@@ -257,7 +224,6 @@ ATTENTION_UNFUSED: StepRule = StepRule(
     ),
     fires=(LAYER * 4,),
     clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
-    page=_find_page("attention-unfused"),
 )
 FP32_MATMUL: StepRule = StepRule(
     id="fp32-matmul",
@@ -278,7 +244,6 @@ FP32_MATMUL: StepRule = StepRule(
     ),
     fires=(FLOAT_PRODUCTS,),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("fp32-matmul"),
 )
 ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
@@ -302,7 +267,6 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
     ),
     fires=((PRODUCT, PRODUCT, *(LONG_MULTIPLY, LONG_EXPONENTIAL) * 6),),
     clear=(LARGE_PRODUCTS, (PRODUCT, ACTIVATION) * 8),
-    page=_find_page("elementwise-chain"),
 )
 LAYOUT: StepRule = StepRule(
     id="layout",
@@ -324,7 +288,6 @@ LAYOUT: StepRule = StepRule(
     ),
     fires=((CONVERT, CONVOLVE) * 6,),
     clear=((CONVOLVE,) * 12,),
-    page=_find_page("layout"),
 )
 ATOMICS: StepRule = StepRule(
     id="atomics",
@@ -338,7 +301,6 @@ ATOMICS: StepRule = StepRule(
     fix="The replay leaves the minimum for the bytes of the operator.",
     fires=((PRODUCT, PRODUCT, ADD_ROWS),),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("atomics"),
 )
 KERNEL: StepRule = StepRule(
     id="kernel",
@@ -366,7 +328,6 @@ KERNEL: StepRule = StepRule(
     fix="The replay gives the kernel the time of its floor.",
     fires=((PRODUCT, PRODUCT, FEW_BLOCKS), (PRODUCT, PRODUCT, SLOW_SOFTMAX)),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("kernel"),
 )
 REDUNDANT: StepRule = StepRule(
     id="redundant",
@@ -408,7 +369,6 @@ REDUNDANT: StepRule = StepRule(
         (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS),
         (*LARGE_PRODUCTS, *(ONE_POWER,) * 64),
     ),
-    page=_find_page("redundant"),
 )
 HEALTHY: StepRule = StepRule(
     id="healthy",
@@ -422,7 +382,6 @@ HEALTHY: StepRule = StepRule(
     fix="Nothing is replayed.",
     fires=(LARGE_PRODUCTS,),
     clear=(SMALL_KERNELS, FLOAT_PRODUCTS),
-    page=_find_page("healthy"),
 )
 UNKNOWN: StepRule = StepRule(
     id="unknown",
@@ -437,7 +396,6 @@ UNKNOWN: StepRule = StepRule(
     fix="Nothing is replayed.",
     fires=((NOT_COUNTED, PRODUCT),),
     clear=(LARGE_PRODUCTS,),
-    page=_find_page("unknown"),
 )
 RULES = (
     HOST_LAUNCH,
@@ -452,6 +410,7 @@ RULES = (
     ATOMICS,
     KERNEL,
     REDUNDANT,
+    *ADDED_RULES,
     HEALTHY,
     UNKNOWN,
 )
@@ -461,7 +420,7 @@ BY_ID = {rule.id: rule for rule in RULES}
 def list_rule_texts(rule: str) -> list[Words]:
     """Return the words of each form of a rule."""
     found = []
-    for module in (fusion, host, kernels, loops, moves, optimizers, products, redundant):
+    for module in MODULES:
         for value in vars(module).values():
             if isinstance(value, Words) and value.rule == rule:
                 found.append(value)

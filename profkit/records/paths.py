@@ -13,6 +13,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 
@@ -123,11 +124,10 @@ MARK = b'"profkit.run/'  # in the first bytes of a run record
 _HEAD = 1 << 16  # bytes that are looked at: a header may come before the first event
 # Of a page that ncu printed: the title of a section, and what stands behind each kernel's name.
 _PRINTED = re.compile(rb"^\s*Section: \w|, Context \d+, Stream \d+", re.MULTILINE)
-_TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
 @dataclass(frozen=True)
-class _Beginning:
+class Beginning:
     """What a file shows of itself: its name, and its first bytes, unpacked where gzip packed them."""
 
     path: Path
@@ -147,8 +147,14 @@ class _FileKind:
     name: str
     meaning: str
     command: str  # what to do with one, its path at {}
-    is_kind: Callable[[_Beginning], bool]
+    is_kind: Callable[[Beginning], bool]
     verbs: tuple[str, ...] = ()  # those that read it
+
+
+def _is_recording(file: Beginning) -> bool:
+    """Ask the readers of recordings. They stand above this room, and each says what it reads."""
+    readers = import_module("profkit.program.readers")
+    return any(kind.is_kind(file) for kind in readers.list_recording_kinds())
 
 
 # In this order: the first kind that a file is of counts.
@@ -190,10 +196,7 @@ _KINDS = (
         name="trace",
         meaning="a trace of a whole program",
         command="profkit triage {}",
-        is_kind=lambda file: (
-            file.head.startswith(b"SQLite format 3")
-            or (file.is_json and _TRACE.search(file.text) is not None)
-        ),
+        is_kind=_is_recording,
         verbs=("triage", "compare"),
     ),
     _FileKind(
@@ -250,26 +253,26 @@ def _find_kind(path: Path) -> _FileKind | None:
             if is_file(path / "triage.json"):
                 return _KEPT_FOLDER
             return None
-        with open_regular(path) as file:
-            head = file.read(_HEAD)
+        beginning = read_beginning(path)
     except (OSError, ProfkitError):
         return None
-    text = head
-    if head.startswith(b"\x1f\x8b"):
-        text = unpack_head(head)
-    beginning = _Beginning(path, head, text)
     for kind in _KINDS:
         if kind.is_kind(beginning):
             return kind
     return None
 
 
-def unpack_head(head: bytes) -> bytes:
-    """Return the first unpacked bytes of a gzip file; nothing where it is damaged."""
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
-    except zlib.error:
-        return b""
+def read_beginning(path: Path) -> Beginning:
+    """Read the first bytes of a file, and unpack them; nothing is unpacked of a damaged one."""
+    with open_regular(path) as file:
+        head = file.read(_HEAD)
+    text = head
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
+        except zlib.error:
+            text = b""
+    return Beginning(path, head, text)
 
 
 # The runs in a folder of artifacts.

@@ -16,7 +16,7 @@ from profkit.program.findings.floors import SHARES
 from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import WATCHED
-from profkit.program.rules import BY_ID, PRODUCT
+from profkit.program.rules import PRODUCT, RULES
 from profkit.program.steps.kinds import find_product_precision
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
@@ -350,15 +350,16 @@ def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
 
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
-    silent = {rule.__name__ for rule in ORDER}
+    silent = {check.__name__ for check in ORDER}
     silent.remove("find_moving_pages")  # needs an export of nsys: tests/program/test_inputs.py
     answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
     answers.append(judged(averaging, tmp_path))
     answers.append(judged(decode, tmp_path))
     answers.append(judged(lambda p: generate(p, more=16), tmp_path))
-    answers += [triage_timeline(run_example(example)) for example in BY_ID["redundant"].fires]
+    for rule in RULES:
+        answers += [triage_timeline(run_example(example)) for example in rule.fires]
     for answer in answers:
-        silent -= {rule.__name__ for rule in ORDER if _fires(rule, answer)}
+        silent -= {check.__name__ for check in ORDER if _fires(check, answer)}
     assert silent == set()
 
 

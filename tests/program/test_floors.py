@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from profkit.program.example import Kernel, run_example
-from profkit.program.findings import draft_findings
+from profkit.program.findings import Example, draft_findings
 from profkit.program.findings.case import Case
 from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.operators import TABLE, find_operator_needs
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import EXPECT, make_host_models
-from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM, Example
+from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM
 from profkit.program.steps.cut import find_steps
 from profkit.program.triage import make_case, triage_timeline
 from tests.program.made import Program, ran

@@ -7,8 +7,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.example import run_example
-from profkit.program.findings import ORDER
-from profkit.program.rules import BY_ID, PAGES, RULES, StepRule, list_rule_texts
+from profkit.program.findings import ORDER, PAGES, StepRule
+from profkit.program.rules import BY_ID, RULES, list_rule_texts
 from profkit.program.triage import triage_timeline
 from tests.found import find_files
 
@@ -21,8 +21,8 @@ CATEGORIES = (
 ).split()
 
 
-def test_the_rules_are_the_categories() -> None:
-    assert sorted(BY_ID) == sorted(CATEGORIES)
+def test_no_category_is_gone() -> None:
+    assert set(CATEGORIES) <= set(BY_ID)
     assert len(BY_ID) == len(RULES)
 
 
@@ -70,7 +70,6 @@ def test_a_rule_without_an_example_is_refused() -> None:
             fix="",
             fires=(),
             clear=whole.clear,
-            page=whole.page,
         )
 
 

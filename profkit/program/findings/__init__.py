@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
+from profkit.errors import ProfkitError
+from profkit.judge import Rule
 from profkit.program.findings import (
     fusion,
     host,
@@ -16,9 +24,42 @@ from profkit.program.findings import (
 )
 from profkit.program.findings.case import Case, StepFinding
 
+if TYPE_CHECKING:
+    from profkit.program.example import Part
+
+PAGES = Path(__file__).parents[1] / "pages"
+# Asked of a step; the indices are of what findings before it explain already.
 StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
+Example = tuple["Part", ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRule(Rule[str, Example]):
+    """A rule of a step: its examples are steps of a few lines, which are judged."""
+
+    # Each finds one form of it; empty where nothing else being found is it.
+    checks: tuple[StepCheck, ...]
+    # Of a rule in a file of its own: its checks are asked before this one.
+    asked_before: StepCheck = kernels.find_small_grid  # which may take any kernel
+
+    @property
+    def page(self) -> Path:
+        """What was written by hand: why it happens, the code before and after, false alarms."""
+        return PAGES / f"{self.id}.md"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fires or not self.clear:
+            hint = "give fires=(...,) and clear=(...,)"
+            raise ProfkitError(f"rule {self.id}: has no example", hint)
+
+
+MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+ADDED_RULES: tuple[StepRule, ...] = tuple(
+    chain.from_iterable(getattr(module, "RULES", ()) for module in MODULES)
+)
 # In this order works are explained: what a check covers, later ones leave out.
-ORDER: Sequence[StepCheck] = (
+_OWN_ORDER: tuple[StepCheck, ...] = (
     host.find_host_waits,
     host.find_repeated_allocations,
     host.find_slow_launches,
@@ -51,6 +92,18 @@ ORDER: Sequence[StepCheck] = (
     kernels.find_small_grid,
     kernels.find_slow_kernels,
 )
+
+
+def _order_checks() -> list[StepCheck]:
+    """Put the checks of each added rule before the one that it names."""
+    order = list(_OWN_ORDER)
+    for rule in ADDED_RULES:
+        place = order.index(rule.asked_before)
+        order[place:place] = rule.checks
+    return order
+
+
+ORDER = _order_checks()
 
 
 def draft_findings(case: Case) -> list[StepFinding]:

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
-import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_folder, open_regular
+from profkit.files import is_file, is_folder
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import Timeline
+from profkit.records.paths import Beginning, read_beginning
 
-HEAD_BYTES = 4096  # of a file, that tell what it is
+HEAD_BYTES = 4096  # of a file, that tell which unread kind it is
+_LAST = "torch_trace"  # the least strict, which says of what is no recording why it is none
+# Files here that are parts of readers: importing them all would make each start slower.
+_PARTS = {"chrome", "frames", "gathered", "injected", "operators", "others", "places", "store"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingKind:
+    """A kind of recording. A file of this folder that has one as RECORDING is found by being there."""
+
+    name: str  # as triage lists what it takes
+    suffixes: tuple[str, ...]  # how its files' names end
+    is_kind: Callable[[Beginning], bool]
+    read: Callable[[Path], Timeline]
+
+
+@cache
+def list_recording_kinds() -> tuple[RecordingKind, ...]:
+    """Return the RECORDING of each reader here, in the order in which they are asked."""
+    names = sorted({module.name for module in iter_modules(__path__)} - {*_PARTS, _LAST})
+    modules = [import_module(f"{__name__}.{name}") for name in (*names, _LAST)]
+    return tuple(module.RECORDING for module in modules)
+
+
+def list_suffixes() -> tuple[str, ...]:
+    """Return how names of recordings end."""
+    return tuple(sorted(suffix for kind in list_recording_kinds() for suffix in kind.suffixes))
+
+
+def describe_inputs() -> str:
+    """Return what triage takes, as a hint."""
+    names = ", ".join(kind.name for kind in reversed(list_recording_kinds()))
+    return f"give {names}, a .triage folder, or a folder or zip with one per rank"
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a torch trace, an export of Nsight Systems, or a folder that profkit triage has kept.
+    """Read a recording of any kind, or a folder that profkit triage has kept.
 
     Raises:
         ProfkitError: It is none of them, or nothing in it can be judged.
     """
-    from profkit.program.readers import nsys, store, torch_trace
+    from profkit.program.readers import store
 
     if is_folder(path):
         if not is_file(path / store.HEAD):
@@ -28,28 +65,19 @@ def read_timeline(path: Path) -> Timeline:
             )
         return store.read_saved_timeline(path)
     try:
-        with open_regular(path) as file:
-            head = file.read(HEAD_BYTES)
+        beginning = read_beginning(path)
     except FileNotFoundError as error:
         raise ProfkitError(
             f"{path}: no such file", "for a command: profkit triage -- COMMAND"
         ) from error
     except OSError as error:
         raise ProfkitError(f"{path}: {error.strerror or error}") from error
-    if not head:
+    if not beginning.head:
         raise ProfkitError(f"{path}: is empty", "copy it again, or record again")
-    if head.startswith(b"SQLite format 3"):
-        return nsys.read_nsys(path)
-    if other := explain_known_kind(path, head=_unpack_gzip(head)):
+    *kinds, least_strict = list_recording_kinds()
+    for kind in kinds:
+        if kind.is_kind(beginning):
+            return kind.read(path)
+    if other := explain_known_kind(path, head=beginning.text[:HEAD_BYTES]):
         raise other
-    return torch_trace.read_torch_trace(path)
-
-
-def _unpack_gzip(head: bytes) -> bytes:
-    """Return the beginning of a file without gzip round it."""
-    if not head.startswith(b"\x1f\x8b"):
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return head
+    return least_strict.read(path)

@@ -25,11 +25,10 @@ from profkit.files import (
     open_log,
     open_regular,
 )
-from profkit.program.readers import read_timeline, store
+from profkit.program.readers import list_suffixes, read_timeline, store
 from profkit.program.timeline import Activity, Process, Timeline
 
 STANDARD_INPUT = Path("-")
-SUFFIXES = (".json", ".json.gz", ".sqlite")
 FILES_MOST = 1024  # of a folder or a zip
 BYTES_MOST = 8 << 30  # out of a zip, or of standard input
 RATIO_MOST = 400  # bytes of a packed one: traces reach 30, a bomb 1,000
@@ -87,6 +86,7 @@ def _read_standard_input(into: Path) -> _Source:
 
 def _list_sources_in_folder(folder: Path) -> list[_Source]:
     """Recordings in a folder, or else in the folders in it."""
+    suffixes = list_suffixes()
     inside = list_folder(folder)
     below = []
     for path in inside:
@@ -95,14 +95,14 @@ def _list_sources_in_folder(folder: Path) -> list[_Source]:
     for paths in (inside, list(chain.from_iterable(below))):
         files = []
         for path in paths:
-            if path.name.endswith(SUFFIXES) and is_file(path):
+            if path.name.endswith(suffixes) and is_file(path):
                 files.append(path)
         if len(files) > FILES_MOST:
             raise ProfkitError(f"{folder}: contains more than {FILES_MOST:,} files", "name them")
         if files:
             return [_Source(path, str(path), gathered=True) for path in files]
     raise ProfkitError(
-        f"{folder}: contains no {store.HEAD} and no traces ({', '.join(SUFFIXES)})",
+        f"{folder}: contains no {store.HEAD} and no traces ({', '.join(suffixes)})",
         "name a .triage folder or a trace",
     )
 
@@ -117,15 +117,16 @@ def _is_zip(path: Path) -> bool:
 
 def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
     """Recordings in a zip, unpacked within bounds."""
+    suffixes = list_suffixes()
     try:
         with open_regular(path) as raw, zipfile.ZipFile(raw) as packed:
             members = []
             for m in packed.infolist():
-                if m.filename.endswith(SUFFIXES):
+                if m.filename.endswith(suffixes):
                     members.append(m)
             if not members:
                 raise ProfkitError(
-                    f"{path}: contains no traces ({', '.join(SUFFIXES)})", "name a trace"
+                    f"{path}: contains no traces ({', '.join(suffixes)})", "name a trace"
                 )
             if len(members) > FILES_MOST:
                 raise ProfkitError(f"{path}: contains more than {FILES_MOST:,} files", "name them")

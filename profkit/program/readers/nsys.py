@@ -30,6 +30,7 @@ from profkit.files import (
     open_regular,
     resolve_path,
 )
+from profkit.program.readers import RecordingKind
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     DIRECTIONS,
@@ -117,6 +118,12 @@ def read_nsys(path: Path) -> Timeline:
         ) from error
 
 
+RECORDING = RecordingKind(
+    name="an nsys export",
+    suffixes=(".sqlite",),
+    is_kind=lambda file: file.head.startswith(b"SQLite format 3"),
+    read=read_nsys,
+)
 JOURNAL = bytes.fromhex("d9d505f920a163d7")  # what a journal that is not done with begins with
 
 

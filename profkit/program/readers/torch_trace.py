@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
+from profkit.program.readers import RecordingKind
 from profkit.program.readers.chrome import ChromeTrace, EventPairs
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
@@ -58,6 +59,8 @@ _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 # A Python frame of the user's own: a file that is neither an installed package nor Python's.
 _FRAME = re.compile(r"^(?P<file>[^<].*\.py)\((?P<line>\d+)\): ")
 _AMD = re.compile(r"\b(AMD|Radeon|Instinct|gfx\d+)\b")
+# Keys of a trace by Chrome, or by torch.profiler.
+_TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 _NOT_USERS = re.compile(r"site-packages|dist-packages|/lib/python3|^torch/|^<|importlib|runpy\.py")
 
 
@@ -86,6 +89,14 @@ def read_torch_trace(path: Path) -> Timeline:
     if world > 1:
         notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
     return Timeline("torch trace", [process], "", tuple(notes))
+
+
+RECORDING = RecordingKind(
+    name="a torch trace (.json, .json.gz)",
+    suffixes=(".json", ".json.gz"),
+    is_kind=lambda file: file.is_json and _TRACE.search(file.text) is not None,
+    read=read_torch_trace,
+)
 
 
 def _refuse_trace_without_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> None:

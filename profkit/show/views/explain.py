@@ -19,9 +19,10 @@ from profkit.errors import ProfkitError
 from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.model.scenario import COVERAGE, SPREAD, make_expectation
 from profkit.program.example import run_example
+from profkit.program.findings import Example, StepRule
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.program.rules import RULES as OF_STEPS
-from profkit.program.rules import Example, StepRule, list_rule_texts
+from profkit.program.rules import list_rule_texts
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
