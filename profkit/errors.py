@@ -86,6 +86,11 @@ def require_package(package: str, doing: str) -> Iterator[None]:
         raise ProfkitError(message, suggest_install_command(package)) from error
 
 
+def name_cause(error: BaseException) -> str:
+    """Return the first line of what an error says, or else what kind of error it is."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def explain_resource_limit(error: BaseException) -> ProfkitError | None:
     """Return what a user is told of an error that comes of a limit of this process; None of another.
 

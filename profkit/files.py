@@ -209,15 +209,22 @@ def limit_reading_to(folder: str | Path) -> Iterator[None]:
 
     A link that leads out of it is refused when it is looked at or opened, however it is reached.
     """
-    before = os.environ.get(_INSIDE)
-    os.environ[_INSIDE] = os.path.realpath(folder)
+    with set_environment(_INSIDE, os.path.realpath(folder)):
+        yield
+
+
+@contextlib.contextmanager
+def set_environment(name: str, value: str) -> Iterator[None]:
+    """Let a variable of the environment have a value inside of the block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            os.environ.pop(_INSIDE, None)
+            del os.environ[name]
         else:
-            os.environ[_INSIDE] = before
+            os.environ[name] = before
 
 
 def _refuse_outside(path: str | Path, opened: str | Path | None = None) -> None:

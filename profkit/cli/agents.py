@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from glob import has_magic
@@ -44,7 +44,7 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds
 from profkit.reports.frame import make_row_views
-from profkit.reports.reader import ReportFile, Reports, read_some_reports
+from profkit.reports.reader import Reports, read_some_reports
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
@@ -141,7 +141,9 @@ class Answers:
         if len(paths) == 1:
             self._refuse_file_of_another_tool(paths[0], "diagnose")
         read = read_some_reports(paths)
-        bad = self._describe_unread_files(read.files)
+        bad = [
+            f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
+        ]
         launches = judge_reports(read)
         kept = find_requested_launches(read, launches, kernel, where)
         table = make_launch_rows([launches[n] for n in kept])
@@ -315,17 +317,15 @@ class Answers:
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
 
     def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
-        return make_short_answer(self.make_paths_relative(text), content)
+        """Return an answer that is no longer than anyone reads."""
+        short = shorten_text(self.make_paths_relative(text).rstrip("\n"))
+        return Told(short, _cut_lists_to_fit(content) if content else None)
 
     def _refuse_file_of_another_tool(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
         if other := suggest_verb(path, tool):
             name = self._make_relative(path)
             raise ProfkitError(f"{name}: is {other[0]}", self.make_paths_relative(other[1]))
-
-    def _describe_unread_files(self, files: Iterable[ReportFile]) -> list[str]:
-        """Return which files could not be read whole, and why."""
-        return [f"{self._make_relative(f.path)}: {f.message}" for f in files if f.status != "ok"]
 
     def _find_file(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""
@@ -421,11 +421,6 @@ def mark_shell_command(block: Block) -> Block:
     if isinstance(block, TextLine) and isinstance(block.text, str) and _SHELL.search(block.text):
         return replace(block, text=ASK + block.text)
     return block
-
-
-def make_short_answer(text: str, content: Mapping[str, Any] | None = None) -> Told:
-    """Return an answer that is no longer than anyone reads."""
-    return Told(shorten_text(text.rstrip("\n")), _cut_lists_to_fit(content) if content else None)
 
 
 def shorten_text(text: str) -> str:

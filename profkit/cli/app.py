@@ -127,12 +127,14 @@ def _is_report_of_variant(args: list[str]) -> bool:
     return args[:1] == ["report"] and len(args) > 1 and not page and not _is_report_name(args[1])
 
 
+def _count_own_words(args: list[str]) -> int:
+    """Return how many words come before `--`, behind which they are another program's."""
+    return [*args, "--"].index("--")
+
+
 def replace_flag_by_verb(args: list[str]) -> list[str]:
     """Return the words of the verb that a flag became; the same words where there is none."""
-    if "--" in args:
-        end = args.index("--")
-    else:
-        end = len(args)
+    end = _count_own_words(args)
     for (name, flag_), verb in OLD_FLAGS.items():
         if args[:1] != [name]:
             continue
@@ -165,11 +167,7 @@ def _convert_variant_options(words: list[str]) -> list[str]:
 
 def refuse_removed_words(args: list[str]) -> None:
     """Raise a ProfkitError that names the new way, where a verb or a flag is no longer there."""
-    if "--" in args:
-        end = args.index("--")
-    else:
-        end = len(args)
-    flags = {word.partition("=")[0] for word in args[1:end]}
+    flags = {word.partition("=")[0] for word in args[1 : _count_own_words(args)]}
     for (verb, flag), (why, instead) in GONE.items():
         if args[:1] == [verb] and (not flag or flag in flags):
             raise ProfkitError(f"{verb} {flag}".strip() + f": {why}", instead)
@@ -267,20 +265,11 @@ class Verbs(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return a verb and what follows it; a report where a verb should be means diagnose."""
-        first = "--"
-        if args:
-            first = args[0]
-        if first == "help":
-            if args[1:]:
-                args = [*args[1:2], "--help"]
-            else:
-                args = ["--help"]
-            first = args[0]
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        first = [*args, "--"][0]
         refuse_removed_words(args)
-        if _is_report_of_variant(args):
-            old = "report VARIANT"
-        else:
-            old = first
+        old = "report VARIANT" if _is_report_of_variant(args) else first
         if now := OLD.get(old):
             _print_renamed_verb(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]

@@ -191,13 +191,6 @@ def _make_tool(ask: Callable[..., Told]) -> Callable[..., Any]:
     parameters = []
     for name, parameter in signature.parameters.items():
         field = Field(description=described[name])
-        parameters.append(
-            parameter.replace(annotation=_describe_argument(parameter.annotation, field))
-        )
+        parameters.append(parameter.replace(annotation=Annotated[parameter.annotation, field]))
     vars(answer)["__signature__"] = signature.replace(parameters=parameters)
     return answer
-
-
-def _describe_argument(annotation: Any, field: Any) -> Any:
-    """Return a type with the description that a schema of arguments shows beside it."""
-    return Annotated[annotation, field]

@@ -21,11 +21,11 @@ from profkit.errors import ProfkitError
 from profkit.evidence import stats
 from profkit.evidence.compare import STRICT, BetweenProcesses
 from profkit.evidence.gate import (
-    GateAnswer,
     GateReport,
     GateSubject,
     judge_time_comparison,
     make_gate_report,
+    make_unpaired_subject,
 )
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
 
@@ -165,10 +165,7 @@ def read_benchmarks(path: Path) -> BenchmarkFile:
     """
     try:
         content = msgspec.json.decode(read_structured(path))
-        if isinstance(content, dict):
-            keys = set(content)
-        else:
-            keys = set()
+        keys = set(content) if isinstance(content, dict) else set()
         if {"machine_info", "benchmarks"} <= keys:
             return read_pytest(msgspec.convert(content, PytestFile))
         if {"context", "benchmarks"} <= keys:
@@ -216,16 +213,14 @@ def read_google(content: GoogleFile) -> BenchmarkFile:
 
 def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
     """Return the cold times of each state; they lie in files beside the JSON."""
-    devices = {}
-    for device in content.devices:
-        devices[device.id] = device.name
+    devices: dict[int | None, str] = {device.id: device.name for device in content.devices}
     found = BenchmarkFile("nvbench")
     read: set[Path] = set()
     for benchmark in content.benchmarks:
         for state in benchmark.states:
             if state.is_skipped:
                 continue
-            run = BenchmarkRun(devices.get(state.device, "") if state.device is not None else "")
+            run = BenchmarkRun(devices.get(state.device, ""))
             for summary in state.summaries or ():
                 if summary.tag == TIMES:
                     run.samples = read_sample_file(summary, path, read)
@@ -282,14 +277,7 @@ def judge_benchmark(
 ) -> GateSubject:
     """Return the answer on one benchmark, as on a variant whose code has changed."""
     if name not in base or name not in head:
-        only: GateAnswer
-        if name in head:
-            only = "new"
-            side = "HEAD"
-        else:
-            only = "gone"
-            side = "BASE"
-        return GateSubject(name=name, answer=only, because=f"only {side} has it")
+        return make_unpaired_subject(name, is_in_base=name in base)
     before, after = base[name], head[name]
     unjudged = _make_unjudged_subject(name, before, after, tool)
     if unjudged:

@@ -9,14 +9,12 @@ raises is reported and the others go on. A file of claims is written with these 
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Literal, get_args
 
 import msgspec
@@ -27,7 +25,7 @@ from profkit.evidence.compare import GateResult, compare_times
 from profkit.evidence.conditions import list_refusals
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
-from profkit.evidence.users_code import try_users_code
+from profkit.evidence.users_code import import_file, try_users_code
 from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document, Unprinted
@@ -191,14 +189,13 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
 
 def find_exit_status(results: Iterable[Verified]) -> int:
     """Return 2 if a file or claim could not be tried, 1 if a binding gate is not met, else 0."""
-    files = list(results)
-    tried = chain.from_iterable(file.claims for file in files)
-    if any(file.error for file in files) or any(one.outcome == "errored" for one in tried):
-        return 2
-    gates = chain.from_iterable(file.gates for file in files)
-    if any(gate.binding and not gate.met for gate in gates):
-        return 1
-    return 0
+    status = 0
+    for file in results:
+        if file.error or any(claim.outcome == "errored" for claim in file.claims):
+            return 2
+        if any(gate.binding and not gate.met for gate in file.gates):
+            status = 1
+    return status
 
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
@@ -206,16 +203,15 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
         return Verified(path=path, title=path.stem, error="no such file")
     with make_importable(resolve_path(path.parent)):
         try:
-            verified, why = try_users_code(
-                path, lambda: _verify_module(path, load_claims(path), evidence)
-            )
+            verified, why = try_users_code(path, lambda: _verify_module(path, evidence))
         except ProfkitError as error:
             why = f"{error.message} {error.hint}".strip()
             return Verified(path=path, title=path.stem, error=why)
     return verified or Verified(path=path, title=path.stem, error=why)
 
 
-def _verify_module(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
+def _verify_module(path: Path, evidence: Evidence) -> Verified:
+    module = import_file(path, f"profkit_claims_{path.stem}")
     first_line, *_ = [*str(module.__doc__ or "").strip().splitlines(), path.stem]
     members = list(vars(module).values())
     gates = [g for g in members if isinstance(g, Gate)]
@@ -272,17 +268,6 @@ def _make_tuple(value: object) -> tuple[object, ...]:
     return (None,)
 
 
-def load_claims(path: Path) -> ModuleType:
-    """Import a file of claims under a name of its own; whatever its code raises passes through."""
-    spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
 @contextmanager
 def make_importable(folder: Path) -> Iterator[None]:
     """Let a file's neighbours be imported, as from a script; of that name in another folder too."""
@@ -336,8 +321,7 @@ def answer_metric_not_collected(metric: str) -> Answer:
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")
+    commands = []
     if known.section:
-        section = f"profkit profile --section {known.section}"
-    else:
-        section = ""
-    return undecided(f"{metric} was not collected", *filter(None, [section]))
+        commands.append(f"profkit profile --section {known.section}")
+    return undecided(f"{metric} was not collected", *commands)

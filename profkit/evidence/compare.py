@@ -375,16 +375,13 @@ def _list_unpaired_kernels(
     return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
 
 
-def index_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+def index_launches(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     """Return (NVTX range or None, kernel, how many of these before it) -> row."""
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         # The mark carries the variant, which differs by intention; the kernel's name does not.
-        if row["variant"] is not None:
-            nvtx = None
-        else:
-            nvtx = row["nvtx"]
+        nvtx = row["nvtx"] if row["variant"] is None else None
         key = (nvtx, row["kernel"])
         keyed[(*key, seen[key])] = row
         seen[key] += 1

@@ -7,7 +7,6 @@ ncu versions or cases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,9 +42,8 @@ def _list_run_refusals(run: Run) -> Iterator[Incomparable]:
     """Yield why one run compares with nothing: wrong results, errors in memory, code that changed."""
     record = run.record
     if record and record.correct is False:
-        if record.max_abs is None:
-            error = ""
-        else:
+        error = ""
+        if record.max_abs is not None:
             error = f" (largest error {record.max_abs:.3g})"
         yield Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
     if record and record.sanitizer_errors:
@@ -122,9 +120,7 @@ def get_gpu_name(run: Run) -> Any:
 
 def get_clock_control(run: Run) -> str | None:
     """Return what ncu did to the clocks; None without a record."""
-    if run.record:
-        return run.record.clock_control
-    return None
+    return run.record.clock_control if run.record else None
 
 
 def get_sm_clock(run: Run) -> float | None:
@@ -132,9 +128,7 @@ def get_sm_clock(run: Run) -> float | None:
     clock = run.get_column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
-    if run.record:
-        return run.record.sm_clock
-    return None
+    return run.record.sm_clock if run.record else None
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
@@ -205,21 +199,15 @@ def get_visible_gpus(record: Record) -> str | None:
 
 def find_throttling(record: Record) -> str | None:
     """Return what held the clocks down from outside; None where the GPU was not asked."""
-    if record.timing:
-        states = [record.timing.before, record.timing.after]
-    else:
-        states = []
-    asked = []
-    for s in states:
-        if s and s.throttle is not None:
-            asked.append(s.throttle)
-    reasons = set()
-    for r in chain.from_iterable(asked):
-        if any(word in r for word in _OUTSIDE):
-            reasons.add(r)
-    if asked:
-        return ", ".join(sorted(reasons)) or "nothing"
-    return None
+    timing = record.timing or Timing()
+    held_by = None
+    for state in (timing.before, timing.after):
+        if state and state.throttle is not None:
+            held_by = {*(held_by or ()), *state.throttle}
+    if held_by is None:
+        return None
+    outside = (reason for reason in held_by if any(word in reason for word in _OUTSIDE))
+    return ", ".join(sorted(outside)) or "nothing"
 
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
@@ -243,10 +231,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
         places = format_paths(run.record.damaged)
         yield f"{run.name}: parts of its record are damaged and not used: {places}"
     if run.usable.empty:
-        if run.launches.empty:
-            why = "no report"
-        else:
-            why = "no launch that ncu finished"
+        why = "no report" if run.launches.empty else "no launch that ncu finished"
         yield f"{run.name} has {why}: no counters"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite, isnan, log, nan
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import structs
@@ -26,7 +26,7 @@ from profkit.reports.figures import quantity, speedup
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs import Run
+    from profkit.evidence.runs import Row, Run
     from profkit.records.header import Header
 
 # What a change has to come to before it is shown. ncu measures in several passes: on launches of a
@@ -205,7 +205,7 @@ class LaunchChange(Document, frozen=True, kw_only=True):
 
 
 def compare_launches(
-    before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
+    before: Row, after: Row, verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
     """Compare the metrics and findings of a launch before and after a change."""
     only_before = []
@@ -241,7 +241,7 @@ def find_leading_rule(verdict: Diagnosis) -> str:
     return ""
 
 
-def list_moved_metrics(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
+def list_moved_metrics(before: Row, after: Row) -> tuple[Moved, ...]:
     """Return every catalogue metric that both have and that differs, farthest first."""
     found = []
     for metric in CATALOGUE.values():
@@ -256,7 +256,7 @@ def list_moved_metrics(before: Mapping[str, Any], after: Mapping[str, Any]) -> t
 def compare_findings(
     before: Diagnosis,
     after: Diagnosis,
-    rows: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+    rows: tuple[Row, Row] = ({}, {}),
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
     was, now = index_findings(before), index_findings(after)
@@ -492,7 +492,7 @@ def find_largest_gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
-def read_metrics(row: Mapping[str, Any]) -> dict[str, float]:
+def read_metrics(row: Row) -> dict[str, float]:
     """Return the metrics of a row of the frame."""
     metrics = {}
     for name in CATALOGUE:
@@ -501,7 +501,7 @@ def read_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     return metrics
 
 
-def read_metric(row: Mapping[str, Any], metric: str) -> float:
+def read_metric(row: Row, metric: str) -> float:
     """Return a metric of a row, in its unit of the catalogue; NaN where it was not collected."""
     return float(row.get(metric, float("nan")))
 
@@ -613,9 +613,7 @@ def check_metric_prediction(
         (move,) = parse_moves(prediction, "its header")
     except ProfkitError as error:
         return HeaderPrediction(rule=prediction, said=kind, because=error.message)
-    pair = []
-    for run in (before, after):
-        pair.append(float(run.row.get(move.metric, nan)))
+    pair = read_metric(before.row, move.metric), read_metric(after.row, move.metric)
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)

@@ -73,10 +73,10 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
     @property
     def assumed_spread(self) -> BetweenProcesses | None:
         """Return how much processes are assumed to differ where nobody measured it; None elsewhere."""
-        found = [s.between_processes for s in self.subjects]
-        for b in found:
-            if b and not b.measured:
-                return b
+        for subject in self.subjects:
+            spread = subject.between_processes
+            if spread and not spread.measured:
+                return spread
         return None
 
 
@@ -192,7 +192,12 @@ def judge_pair(
     if before and after:
         untimed = judge_untimed_subject(name, before, after)
         return untimed or judge_timed_subject(before, after, control, policy)
-    if before:
+    return make_unpaired_subject(name, is_in_base=before is not None)
+
+
+def make_unpaired_subject(name: str, *, is_in_base: bool) -> GateSubject:
+    """Return a subject that only one side has."""
+    if is_in_base:
         return GateSubject(name=name, answer="gone", because="only BASE has it")
     return GateSubject(name=name, answer="new", because="only HEAD has it")
 
@@ -266,11 +271,11 @@ def compare_references(
 
 def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     """Return whether two sessions timed one library call, of the same version and backend."""
-    timed = all(r.is_reference and r.warm_samples and not r.faults for r in (before, after))
-    called = []
-    for r in (before, after):
-        called.append((r.versions.torch, r.backend))
-    return timed and before.timing_session != after.timing_session and called[0] == called[1]
+    for record in (before, after):
+        if not record.is_reference or not record.warm_samples or record.faults:
+            return False
+    is_same_call = (before.versions.torch, before.backend) == (after.versions.torch, after.backend)
+    return is_same_call and before.timing_session != after.timing_session
 
 
 def find_faulty_subject(
@@ -299,12 +304,11 @@ def find_faulty_subject(
             because=said,
             cause=None if after.is_reference else "code",
         )
-    if before.correct:
-        was = "was measured right"
-    else:
-        was = "was not checked"
+    was = "was not checked"
     if before.faults:
         was = f"was wrong too ({', '.join(before.faults)})"
+    elif before.correct:
+        was = "was measured right"
     because = f"{said}: the same code was measured wrong; in BASE it {was}"
     return GateSubject(name=name, answer="wrong", because=because)
 

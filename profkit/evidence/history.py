@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from profkit.errors import ProfkitError, did_you_mean, require_package
+from profkit.errors import ProfkitError, did_you_mean, name_cause, require_package
 from profkit.evidence import tables
 from profkit.evidence.ablated import HistoryAblation, make_ablation_rows
 from profkit.evidence.runs import Evidence, Run, read_reports_together
@@ -104,23 +104,18 @@ class History:
         try:
             yield
         except OSError as error:
-            if str(error):
-                why = str(error).splitlines()[0]
-            else:
-                why = type(error).__name__
             hint = "check that it exists and is writable"
-            raise ProfkitError(f"{self.root}: {why}", hint) from error
+            raise ProfkitError(f"{self.root}: {name_cause(error)}", hint) from error
 
     def _list_files(self, table: str) -> list[str]:
         """Return the table's files, sorted; none where there is no such folder yet."""
         store, path = self._open_store
         if store is None:
-            kept = list_folder(Path(path) / table)
-            shown = []
-            for file in kept:
+            files = []
+            for file in list_folder(Path(path) / table):
                 if file.suffix == ".parquet" and file.name[0] != ".":
-                    shown.append(file)
-            return [str(file) for file in shown]
+                    files.append(str(file))
+            return files
         with self._explain_unreachable():
             store.invalidate_cache()
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
@@ -288,10 +283,9 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
     if len(set(held)) < len(held):
         raise ValueError("it has a column twice")
     names = [column for column in wanted if column in held]
-    groups = []
+    unpacked = 0
     for n in range(page.metadata.num_row_groups):
-        groups.append(page.metadata.row_group(n))
-    unpacked = sum(group.total_byte_size for group in groups)
+        unpacked += page.metadata.row_group(n).total_byte_size
     budget.spend_rows(page.metadata.num_rows, len(names), unpacked)
     batches = []
     for batch in page.iter_batches(batch_size=_BATCH, columns=names):
@@ -302,11 +296,7 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
 
 
 def _make_read_error(file: str, error: Exception) -> ProfkitError:
-    if str(error):
-        why = str(error).splitlines()[0]
-    else:
-        why = type(error).__name__
-    return ProfkitError(f"{file}: not readable ({why})", "restore or remove it")
+    return ProfkitError(f"{file}: not readable ({name_cause(error)})", "restore or remove it")
 
 
 def add_artifacts(
@@ -325,45 +315,31 @@ def add_artifacts(
     read_reports_together(
         [run for run in recorded if get_report_sha256(run.record) not in diagnosed]
     )
-    rows = _NewRows([], [], [])
+    runs: list[HistoryRun] = []
+    launches: list[HistoryLaunch] = []
+    ablations: list[HistoryAblation] = []
     for run in recorded:
-        try:
-            rows.add_run(run, diagnosed, commit, origin)
-        except ProfkitError as problem:
-            problems.append(problem)
-    runs = kept.select_new_runs(rows.runs)
-    new = {run.record for run in runs}
-    ablations = [row for row in rows.ablations if row.record in new]
-    kept.append_rows([*runs, *rows.launches, *ablations])
-    return Added(len(runs), len(rows.launches), tuple(problems))
-
-
-@dataclass(frozen=True)
-class _NewRows:
-    """Rows of the three tables that a folder of artifacts may add to."""
-
-    runs: list[HistoryRun]
-    launches: list[HistoryLaunch]
-    ablations: list[HistoryAblation]
-
-    def add_run(
-        self, run: Run, diagnosed: set[str], commit: str | None, origin: str | None
-    ) -> None:
-        """Add a run with a record: its row, its ablations, and launches of a report not diagnosed.
-
-        A ProfkitError where a file of it cannot be read; then nothing of it is added.
-        """
         if run.record is None:
-            return
-        row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
-        report = row.report or run.sha256
-        launches: list[HistoryLaunch] = []
-        if run.report and report and report not in diagnosed:
-            launches += tables.make_launch_rows(list_frame_rows(run.launches), report)
-        ablations = make_ablation_rows(run.record, row.record)
-        self.runs.append(row)
-        self.launches.extend(launches)
-        self.ablations.extend(ablations)
+            continue
+        try:
+            row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
+            launches += _diagnose_new_report(run, row.report or run.sha256, diagnosed)
+        except ProfkitError as problem:  # then nothing of this run is added
+            problems.append(problem)
+            continue
+        runs.append(row)
+        ablations += make_ablation_rows(run.record, row.record)
+    runs = kept.select_new_runs(runs)
+    new = {run.record for run in runs}
+    kept.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
+    return Added(len(runs), len(launches), tuple(problems))
+
+
+def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[HistoryLaunch]:
+    """Return the launches of a run's report; none of a report that is diagnosed already."""
+    if not run.report or not report or report in diagnosed:
+        return []
+    return list(tables.make_launch_rows(list_frame_rows(run.launches), report))
 
 
 def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:

@@ -87,27 +87,18 @@ def build_ladder_of_runs(
 ) -> Ladder:
     """Return the same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
-    recorded = {}
+    recorded, parents, references = {}, {}, []
     for run in runs:
-        if run.record and not run.record.is_reference:
-            recorded[run.variant] = run
-    bad: dict[str, ProfkitError] = {}
-    for run in runs:
+        if run.record is None:
+            continue
         fault = explain_bad_samples(run)
         if fault is not None:
-            bad[run.variant] = fault
-    problems += bad.values()
-    for variant in bad:
-        if variant in recorded:
-            recorded[variant] = drop_timing(recorded[variant])
-    references = []
-    for run in list_timed_references(runs):
-        if run.variant not in bad:
+            problems.append(fault)
+        if not run.record.is_reference:
+            recorded[run.variant] = run if fault is None else drop_timing(run)
+            parents[run.variant] = run.record.header.after
+        elif run.record.warm_samples and fault is None:
             references.append(run)
-    parents = {}
-    for variant, run in recorded.items():
-        if run.record:
-            parents[variant] = run.record.header.after
     order, lost = order_ladder(parents)
     if lost:
         problems.append(
@@ -176,16 +167,9 @@ def build_rung(
     variant, depth = variant_and_depth
     run = runs[variant]
     record = run.record
-    if record:
-        after = record.header.after
-    else:
-        after = None
-    parent = None
-    if after:
-        parent = runs.get(after)
-    verdict = None
-    if not run.usable.empty:
-        verdict = run.diagnosis()
+    after = record.header.after if record else None
+    parent = runs.get(after or "")
+    verdict = None if run.usable.empty else run.diagnosis()
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
     timed = bool(record and record.warm_samples and not record.faults)
     return Rung(
@@ -264,15 +248,12 @@ def summarize_variant(
     """
     run = evidence.load(variant, case)
     name = against or (run.record.header.after if run.record else None)
-    baseline = None
+    change = None
+    sides = [build_summary_column(run, "variant", None)]
     if name:
         baseline = evidence.load(name, case)
-    change = None
-    if baseline:
         change = compare.compare_runs(baseline, run, policy)
-    sides = [build_summary_column(run, "variant", None)]
-    if baseline is not None:
-        sides.append(build_summary_column(baseline, "baseline", change.time if change else None))
+        sides.append(build_summary_column(baseline, "baseline", change.time))
     runs, _ = evidence.load_readable(lambda name: name[1] == case)
     references = []
     for r in list_timed_references(runs):
@@ -321,13 +302,10 @@ def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
     if record and record.sanitizer_errors:
         return f"{', '.join(record.sanitizer_errors)} found errors"
     closed = []
-    for g in gates:
-        if g.binding and not g.met:
-            closed.append(g)
-    failing = "; ".join(f"{g.name}: {', '.join(g.failing)}" for g in closed)
-    if closed:
-        return f"gate not met: {failing}"
-    return ""
+    for gate in gates:
+        if gate.binding and not gate.met:
+            closed.append(f"{gate.name}: {', '.join(gate.failing)}")
+    return f"gate not met: {'; '.join(closed)}" if closed else ""
 
 
 def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
@@ -351,16 +329,18 @@ def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -
     name, time = run.variant, estimate_warm_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
-    values = {}
-    for m in METRICS:
-        values[m] = float(run.get_column(m))
+    metrics = {}
+    for metric in METRICS:
+        value = float(run.get_column(metric))
+        if not isnan(value):
+            metrics[metric] = value
     found = run.diagnosis()
     return SummaryColumn(
         name=name,
         role=role,
         time=time,
         against=against,
-        metrics={m: v for m, v in values.items() if not isnan(v)},
+        metrics=metrics,
         bound=found.label or None,
         because=found.because,
     )

@@ -89,8 +89,7 @@ def estimate_spreads(
         if not spread or (spread.dof or 0) < _LEAST:
             continue
         sigma = spread.sigma
-        is_one_sitting = not times or max(times) - min(times) < _DAY
-        if is_one_sitting:
+        if not times or max(times) - min(times) < _DAY:
             sigma = max(sigma, least_in_one_sitting)
         spreads[gpu] = Spread(sigma, spread.dof)
     return spreads
@@ -107,9 +106,7 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""
         spread = self._spreads_by_gpu.get(uuid)
-        if spread:
-            return scale_spread(spread, self._alpha)
-        return None
+        return scale_spread(spread, self._alpha) if spread else None
 
     def read_history(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -390,12 +387,10 @@ def judge_step(
     time = compare_times(before.timed, run.timed, policy)
     answer = policy.answer_comparison(time)
     if same_code:
-        moved = answer in ("faster", "slower")
         odd = ""
-        if moved:
-            odd = (
-                f"identical machine code, but {time.sentence}: the method or the machine caused it"
-            )
+        if answer in ("faster", "slower"):
+            cause = "the method or the machine caused it"
+            odd = f"identical machine code, but {time.sentence}: {cause}"
         return make_history_step(run, "same code", note=odd)
     smallest = stats.find_smallest_detectable_change(time)
     return make_history_step(run, answer, time, None if isnan(smallest) else smallest)

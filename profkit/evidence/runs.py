@@ -5,7 +5,7 @@ A record is read when its run is looked up, a report when its launches are asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -34,7 +34,7 @@ from profkit.reports.frame import list_frame_rows, strip_attrs
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = dict[str, Any]  # of the frame: a launch
+Row = Mapping[str, Any]  # of the frame: a launch
 
 
 class MissingEvidence(ProfkitError):
@@ -93,7 +93,7 @@ class Run:
         return self.launches[self.launches["status"] == "ok"]
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> Sequence[Row]:
         """Return the rows of these launches."""
         return list_frame_rows(self.usable)
 
@@ -235,12 +235,10 @@ class Evidence:
         """
         names = [name for name in self.list_names() if wanted(name)]
         problems = list(self._unread)
-        if counters:
-            read_reports_together(self._load_those_readable(names))
+        find = self.load_without_report
         if counters:
             find = self.load
-        else:
-            find = self.load_without_report
+            read_reports_together(self._load_those_readable(names))
         runs = []
         for name in names:
             try:
@@ -249,13 +247,11 @@ class Evidence:
                 problems.append(problem)
         return runs, problems
 
-    def _load_those_readable(self, names: Iterable[RunName]) -> list[Run]:
-        """Return those of the runs whose records can be read."""
-        runs = []
+    def _load_those_readable(self, names: Iterable[RunName]) -> Iterator[Run]:
+        """Yield those of the runs whose records can be read."""
         for name in names:
-            with suppress(ProfkitError):  # readable() says it
-                runs.append(self.load_without_report(*name))
-        return runs
+            with suppress(ProfkitError):  # load_readable says it
+                yield self.load_without_report(*name)
 
     def list_names(self) -> list[RunName]:
         """Return variant and case of everything in the folder, sorted."""
@@ -403,9 +399,7 @@ def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     if is_file(beside):
         return _read_runs_in(beside, headers)
     frame = Run(path.stem, None, None, None, path).launches
-    marks = set()
-    for v, c in zip(frame["variant"], frame["case"], strict=True):
-        marks.add((v, c))
+    marks = set(zip(frame["variant"], frame["case"], strict=True))
     if len(marks) < 2:
         variant, case = next(iter(marks), (None, None))
         return [Run(variant or path.stem, case, None, frame, path)]

@@ -277,13 +277,12 @@ def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator
             continue
         found = judge_launch(row)
         firing = []
-        for f in found.findings:
-            if f.status == "fires":
-                firing.append(f)
         gains = []
-        for f in firing:
-            if f.gain is not None:
-                gains.append(f.gain)
+        for finding in found.findings:
+            if finding.status == "fires":
+                firing.append(finding.rule)
+                if finding.gain is not None:
+                    gains.append(finding.gain)
         time = float(row["time"])
         yield HistoryLaunch(
             report=report,
@@ -297,5 +296,5 @@ def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator
             limiter=found.limiter,
             cause=found.because,
             gain=max(gains, default=None),
-            findings=tuple(f.rule for f in firing),
+            findings=tuple(firing),
         )

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn, TypeVar
 
 from profkit.errors import ProfkitError
@@ -39,6 +41,17 @@ def try_users_code(
         raise
     except BaseException as error:  # noqa: BLE001 - a user's file may do anything
         return None, explain_failure(error, path)
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    """Import a file of Python as a module of the given name; what its code raises passes through."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"{path}: not a Python file", "its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
 
 
 @contextlib.contextmanager

@@ -107,9 +107,7 @@ def parse_json_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
 def get_object(document: JsonObject, key: str) -> JsonObject:
     """Return the object of this key; an empty one where there is none."""
     held = document.get(key)
-    if isinstance(held, dict):
-        return held
-    return {}
+    return held if isinstance(held, dict) else {}
 
 
 def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:

@@ -14,7 +14,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from profkit.errors import ProfkitError, require_package
+from profkit.errors import ProfkitError, name_cause, require_package
 from profkit.reports.isolated import (
     count_processors,
     import_function,
@@ -34,13 +34,8 @@ def connect_to_cluster(address: str) -> Any:
     try:
         return Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
-        if str(error):
-            why = str(error).splitlines()[0]
-        else:
-            why = type(error).__name__
-        raise ProfkitError(
-            f"--on {address}: {why}", "start one with: dask scheduler, and dask worker ADDRESS"
-        ) from error
+        hint = "start one with: dask scheduler, and dask worker ADDRESS"
+        raise ProfkitError(f"--on {address}: {name_cause(error)}", hint) from error
 
 
 def require_executor(client: Any) -> Any:

@@ -314,7 +314,7 @@ def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
 
 # Metrics and their instances by patterns. Each takes only what is as long as its size says.
 
-_LAST, _MORE = rb"[\x00-\x7f]", rb"[\x80-\xff]"
+_LAST = rb"[\x00-\x7f]"
 
 
 def _write_varint_pattern(size: int) -> bytes:
@@ -606,7 +606,8 @@ class Copies:
 
     def append_block_header(self, frame: bytes) -> None:
         """Take a block's header without its counts: names, session, process."""
-        self._head += _prefix_with_size(frame) if frame else b""
+        if frame:
+            self._head += _prefix_with_size(frame)
 
     def keep_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""

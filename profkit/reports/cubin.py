@@ -250,9 +250,7 @@ class _Unit:
         self._at = start + 10 + length
 
     def _read_files(self) -> list[str]:
-        folders = []
-        while name := self._read_text():
-            folders.append(name)
+        folders = list(iter(self._read_text, ""))
         files = []
         while name := self._read_text():
             folder, _, _ = self._read_number(), self._read_number(), self._read_number()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
@@ -25,6 +25,7 @@ from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
+    Substitute,
     choose_hint,
     count_processors,
     is_fault_of_file,
@@ -155,9 +156,7 @@ def answer_line_requests(
     return [answers[n] for n in range(len(requests))]
 
 
-def _answer_each_report(
-    items: Sequence[Any], died: Callable[[Any, str], Any]
-) -> Iterator[list[HotLines]]:
+def _answer_each_report(items: Sequence[Any], died: Substitute) -> Iterator[list[HotLines]]:
     """Yield the answers of each report, read in this process where that is safe, else in forks."""
     inside = [_answer_in_process(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
@@ -203,7 +202,7 @@ def answer_requests_of_report(item: Sequence[Any]) -> list[HotLines]:
     return answers
 
 
-def _answer_in_forks(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
+def _answer_in_forks(items: Sequence[Any], died: Substitute) -> list[list[HotLines]]:
     """Return the answers that forks give; where there is no memory to begin, they have no lines."""
     if not items:
         return []
@@ -217,9 +216,7 @@ def _answer_in_forks(items: Sequence[Any], died: Callable[[Any, str], Any]) -> l
         return [_answer_with_reason(item, OUT_OF_MEMORY) for item in items]
 
 
-def _answer_in_process(
-    item: Sequence[Any], died: Callable[[Any, str], Any]
-) -> list[HotLines] | None:
+def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another.
 
     Where the library is to write machine code as text, only in a process that is known to make no
@@ -251,7 +248,7 @@ def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
     return False
 
 
-def _answer_large_report(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
+def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines]:
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
     frames = check_report(path)
@@ -275,7 +272,7 @@ def _answer_large_report(item: Sequence[Any], died: Callable[[Any, str], Any]) -
     with make_temporary_folder() as folder:
         most = count_children(frames.size)
         read = run_isolated(function, make_copies(), most, died_in_copy, remove_copy)
-    answers = [_answer_without_lines() for _ in requests]
+    answers = [_answer_without_lines()] * len(requests)
     for place, answer in zip(places, chain.from_iterable(read), strict=False):
         answers[place] = answer
     return answers
@@ -323,12 +320,12 @@ def _answer_for_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
     if not is_fault_of_file(why) or is_memory_limited():
         return _answer_with_reason(item, why)
-    return [_answer_without_lines() for _ in item[1]]
+    return [_answer_without_lines()] * len(item[1])
 
 
 def _answer_with_reason(item: Sequence[Any], why: str) -> list[HotLines]:
     """Return answers without lines, and why: that costs a report no more than its lines."""
-    return [replace(_answer_without_lines(), unread=why) for _ in item[1]]
+    return [replace(_answer_without_lines(), unread=why)] * len(item[1])
 
 
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
@@ -345,11 +342,11 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     rows = [*listed, *_list_context_lines(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
-    counters = {key: list_first_lines(tuple(names)) for key, names in request.counters.items()}
-    beyond = [key for key, names in request.counters.items() if _EXCESS in names]
-    gathered = {key: _share_gathered_sectors(kernel) for key in beyond}
-    layouts, fusable = {}, {}
+    counters, gathered, layouts, fusable = {}, {}, {}, {}
     for key, names in request.counters.items():
+        counters[key] = list_first_lines(tuple(names))
+        if _EXCESS in names:
+            gathered[key] = _share_gathered_sectors(kernel)
         if _CONFLICTS in names:
             from profkit.reports.banks import find_conflict_free_layouts
 
@@ -367,15 +364,22 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 
 def _share_gathered_sectors(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
-    for terms in COUNTERS[_EXCESS].alternatives:
+    excess = gathers = 0.0
+    for pc, value in _sum_first_collected(kernel, COUNTERS[_EXCESS]).items():
+        if value > 0:
+            excess += value
+            if kernel.is_gather(pc):
+                gathers += value
+    return gathers / excess if excess else 0.0
+
+
+def _sum_first_collected(kernel: LaunchedCode, counter: Counter) -> dict[int, float]:
+    """Return address -> a counter's value, of the first of its alternatives that was collected."""
+    for terms in counter.alternatives:
         values = kernel.sum_by_address(terms)
         if values is not None:
-            excess = {pc: value for pc, value in values.items() if value > 0}
-            gathers = sum(value for pc, value in excess.items() if kernel.is_gather(pc))
-            if excess:
-                return gathers / sum(excess.values())
-            return 0.0
-    return 0.0
+            return values
+    return {}
 
 
 def _list_lines_of_first_counter(
@@ -417,8 +421,7 @@ class _Sum:
 
 def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
-    collected = (kernel.sum_by_address(terms) for terms in counter.alternatives)
-    for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
+    for pc, value in _sum_first_collected(kernel, counter).items():
         if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
     return sums
@@ -480,7 +483,8 @@ def _list_lines(
 
 def _find_main_stall(states: Tally[str]) -> tuple[str, int]:
     """Return the state with most samples, issuing only where there is no other; "" of none."""
-    waiting = Tally({state: n for state, n in states.items() if state != _ISSUING})
+    waiting = states.copy()
+    del waiting[_ISSUING]
     return next(iter((waiting or states).most_common(1)), ("", 0))
 
 

@@ -63,13 +63,15 @@ _ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may re
 _MSGPACK, _JSON = 0, 1  # forms
 _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)  # of --max-memory; of ulimit -v
 _NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
+# Of an item whose child ended without an answer, and why: the result in its place, or an error.
+Substitute = Callable[[Any, str], Any]
 
 
 def run_isolated(
     function: str,
     items: Iterable[Any],
     jobs: int,
-    died: Callable[[Any, str], Any],
+    died: Substitute,
     done: Callable[[Any], object] = lambda _item: None,
 ) -> list[Any]:
     """Call a function of one item for many items, in `jobs` child processes; results in their order.
@@ -101,7 +103,7 @@ def import_function(function: str) -> Callable[..., Any]:
 
 
 def iterate_isolated(
-    function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
+    function: str, items: Iterable[Any], jobs: int, died: Substitute
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield the same, result by result as they are done: number of the item, item, result.
 
@@ -120,7 +122,7 @@ def iterate_isolated(
 def _run_on_children(
     children: Sequence[_Child],
     numbered: Iterator[tuple[int, Any]],
-    died: Callable[[Any, str], Any],
+    died: Substitute,
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield number, item and result as they are done; one item more than there are children is taken.
 
@@ -214,7 +216,7 @@ class _Child:
             self.ends[0].write(line)
             self.ends[0].flush()
 
-    def take_answer(self, died: Callable[[Any, str], Any]) -> Any:
+    def take_answer(self, died: Substitute) -> Any:
         """Read what came of its answer; return the result once all of it came, else _NOT_YET."""
         item = self.task[1]
         try:
@@ -238,7 +240,7 @@ class _Child:
             raise result
         return result
 
-    def _make_result_of_end(self, died: Callable[[Any, str], Any]) -> Any:
+    def _make_result_of_end(self, died: Substitute) -> Any:
         """Return the result for its item now that it has ended; _NOT_YET where it is tried again."""
         item, again = self.task[1], not self._is_second_try
         ended = self.ends[2]

@@ -31,6 +31,7 @@ from profkit.reports.metrics.derive import scale_to_si
 if TYPE_CHECKING:
     import pandas as pd
 
+RawLaunch = dict[str, Any]  # its name and counters, as `from_raw` takes them
 TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 # Keys of a row that are no counters: what the launch is called.
 NAMES = ("kernel", "variant", "case")
@@ -214,7 +215,7 @@ class PrintedTable:
             return f"{self.first_loss} (and {self.losses - 1} more)"
         return self.first_loss
 
-    def iterate_launches(self) -> Iterator[dict[str, Any]]:
+    def iterate_launches(self) -> Iterator[RawLaunch]:
         """Yield a mapping a launch, as `from_raw` takes it.
 
         A ProfkitError where the table has no names of metrics.
@@ -231,13 +232,11 @@ class PrintedTable:
         A ProfkitError where it is no such table.
         """
         rows = self._parse_rows()
-        is_there = False
         for row in rows:
             if _LAUNCH in row[:1] and _KERNEL in row:
                 self.head = row
-                is_there = True
                 break
-        if not is_there:
+        else:
             raise ProfkitError(f"{self.name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
         twice = _find_repeated_columns(self.head)
         numbers = self._list_number_columns()
@@ -262,16 +261,15 @@ class PrintedTable:
             self.is_cut = is_last_whole
 
     def _count_row(self, row: list[str], number_columns: list[int]) -> None:
-        """Count a row; see whether it says units, or has a decimal comma."""
+        """Count a row; see whether it says units, or has a decimal comma and points in thousands."""
         self.whole += 1
         is_first = self.whole == 1
         if is_first and not self.has_row_per_metric and not row[0].strip():
             self.units = row
-        elif not self.has_comma and (not self.has_row_per_metric or self._is_row_of_metric(row)):
-            self.has_comma = _has_decimal_comma([row[place] for place in number_columns])
-
-    def _is_row_of_metric(self, row: list[str]) -> bool:
-        return _is_metric(row[self.head.index(_LONG[0])])
+        elif not self.has_row_per_metric or _is_metric(row[self.head.index(_LONG[0])]):
+            for place in number_columns:
+                number = row[place].partition("(")[0].strip()
+                self.has_comma = self.has_comma or _EUROPEAN.fullmatch(number) is not None
 
     def _list_number_columns(self) -> list[int]:
         """Return the places of a row's numbers."""
@@ -321,7 +319,7 @@ class PrintedTable:
             if self.units is None or count > 1:
                 yield row
 
-    def _read_launch_rows(self) -> Iterator[dict[str, Any]]:
+    def _read_launch_rows(self) -> Iterator[RawLaunch]:
         units = dict(zip(self.head, self.units or (), strict=False))
         metrics = self._list_number_columns()
         for row in self._iterate_value_rows():
@@ -332,8 +330,8 @@ class PrintedTable:
                 launch |= _read_values(column, row[n], units.get(column, ""), self.has_comma)
             yield launch
 
-    def _read_metric_rows(self) -> Iterator[dict[str, Any]]:
-        launches: dict[tuple[str, str], dict[str, Any]] = {}
+    def _read_metric_rows(self) -> Iterator[RawLaunch]:
+        launches: dict[tuple[str, str], RawLaunch] = {}
         names: dict[str, str] = {}  # a name that many rows share is one
         for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
@@ -392,9 +390,9 @@ def _is_metric(column: str) -> bool:
     return "__" in column or column in RAW_NAMES
 
 
-def _read_identity(cells: Mapping[str, str]) -> dict[str, Any]:
+def _read_identity(cells: Mapping[str, str]) -> RawLaunch:
     """Return what the columns in front say of a launch, under the raw names that reports have it by."""
-    launch: dict[str, Any] = {"kernel": cells[_KERNEL]}
+    launch: RawLaunch = {"kernel": cells[_KERNEL]}
     for column, names in _SHAPES.items():
         if (sizes := _DIMENSIONS.fullmatch(cells.get(column, "").strip())) is not None:
             launch |= dict(zip(names, map(int, sizes.groups()), strict=True))
@@ -406,7 +404,7 @@ def _read_identity(cells: Mapping[str, str]) -> dict[str, Any]:
     return launch
 
 
-def _read_values(metric: str, text: str, unit: str, has_decimal_comma: bool) -> dict[str, Any]:
+def _read_values(metric: str, text: str, unit: str, has_decimal_comma: bool) -> RawLaunch:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
         if text:
@@ -425,11 +423,6 @@ def _read_values(metric: str, text: str, unit: str, has_decimal_comma: bool) -> 
         if (part := _read_number(instance, has_decimal_comma)) is not None:
             out[f"{metric}[{key.strip()}]"] = part * factor
     return out
-
-
-def _has_decimal_comma(cells: Iterable[str]) -> bool:
-    """Return whether the numbers of a table have a decimal comma and points between thousands."""
-    return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
 
 
 def _read_number(text: str, has_decimal_comma: bool) -> float | None:

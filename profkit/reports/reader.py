@@ -25,6 +25,7 @@ from profkit.files import (
     is_text,
     make_temporary_folder,
     resolve_path,
+    set_environment,
     write_bytes,
 )
 from profkit.records.paths import (
@@ -145,7 +146,7 @@ def open_report(path: str) -> Any:
     """
     if not path.endswith(".ncu-repz"):
         return _load_report(path)
-    with make_temporary_folder() as folder, _set_library_temporary_folder(folder):
+    with make_temporary_folder() as folder, set_environment("TMPDIR", os.fspath(folder)):
         return _load_report(path)
 
 
@@ -156,20 +157,6 @@ def _load_report(path: str) -> Any:
         return ncu_report._ncu_report.load_report(path, _WITHOUT_LIBRARIES)
     except (AttributeError, TypeError):  # another version of ncu_report
         return ncu_report.load_report(path)
-
-
-@contextmanager
-def _set_library_temporary_folder(folder: Path) -> Iterator[None]:
-    """Name a folder to the library as the one for temporary files."""
-    before = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = os.fspath(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = before
 
 
 @contextmanager
@@ -442,8 +429,9 @@ def _read_small_first(
     """Yield each file with its part as it is done, and large ones together at the end."""
     # A file that is large even when it is packed is not walked first to learn that.
     large: dict[str, int] = {}
-    if not client:
-        large = _find_large_reports(names)
+    for name in () if client else names:
+        if _get_report_size(name) > LARGE:
+            large[name] = estimate_unpacked_size(name)
     small = [name for name in dict.fromkeys(names) if name not in large]
     for name, part in _read_each_file(
         small, jobs, client, lines_follow and is_any_unrecorded(small)
@@ -454,11 +442,6 @@ def _read_small_first(
             yield name, part
     if large:
         yield from zip(large, read_large_reports([*large], sum(large.values()), jobs), strict=True)
-
-
-def _find_large_reports(paths: Iterable[str]) -> dict[str, int]:
-    """Return the large ones of some reports -> how many bytes their launches have."""
-    return {path: estimate_unpacked_size(path) for path in paths if _get_report_size(path) > LARGE}
 
 
 def is_named_by_record(path: str) -> bool:

@@ -35,6 +35,7 @@ from profkit.reports.isolated import (
 # Bytes that a fork takes before a fresh one goes on: 3 reports of a full set, a piece of a large one.
 _GROWN = 30e6
 _AGAIN = 75  # its exit status then
+Function = Callable[[Any], Any]  # answers an item
 # What ends a reading and says nothing of the file: no room, no more open files, processes or memory.
 _OF_THE_MACHINE = {
     errno.ENOSPC,
@@ -90,7 +91,7 @@ def serve_requests(wire: int) -> None:
 
 
 @cache
-def _find_function(function: str) -> Callable[[Any], Any]:
+def _find_function(function: str) -> Function:
     """Import a function, and do once what its forks need; what refuses where that cannot be done."""
     call = import_function(function)
     find_result_types(function)
@@ -111,13 +112,11 @@ def _prepare_module_once(prepare: Callable[[], object]) -> ProfkitError | None:
     except ProfkitError as error:
         return error
     except OSError as error:
-        return explain_resource_limit(error) or make_write_error(
-            error.filename or "a temporary file", error
-        )
+        return _explain_error(error)
     return None
 
 
-def _refuse_with(failure: ProfkitError) -> Callable[[Any], Any]:
+def _refuse_with(failure: ProfkitError) -> Function:
     def raise_failure(_item: Any) -> Any:
         raise failure
 
@@ -140,7 +139,7 @@ def _report_children_ended(ends: list[int], code: int) -> None:
 
 
 def _run_as_group(
-    call: Callable[[Any], Any],
+    call: Function,
     kinds: tuple[Any, ...],
     passed: list[int],
     environment: dict[str, str],
@@ -155,7 +154,7 @@ def _run_as_group(
         os._exit(FULL)
 
 
-def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: list[int]) -> None:
+def _serve_group(call: Function, kinds: tuple[Any, ...], passed: list[int]) -> None:
     """Serve as forks of this process, each with its ends: of items, answers, exit status.
 
     The native library never gives back what it took for a report. So a fork that has grown ends, and
@@ -189,7 +188,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
 
 
 def _start_child(
-    call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int], others: Iterable[int]
+    call: Function, kinds: tuple[Any, ...], own: list[int], others: Iterable[int]
 ) -> int | None:
     """Fork a child that answers items with its own ends; None where there is no memory for it."""
     pid = _fork_child()
@@ -207,7 +206,7 @@ def _close_ends(ends: Iterable[int]) -> None:
         os.close(end)
 
 
-def _run_as_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int]) -> None:
+def _run_as_child(call: Function, kinds: tuple[Any, ...], own: list[int]) -> None:
     """Answer items in this fork, and end with it."""
     try:
         has_grown = _answer_items(call, kinds, *own[:2])
@@ -216,9 +215,7 @@ def _run_as_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[
     os._exit(_AGAIN if has_grown else 0)
 
 
-def _answer_items(
-    call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int
-) -> bool:
+def _answer_items(call: Function, kinds: tuple[Any, ...], source: int, target: int) -> bool:
     """Answer items until this process has grown; whether there may be more."""
     before = _measure_peak_memory()
     answers = os.fdopen(target, "wb")
@@ -246,7 +243,7 @@ def _answer_items(
 
 
 def _explain_error(error: OSError) -> ProfkitError:
-    """Return what is said of an item that could not be read for a reason that is none of its own."""
+    """Return what is said of a failure that is no fault of what was to be read."""
     return explain_resource_limit(error) or make_write_error(
         error.filename or "a temporary file", error
     )

@@ -137,8 +137,7 @@ def diagnose_reports(
     if history:
         _refuse_output_with_history(csv, parquet, kernel, where, form)
         return _append_to_history(reports, history, on)
-    files = [output.check_output_path(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    output.refuse_same_file(files)
+    files = _check_table_files([csv, parquet], reports)
     ignored = check_ignored_rules(ignore or ())
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
@@ -150,6 +149,15 @@ def diagnose_reports(
     elif form or options.FORM.json or not files:
         _print_diagnoses(chosen, form, _Detail(top, lines, every, each))
     return chosen.exit_status
+
+
+def _check_table_files(tables: Sequence[Path | None], reports: Sequence[str]) -> list[Path]:
+    """Return the files that tables are written to, checked before anything is read; - is none."""
+    from profkit.cli.output import check_output_path, refuse_same_file
+
+    files = [check_output_path(file, reports) for file in tables if file and str(file) != "-"]
+    refuse_same_file(files)
+    return files
 
 
 def _refuse_output_with_history(*wanted: object) -> None:

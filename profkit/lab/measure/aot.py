@@ -21,6 +21,7 @@ from typing import Any
 
 from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
+from profkit.evidence.users_code import import_file
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.languages import plan as plans
 from profkit.lab.measure.languages.language import CompileJob
@@ -113,7 +114,7 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
 
 def _import_launch(job: CompileJob) -> Callable[..., None]:
     """Import a file, set its tunables as its header does, and return its launch function."""
-    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
+    module = import_file(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
         setattr(module, name, convert_to_type_of(getattr(module, name), text))
     launch: Callable[..., None] = getattr(module, LAUNCH)
@@ -123,13 +124,11 @@ def _import_launch(job: CompileJob) -> Callable[..., None]:
 def convert_to_type_of(default: Any, text: str) -> Any:
     """Return a tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
-    value: Any
-    if kind in (int, float, str):
-        value = kind(text)
-    else:
-        value = text
+    value: Any = text
     if kind is bool:
         value = text in ("1", "True", "true")
+    elif kind in (int, float, str):
+        value = kind(text)
     # tl.constexpr and its like wrap a value
     if hasattr(default, "value"):
         return type(default)(value)

@@ -44,6 +44,8 @@ _EAGER = 20  # plain calls in a row
 # that time (the rest is the last kernel, one in _EAGER), and with more than the launches themselves.
 _HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 
+Action = Callable[[], None]  # enqueues work, or replays what was captured of it
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -52,7 +54,7 @@ class Subject:
     name: str  # a variant's id or a reference's name
     call: Callable[[int], None]  # enqueue it once, on the stream given
     # (body, stream): a function that replays what body enqueues
-    capture: Callable[[Callable[[], None], int], Callable[[], None]]
+    capture: Callable[[Action, int], Action]
     # n: seconds per call of n plain calls one after the other, of events and of the host
     eager: Callable[[int, int], tuple[float, float]]
     launches: tuple[GraphLaunch, ...] = ()
@@ -95,7 +97,7 @@ class Times:
         )
 
 
-def capture_driver_graph(body: Callable[[], None], stream: int) -> Callable[[], None]:
+def capture_driver_graph(body: Action, stream: int) -> Action:
     """Capture what a function enqueues as a graph, and return the function that replays it."""
     graph = instantiate_graph(capture_graph(stream, body))
     return lambda: replay_graph(graph, stream)
@@ -123,10 +125,10 @@ def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[
 @dataclass(frozen=True)
 class _Graphs:
     subject: Subject
-    once: Callable[[], None]
-    warm: Callable[[], None]
+    once: Action
+    warm: Action
     n: int
-    cold: Callable[[], None] | None
+    cold: Action | None
 
 
 def bench_subjects(
@@ -171,7 +173,7 @@ def bench_subjects(
     return results
 
 
-def _capture_cache_flushes(tools: Support, stream: int) -> Callable[[], None]:
+def _capture_cache_flushes(tools: Support, stream: int) -> Action:
     """Return a replay of as many flushes of the caches as a cold graph has."""
     return capture_driver_graph(
         lambda: _enqueue_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
@@ -193,14 +195,14 @@ def _list_cold_times(samples: Sequence[tuple[float, float]]) -> tuple[float, ...
     return tuple(cold for _, cold in samples if not isnan(cold))
 
 
-Clock = Callable[[Callable[[], None], Callable[[], None] | None], float]
+Clock = Callable[[Action, Action | None], float]
 
 
 def _make_clock(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start, stop = device.create_event(), device.create_event()
 
-    def time_replay(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
+    def time_replay(replay: Action, first: Action | None = None) -> float:
         tools.spin_gpu(_HOLD, stream)
         if first:
             first()
@@ -216,7 +218,7 @@ def _make_clock(stream: int, tools: Support) -> Clock:
 def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
     """Capture a subject; without tools there is no cold graph."""
 
-    def capture_calls(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
+    def capture_calls(n: int, *first: Callable[[int], None]) -> Action:
         return subject.capture(lambda: _enqueue_calls(n, stream, *first, subject.call), stream)
 
     once, few = capture_calls(1), capture_calls(5)
@@ -257,7 +259,7 @@ def _time_graphs(graph: _Graphs, clock: Clock, flush_seconds: float) -> tuple[fl
 
 def _time_rounds(
     graphs: Sequence[_Graphs],
-    flush: Callable[[], None],
+    flush: Action,
     clock: Clock,
     limits: tuple[int, int, float],
 ) -> tuple[list[list[tuple[float, float]]], str]:
@@ -288,9 +290,7 @@ def _are_medians_known(samples: Sequence[tuple[float, float]]) -> bool:
     A quick look while measuring, from order statistics; what is reported is the bootstrap
     interval of profkit.evidence.
     """
-    warm = [sample[0] for sample in samples]
-    cold = [sample[1] for sample in samples]
-    return _compute_half_width(warm) <= WIDTH and _compute_half_width(cold) <= WIDTH
+    return all(_compute_half_width(times) <= WIDTH for times in zip(*samples, strict=True))
 
 
 def _compute_half_width(samples: Sequence[float]) -> float:
@@ -351,8 +351,7 @@ def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
 
     interval = estimate_median(list(samples))
     half = (interval.high - interval.low) / 2
-    known = interval.median and not isnan(half)
     width = None
-    if known:
+    if interval.median and not isnan(half):
         width = half / interval.median
     return {**interval.to_json(), "width": width, "samples": list(samples)}

@@ -53,6 +53,9 @@ def write_problem(captured: Path, folder: Path, program: str, launches: int) -> 
     return path
 
 
+CapturedKernel = Mapping[str, Any]  # what the hook wrote of one, in capture.json
+
+
 def make_folder_name(kernel: str, taken: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
     stem = _make_folder_word(kernel)
@@ -63,21 +66,20 @@ def make_folder_name(kernel: str, taken: set[str]) -> str:
     return name
 
 
-def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> str:
+def _render_variant(about: CapturedKernel, program: str, launches: int) -> str:
     """Return the text of a variant: prose, imports, constants, definitions, the launch."""
     tunables = _list_tunables(about)
-    constants = "\n".join(f"{name} = {values[0]}" for name, values in tunables.items())
     parts = [
         _render_prose(about, program, launches, tunables) + about["imports"],
-        constants,
+        "\n".join(f"{name} = {values[0]}" for name, values in tunables.items()),
         about["definitions"],
         _render_launch(about, tunables),
     ]
-    return "\n\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
 def _list_arguments(
-    about: Mapping[str, Any], tunables: Mapping[str, Any]
+    about: CapturedKernel, tunables: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Return a launch's arguments as code, and the lines that give numbers of the grid a name."""
     arguments, lines = [], []
@@ -95,7 +97,7 @@ def _list_arguments(
     return arguments, lines
 
 
-def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
+def _render_launch(about: CapturedKernel, tunables: Mapping[str, Any]) -> str:
     arrays = []
     for i in range(len(about["inputs"])):
         arrays.append(f"in{i}")
@@ -114,17 +116,13 @@ def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str
     )
 
 
-def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
+def _list_tunables(about: CapturedKernel) -> dict[str, list[int]]:
     """Return tunable -> values, the program's own first: warps, stages, blocks of the grid."""
     sizes = {}
     for parameter in about["parameters"]:
         sizes[parameter["name"]] = parameter.get("value")
     tunables: dict[str, list[int]] = {}
-    if about["grid_text"]:
-        names = about["tunable"]
-    else:
-        names = ()
-    for name in names:
+    for name in about["tunable"] if about["grid_text"] else ():
         size = sizes[name]
         if not isinstance(size, int) or size <= 0:
             continue
@@ -148,13 +146,10 @@ def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def _render_prose(
-    about: Mapping[str, Any], program: str, launches: int, tunables: Mapping[str, Sequence[int]]
+    about: CapturedKernel, program: str, launches: int, tunables: Mapping[str, Sequence[int]]
 ) -> str:
     """Return the docstring of a variant, which is its header too."""
-    if launches == 1:
-        times = "once"
-    else:
-        times = f"{launches} times"
+    times = "once" if launches == 1 else f"{launches} times"
     file = _clean_docstring_text(about["file"]) or "a file of the program"
     lines = [
         f'"""{about["kernel"]} as a program launched it.',
@@ -171,7 +166,7 @@ def _render_prose(
     return "\n".join([*lines, '"""', ""])
 
 
-def _choose_tolerance(about: Mapping[str, Any]) -> JsonObject:
+def _choose_tolerance(about: CapturedKernel) -> JsonObject:
     """Return what another version may differ by; the captured one is bit-equal or nearly."""
     worst = spread = 0.0
     for output in about["outputs"]:
@@ -266,10 +261,7 @@ def _explain_no_launch(command: Sequence[str], done: process.Done) -> str:
 
 
 def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
-    if options.count is None:
-        count = _EVERY
-    else:
-        count = options.count
+    count = _EVERY if options.count is None else options.count
     request = {**asdict(options), "folder": str(folder), "count": count}
     del request["timeout"]  # not the hook's business
     request_file = folder / "request.json"

@@ -176,10 +176,6 @@ class Measurements:
     # what became of GPUs and workers that failed on the way
     lost: list[str] = field(default_factory=list)
 
-    def get_gpu(self, name: str, case: str) -> Gpu | None:
-        """Return the GPU that a name was launched on at a case, or else the one of the run."""
-        return self.gpus.get((name, case), self.gpu)
-
     def describe_checks(self) -> list[JsonObject]:
         """Return the checks as plain dicts."""
         return [asdict(check) for check in self.checks.values()]
@@ -263,7 +259,8 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     """Return the run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
-    gpu, check = measured.get_gpu(name, case), measured.checks.get(name)
+    gpu = measured.gpus.get((name, case), measured.gpu)
+    check = measured.checks.get(name)
     if check and built:
         check = _add_sanitizer(check, built)
     document: JsonObject = {
@@ -290,9 +287,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
 def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Return times with intervals; apart from make_record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
-    if times:
-        return summarize_times(times)
-    return None
+    return summarize_times(times) if times else None
 
 
 def add_timing(record: Record, run: TargetRun) -> Record:
@@ -347,18 +342,13 @@ def _describe_launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[
     """Return blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:
-        blocks, filled = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)
-        if isnan(filled):
-            known = None
-        else:
-            known = filled
-        idle = max(0, sms - blocks)
+        blocks, waves = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)
         shape = LaunchShape(
             kernel=launch.kernel,
             blocks=blocks,
             blocks_per_sm=launch.blocks_per_sm,
-            waves=known,
-            idle_sms=idle,
+            waves=None if isnan(waves) else waves,
+            idle_sms=max(0, sms - blocks),
         )
         shapes.append(shape)
     return tuple(shapes)

@@ -87,15 +87,14 @@ def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
         ends = {name: nan if end is None else end for name, end in comparison[side].items()}
         sides.append(Interval(**ends))
     before, after = sides
-    apart = not before.overlaps(after)
-    faster = comparison["answer"] == "faster"
     because = str(comparison["sentence"])
-    if faster:
-        if apart:
-            because += " than the defaults"
-        else:
-            because += ", but the two intervals overlap"
-    return Conclusion(champion, default, faster and apart, because, measured)
+    faster = comparison["answer"] == "faster"
+    if faster and before.overlaps(after):
+        faster = False
+        because += ", but the two intervals overlap"
+    elif faster:
+        because += " than the defaults"
+    return Conclusion(champion, default, faster, because, measured)
 
 
 def _confirm_finalists(runner: Runner) -> None:

@@ -129,10 +129,7 @@ class Study:
                 if source is None:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
-                    if begun < STARTUP:
-                        source = "random"
-                    else:
-                        source = "tpe"
+                    source = "random" if begun < STARTUP else "tpe"
                 live.set_user_attr("by", [source, name_owner()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._list_claimed_configs(
@@ -164,21 +161,17 @@ class Study:
         result: TrialResult | None = None,
     ) -> None:
         """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
-        if value is not None:
-            state = TrialState.COMPLETE
-        else:
-            state = TrialState.PRUNED
-        if outcome == "pruned":
-            state = TrialState.PRUNED
         if outcome in ("failed", *_ABANDONED):
             state = TrialState.FAIL
+        elif value is None or outcome == "pruned":
+            state = TrialState.PRUNED
+        else:
+            state = TrialState.COMPLETE
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
             live = self._live.pop(number)
             kept = replace(result or TrialResult(), outcome=outcome)
             live.set_user_attr("said", kept.to_json())
-            done = None
-            if state == TrialState.COMPLETE:
-                done = value
+            done = value if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
 
     def interrupt_trial(self, number: int) -> None:
@@ -361,9 +354,6 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
         """Return TPE's sample, or a random one at the start, as a configuration that can be."""
         sample = super().sample_relative(study, trial, search_space)
-        full = None
         if sample:
-            full = {}
-            for m in self._all:
-                full[m] = sample.get(m, 0)
-        return self._find_nearest(full)
+            sample = {**dict.fromkeys(self._all, 0), **sample}
+        return self._find_nearest(sample)

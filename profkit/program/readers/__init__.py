@@ -18,7 +18,17 @@ from profkit.records.paths import Beginning, read_beginning
 HEAD_BYTES = 4096  # of a file, that tell which unread kind it is
 _LAST = "torch_trace"  # the least strict, which says of what is no recording why it is none
 # Files here that are parts of readers: importing them all would make each start slower.
-_PARTS = {"chrome", "frames", "gathered", "injected", "operators", "others", "places", "store"}
+_PARTS = {
+    "chrome",
+    "frames",
+    "gathered",
+    "injected",
+    "operators",
+    "others",
+    "places",
+    "store",
+    "tensors",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +46,7 @@ def list_recording_kinds() -> tuple[RecordingKind, ...]:
     """Return the RECORDING of each reader here, in the order in which they are asked."""
     names = sorted({module.name for module in iter_modules(__path__)} - {*_PARTS, _LAST})
     modules = [import_module(f"{__name__}.{name}") for name in (*names, _LAST)]
-    return tuple(module.RECORDING for module in modules)
+    return tuple(module.RECORDING for module in modules if hasattr(module, "RECORDING"))
 
 
 def list_suffixes() -> tuple[str, ...]:

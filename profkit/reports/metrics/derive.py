@@ -241,6 +241,4 @@ def scale_to_si(name: str) -> float:
         return 1e-9
     if name.startswith("device__attribute_") and name.endswith(("_clock_rate", "_khz")):
         return 1e3
-    if name == "device__attribute_clock_rate":
-        return 1e3
     return 1.0

@@ -8,10 +8,8 @@ passes a case back to the functions of the file that it came from.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import symtable
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -142,20 +140,9 @@ def _list_defined_names(source: bytes) -> set[str]:
     return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
 
 
-def import_file(path: Path, name: str) -> ModuleType:
-    """Import a file of Python as a module of the given name."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ProfkitError(f"cannot import {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
-    from profkit.evidence.users_code import try_users_code
+    from profkit.evidence.users_code import import_file, try_users_code
 
     path = folder / "problem.py"
     if not is_file(path):
@@ -191,16 +178,14 @@ _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[4] / "kernels/common/v
 
 def list_templates() -> dict[str, str]:
     """Return language, as one types it -> the file that a first variant is made of."""
-    names = []
-    for entry in files(__package__).iterdir():
-        names.append(entry.name)
+    there = {entry.name for entry in files(__package__).iterdir()}
     known = {}
     for language in list_languages():
-        known[language.name.lower()] = language.suffix
-    template_of = {}
-    for name, suffix in known.items():
-        template_of[name] = f"{name}{suffix}.tmpl"
-    return {name: template for name, template in template_of.items() if template in names}
+        name = language.name.lower()
+        template = f"{name}{language.suffix}.tmpl"
+        if template in there:
+            known[name] = template
+    return known
 
 
 class NewDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.new/1"):

@@ -306,10 +306,7 @@ def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[
 def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
     expression = read_expression(text, where)
     if expression.is_condition != condition:
-        if condition:
-            what = "compares nothing"
-        else:
-            what = "is a condition"
+        what = "compares nothing" if condition else "is a condition"
         raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
     if strange := sorted(expression.names - known):
         raise ProfkitError(
