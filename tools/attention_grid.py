@@ -30,12 +30,13 @@ from typing import Any
 
 import numpy as np
 
+from profkit.evidence.users_code import import_file
 from profkit.lab.measure import bench, subjects
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.cuda.library import Args
 from profkit.lab.measure.variants import build, variants
-from profkit.lab.measure.variants.problem import import_file, load_problem
+from profkit.lab.measure.variants.problem import load_problem
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kernels" / "attention"

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from profkit.diagnosis.verdict import judge_launch
-from profkit.lab.measure.variants.problem import import_file
+from profkit.evidence.users_code import import_file
 from profkit.model.scenario import Expectation
 from profkit.reports.reader import Reports, read_report
 
