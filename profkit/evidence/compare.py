@@ -353,7 +353,7 @@ def match_launches(
     return pairs, (_list_unpaired_kernels(old, pairs), _list_unpaired_kernels(new, pairs))
 
 
-def _pair_launches_of_one_name(old: list[Row], new: list[Row]) -> list[tuple[Row, Row]]:
+def _pair_launches_of_one_name(old: Sequence[Row], new: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Return the n-th launch of a range and a kernel with the n-th of the same."""
     new_by_key = index_launches(new)
     pairs = []
