@@ -101,7 +101,7 @@ class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # The shortest form that a launch file can have, for whoever has none.
 _FORM = (
     "grid = [4096, 1, 1], block = [256, 1, 1], and for each parameter [[argument]] with value = 7, "
-    'or with array = "float32" and count = 1024, one of them with output = true'
+    'or with array = "float32" and count = 1024; output = true where it is only written'
 )
 
 
@@ -121,11 +121,10 @@ def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
         raise ProfkitError(f"{file}: no GPU launches grid and block of this size", "1 and more")
     arguments = _complete_arguments(f"{file}: argument", launch.argument, file.parent)
     arrays = list(list_arrays(arguments))
-    outputs = sum(argument.output for argument in arrays)
     written = sum(not argument.is_read for argument in arrays)
-    if not outputs or written > _OUTPUTS or len(arrays) - written > _INPUTS:
-        hint = f"1 to {_OUTPUTS} arrays with output = true, and {_INPUTS} others at most"
-        raise ProfkitError(f"{file}: {outputs} of {len(arrays)} arrays are outputs", hint)
+    if written > _OUTPUTS or len(arrays) - written > _INPUTS:
+        hint = f"{_OUTPUTS} arrays that are only written, and {_INPUTS} others at most"
+        raise ProfkitError(f"{file}: {written} of {len(arrays)} arrays are only written", hint)
     include = []
     for folder in launch.include:
         place = resolve_path(file.parent / folder)

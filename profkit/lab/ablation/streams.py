@@ -201,22 +201,16 @@ def _write_streams(code: Code, walked: Sequence[Walked], lines: Mapping[str, int
         changes.add_registers("b32", f"%profkit_{name}")
     stays = _STREAM * len(walked)
     added = stays + _WORD * (len(lines) + len(lines) % 2)
-    places = {"table": TABLE}
-    for name, kernel in code.module.kernels.items():
-        beginning = _THREAD.strip()
-        for number, one in enumerate(walked):
-            if one.stream.kernel == name:
-                places |= _name_places(number)
-                beginning += _BEGIN.rstrip().format(**places, width=one.stream.width)
-                changes.add_registers("b32", places["at"])
-        if "profkit_table" in beginning:
-            changes.insert_at_beginning(kernel, beginning.split("\n"))
+    _write_beginnings(changes, walked)
     for number, one in enumerate(walked):
         begun = set()
         for access in one.stream.accesses:
             line = lines[code.name_source_line(access)]
-            places |= _name_places(number)
-            places |= {"stays": str(stays + _WORD * line), "added": str(added)}
+            places = {
+                **_name_places(number),
+                "stays": str(stays + _WORD * line),
+                "added": str(added),
+            }
             _move_access(
                 changes, access, places, access.statement.block not in begun, one.path.cached
             )
@@ -226,10 +220,23 @@ def _write_streams(code: Code, walked: Sequence[Walked], lines: Mapping[str, int
     return changes.write_module()
 
 
+def _write_beginnings(changes: Changes, walked: Sequence[Walked]) -> None:
+    """Put each thread at its place of each stream of its kernel."""
+    beginnings: dict[str, str] = {}
+    for number, one in enumerate(walked):
+        places, name = _name_places(number), one.stream.kernel
+        changes.add_registers("b32", places["at"])
+        begin = _BEGIN.rstrip().format(**places, width=one.stream.width)
+        beginnings[name] = beginnings.get(name, _THREAD.strip()) + begin
+    for name, text in beginnings.items():
+        changes.insert_at_beginning(changes.module.kernels[name], text.split("\n"))
+
+
 def _name_places(number: int) -> dict[str, str]:
     """The register of a stream, and where in the table its words are."""
     place = _STREAM * number
-    return {"at": f"%profkit_s{number}", "room": str(place), "step": str(place + _WORD)}
+    words = {"room": str(place), "step": str(place + _WORD)}
+    return {"at": f"%profkit_s{number}", "table": TABLE, **words}
 
 
 # The number of a thread in the whole grid, in %profkit_t.

@@ -72,12 +72,17 @@ def ablate_variants(
         raise ProfkitError("no variant was named", "profkit list shows the variants")
     if kernel or launch or any(name.endswith(".cu") for name in names):
         target = _choose_source(names, kernel, launch, build_dir)
-        return ablate_chosen(target, artifacts or Path("artifacts"))
+        return ablate_chosen(target, artifacts or Path("artifacts"), _HINT)
     places = Places(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
         return _show_records(_read_recorded(names, case or (), folder))
     return ablate_chosen(choose_target(places, names, False, case or (), False), folder)
+
+
+_HINT = (
+    'in the launch file, include = ["folder"] names folders of headers, flags = ["-DX"] other flags'
+)
 
 
 def _choose_source(
@@ -105,8 +110,11 @@ def _choose_source(
     return choose_target(Places(folder, build), [name], False, (CASE,), False)
 
 
-def ablate_chosen(target: Target, folder: Path) -> int:
-    """Ablate what was chosen, keep it with the runs of a folder, and show it."""
+def ablate_chosen(target: Target, folder: Path, hint: str = "") -> int:
+    """Ablate what was chosen, keep it with the runs of a folder, and show it.
+
+    `hint`: for errors that have none.
+    """
     from profkit.cli.output import print_error, print_note, show_spinner
     from profkit.lab.ablation.run import ablate_target, save_ablation
 
@@ -116,7 +124,7 @@ def ablate_chosen(target: Target, folder: Path) -> int:
         nonlocal refused
         refused += 1
         progress("")
-        print_error(error)
+        print_error(ProfkitError(error.message, error.hint or hint))
 
     with show_spinner() as progress:
         for record in ablate_target(target, progress, report_error):
