@@ -12,6 +12,7 @@ from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
 from profkit.lab.ablation.binary import make_binary_problem
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+from profkit.lab.measure.cuda.library import load_library
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import Places, choose_target
 from profkit.records.header import parse_header
@@ -127,6 +128,24 @@ def test_a_kernel_may_have_no_array_at_all(tmp_path: Path) -> None:
     target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
     assert target.problem.module.inputs(None, 0) == ()
     assert len(target.problem.module.outputs(None)) == 1, "a problem has one at least"
+
+
+LIBRARY = """
+int other_file(int);
+int helper(int x) { return other_file(x); }
+int profkit_launch(void* a) { return 7; }
+"""
+
+
+def test_functions_of_other_files_are_looked_up_when_called(tmp_path: Path) -> None:
+    source, made = tmp_path / "part.c", tmp_path / "part.so"
+    source.write_text(LIBRARY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    with pytest.raises(ProfkitError, match="other_file"):
+        load_library(made)
+    assert load_library(made, is_whole=False).profkit_launch(None) == 7
+    with pytest.raises(ProfkitError, match="cannot load"):
+        load_library(tmp_path / "none.so", is_whole=False)
 
 
 def test_two_kernels_of_a_file_are_two_variants(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
 from profkit.lab.ablation.footprint import find_regions_in_rewritten, write_marking_module
 from profkit.lab.ablation.launches import rank_axes, shrink_grid
 from profkit.lab.ablation.ptx import Module, read_module
-from profkit.lab.ablation.survey import Seen, count_accesses, count_executed
+from profkit.lab.ablation.survey import AccessCounts, count_accesses, count_executed
 from tests.ablation.test_rewriting import make_code
 
 ADD_HALVES = """.version 8.0
@@ -34,10 +34,10 @@ ADD_HALVES = """.version 8.0
 LOW, HIGH = 1 << 20, (1 << 20) + 3000
 
 
-SIDE_BY_SIDE = Seen(1, 32, 2, 0, LOW, HIGH)
+SIDE_BY_SIDE = AccessCounts(1, 32, 2, 0, LOW, HIGH)
 
 
-def make_add(more: str = "", seen: Seen = SIDE_BY_SIDE) -> Code:
+def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> Code:
     code = make_code(read_module(ADD_HALVES.replace("MORE", more)))
     return replace(code, survey=replace(code.survey, seen=(seen,) * len(code.accesses)))
 
@@ -70,7 +70,7 @@ def walk_to(text: str, at: int) -> int:
 
 @pytest.mark.parametrize("high", [LOW + 16, LOW + 20, LOW + 100, HIGH, LOW + (1 << 20) - 2])
 def test_no_wide_access_leaves_what_the_narrow_ones_touched(high: int) -> None:
-    text = ABLATION.make(make_add(seen=Seen(1, 32, 2, 0, LOW, high))).text
+    text = ABLATION.make(make_add(seen=AccessCounts(1, 32, 2, 0, LOW, high))).text
     places = [walk_to(text, at) for at in range(LOW, high - 1, 2)]
     assert min(places) >= LOW
     assert max(places) + 16 <= high
@@ -102,7 +102,7 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
         (LOW + row, LOW + size),
         (LOW + 2 * size, LOW + 3 * size),
     ):
-        seen.append(Seen(1, 32, 4, 0, low, high))
+        seen.append(AccessCounts(1, 32, 4, 0, low, high))
     change = ABLATION.make(replace(code, survey=replace(code.survey, seen=tuple(seen))))
     assert [(region.low, region.high) for region in change.regions[:1]] == [(LOW, LOW + size)]
     assert [len(region.accesses) for region in change.regions] == [2, 1]
@@ -129,9 +129,9 @@ def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
     [
         (make_add("bar.sync 0;"), "work together"),
         (make_add("st.shared.b16 [%rd1], %h1;"), "work together"),
-        (make_add(seen=Seen(1, 32, 32, 0, LOW, HIGH)), "narrower than 16"),
-        (make_add(seen=Seen(1, 32, 2, 0, LOW + 2, HIGH)), "narrower than 16"),
-        (make_add(seen=Seen(1, 32, 2, 0, LOW, LOW + 8)), "few bytes"),
+        (make_add(seen=AccessCounts(1, 32, 32, 0, LOW, HIGH)), "narrower than 16"),
+        (make_add(seen=AccessCounts(1, 32, 2, 0, LOW + 2, HIGH)), "narrower than 16"),
+        (make_add(seen=AccessCounts(1, 32, 2, 0, LOW, LOW + 8)), "few bytes"),
     ],
 )
 def test_what_fewer_threads_cannot_do_is_refused(code: Code, why: str) -> None:
@@ -141,7 +141,7 @@ def test_what_fewer_threads_cannot_do_is_refused(code: Code, why: str) -> None:
 
 def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
     code = make_add()
-    scattered = Seen(1, 32, 32, 0, LOW, HIGH)
+    scattered = AccessCounts(1, 32, 32, 0, LOW, HIGH)
     seen = (scattered, *code.survey.seen[1:])
     with pytest.raises(Refused, match="not of neighbours"):
         ABLATION.make(replace(code, survey=replace(code.survey, seen=seen)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import Access
 from profkit.lab.ablation.footprint import Region
-from profkit.lab.ablation.launches import Call, Loaded, Play
+from profkit.lab.ablation.launches import Call, Loaded, Replay
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
@@ -47,7 +47,7 @@ class Lab:
         self.call: Call = launches.read_call(call)
         self.stream = device.create_stream()
         began = time.perf_counter()
-        Play(self.call).enqueue_call(self.stream)
+        Replay(self.call).enqueue_call(self.stream)
         device.wait_for_stream(self.stream)
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
@@ -63,20 +63,20 @@ class Lab:
         """Machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
-        for start in self.call.kernel_starts:
-            if start.name in loaded.functions:
-                launches.copy_function_attributes(start, loaded)
-                launches.copy_globals(start, loaded, module.variables)
+        for launch in self.call.kernel_launches:
+            if launch.name in loaded.functions:
+                launches.copy_function_attributes(launch, loaded)
+                launches.copy_globals(launch, loaded, module.variables)
         if table:
             launches.write_global(loaded.module, table_name, table)
         return loaded
 
-    def run_call(self, play: Play) -> None:
+    def run_call(self, replay: Replay) -> None:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.wait_for_stream()
         launches.run_with_timeout(
-            play.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
+            replay.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
         )
         device.wait_for_stream()
 
@@ -102,10 +102,10 @@ class Lab:
     def _limit_blocks(self, text: str) -> Module:
         module = read_module(text)
         changes = Changes(module)
-        for start in self.call.kernel_starts:
-            if start.name in module.kernels:
-                blocks = max(1, start.count_blocks())
-                changes.require_min_blocks(module.kernels[start.name], start.threads, blocks)
+        for launch in self.call.kernel_launches:
+            if launch.name in module.kernels:
+                blocks = max(1, launch.count_blocks())
+                changes.require_min_blocks(module.kernels[launch.name], launch.threads, blocks)
         return read_module(changes.write_module())
 
     def count_accesses(
@@ -121,7 +121,7 @@ class Lab:
         loaded = self.load_module(module, code, table)
         first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run_call(Play(self.call, loaded.functions, part=part, axis=axis))
+        self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
         launches.unload_code(loaded)
         return words
@@ -134,7 +134,7 @@ class Lab:
         for place, region in zip(places, regions, strict=True):
             device.fill_memory(place, 0, region.sectors)
         loaded = self.load_module(module, code, launches.pack_words(places), footprint.MAPS)
-        self.run_call(Play(self.call, loaded.functions, part=part, axis=axis))
+        self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
         touched = 0
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)
@@ -144,15 +144,15 @@ class Lab:
 
     def record_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
         """When the blocks ran; None where more than one kernel or too many blocks did."""
-        starts = self.call.kernel_starts
-        if len(starts) != 1 or starts[0].blocks > timeline.MOST_BLOCKS:
+        launched = self.call.kernel_launches
+        if len(launched) != 1 or launched[0].blocks > timeline.MOST_BLOCKS:
             return None
-        size = 8 * timeline.FIELDS * starts[0].blocks
+        size = 8 * timeline.FIELDS * launched[0].blocks
         place = device.allocate_memory(size)
         loaded = self.load_module(module, code, launches.pack_words([place]), timeline.PLACE)
         for _ in range(2):  # the first run loads the module
             device.fill_memory(place, 0, size)
-            self.run_call(Play(self.call, loaded.functions))
+            self.run_call(Replay(self.call, loaded.functions))
         words = launches.read_memory(place, size // 8)
         launches.unload_code(loaded)
         device.free_memory(place)

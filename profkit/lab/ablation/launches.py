@@ -51,7 +51,7 @@ class _Config(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Start:
+class KernelLaunch:
     """One kernel launch of a call."""
 
     name: str  # as the machine code has it
@@ -80,7 +80,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Fill:
+class MemoryFill:
     """Memory that a call sets to one value."""
 
     to: int
@@ -94,15 +94,15 @@ class Call:
     """What one call enqueues, in order. The graph is kept: it owns the parameters."""
 
     graph: int
-    steps: tuple[Start | Fill, ...]
+    steps: tuple[KernelLaunch | MemoryFill, ...]
 
     @property
-    def kernel_starts(self) -> list[Start]:
-        return [step for step in self.steps if isinstance(step, Start)]
+    def kernel_launches(self) -> list[KernelLaunch]:
+        return [step for step in self.steps if isinstance(step, KernelLaunch)]
 
     @property
     def names(self) -> set[str]:
-        return {start.name for start in self.kernel_starts}
+        return {launch.name for launch in self.kernel_launches}
 
 
 def read_call(call: Callable[[int], None]) -> Call:
@@ -116,25 +116,25 @@ def read_call(call: Callable[[int], None]) -> Call:
     return Call(graph, tuple(steps))
 
 
-def _read_node(node: int, kind: int) -> Start | Fill:
+def _read_node(node: int, kind: int) -> KernelLaunch | MemoryFill:
     if kind == library.KERNEL_NODE:
-        return _read_start(node)
+        return _read_kernel_launch(node)
     if kind == _MEMSET_NODE:
         params = _MemsetNode()
         device.call_driver("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
         if params.height <= 1:
-            return Fill(params.to, params.value, params.element, params.width)
+            return MemoryFill(params.to, params.value, params.element, params.width)
     raise ProfkitError(
         "a call that copies memory or calls the host cannot be made again piece by piece",
         "ablate a variant that only launches kernels",
     )
 
 
-def _read_start(node: int) -> Start:
+def _read_kernel_launch(node: int) -> KernelLaunch:
     params = library.read_kernel_node(node)
     grid, block = params.grid_and_block
     cluster = _read_attribute(node, _CLUSTER)
-    return Start(
+    return KernelLaunch(
         name=library.read_kernel_name(params.func),
         function=params.func,
         kernel=params.kernel or 0,
@@ -211,38 +211,38 @@ def read_words(module: int, name: str, count: int) -> list[int]:
     return read_memory(found[0], count)
 
 
-def copy_globals(start: Start, loaded: Loaded, names: Sequence[str]) -> None:
+def copy_globals(launch: KernelLaunch, loaded: Loaded, names: Sequence[str]) -> None:
     """Give the arrays of a module what those of the same names hold in the original."""
     for name in names:
         here = find_global(loaded.module, name)
-        there = _find_original(start, name)
+        there = _find_original(launch, name)
         if here and there and here[1] == there[1]:
             device.copy_memory(here[0], there[0], here[1])
     device.wait_for_stream()
 
 
-def _find_original(start: Start, name: str) -> tuple[int, int] | None:
+def _find_original(launch: KernelLaunch, name: str) -> tuple[int, int] | None:
     owner = c_void_p()
     place, size = c_ulonglong(), c_size_t()
     word = c_char_p(name.encode())
     try:
-        if start.kernel:
-            device.call_driver("cuKernelGetLibrary", byref(owner), c_void_p(start.kernel))
+        if launch.kernel:
+            device.call_driver("cuKernelGetLibrary", byref(owner), c_void_p(launch.kernel))
             device.call_driver("cuLibraryGetGlobal", byref(place), byref(size), owner, word)
         else:
-            device.call_driver("cuFuncGetModule", byref(owner), c_void_p(start.function))
+            device.call_driver("cuFuncGetModule", byref(owner), c_void_p(launch.function))
             device.call_driver("cuModuleGetGlobal_v2", byref(place), byref(size), owner, word)
     except device.CudaError:
         return None
     return place.value, size.value
 
 
-def copy_function_attributes(start: Start, loaded: Loaded) -> None:
+def copy_function_attributes(launch: KernelLaunch, loaded: Loaded) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
-    function = loaded.functions[start.name]
-    _set_attribute(function, _MOST_SHARED, start.smem)
-    _set_attribute(function, _CARVEOUT, library.read_kernel_attribute(start.function, _CARVEOUT))
-    if prod(start.cluster) > 1:
+    function = loaded.functions[launch.name]
+    _set_attribute(function, _MOST_SHARED, launch.smem)
+    _set_attribute(function, _CARVEOUT, library.read_kernel_attribute(launch.function, _CARVEOUT))
+    if prod(launch.cluster) > 1:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
 
@@ -267,11 +267,11 @@ def find_allocation(address: int) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class Play:
+class Replay:
     """How a call is made again: with which code, and in which shape."""
 
     call: Call
-    # name of a kernel -> the function that is started in its place
+    # name of a kernel -> the function that is launched in its place
     functions: Mapping[str, int] = field(default_factory=dict)
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
     part: int = 1  # of so many blocks one is launched
@@ -279,14 +279,14 @@ class Play:
 
     def enqueue_call(self, stream: int) -> None:
         for step in self.call.steps:
-            if isinstance(step, Fill):
+            if isinstance(step, MemoryFill):
                 _fill_memory(step, stream)
             else:
-                start = step
+                launch = step
                 if self.part > 1:
-                    start = replace(start, grid=shrink_grid(start.grid, self.part, self.axis))
-                function = self.functions.get(start.name, start.function)
-                _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
+                    launch = replace(launch, grid=shrink_grid(launch.grid, self.part, self.axis))
+                function = self.functions.get(launch.name, launch.function)
+                _launch_kernel(launch, function, self.smem.get(launch.name, launch.smem), stream)
 
 
 def shrink_grid(
@@ -305,28 +305,28 @@ def rank_axes(grid: tuple[int, int, int]) -> list[int]:
     return sorted(range(3), key=lambda axis: -grid[axis])
 
 
-def _fill_memory(fill: Fill, stream: int) -> None:
+def _fill_memory(fill: MemoryFill, stream: int) -> None:
     bits = 8 * fill.element
     name = f"cuMemsetD{bits}Async"
     number = {8: ctypes.c_ubyte, 16: ctypes.c_ushort, 32: c_uint}[bits](fill.value)
     device.call_driver(name, c_ulonglong(fill.to), number, c_size_t(fill.count), c_void_p(stream))
 
 
-def _start_kernel(start: Start, function: int, smem: int, stream: int) -> None:
+def _launch_kernel(launch: KernelLaunch, function: int, smem: int, stream: int) -> None:
     attributes = (_Attribute * 2)()
     count = 0
-    if prod(start.cluster) > 1:
+    if prod(launch.cluster) > 1:
         attributes[count].id = _CLUSTER
-        attributes[count].value[0:3] = start.cluster
+        attributes[count].value[0:3] = launch.cluster
         count += 1
-    if start.cooperative:
+    if launch.cooperative:
         attributes[count].id = _COOPERATIVE
         attributes[count].value[0] = 1
         count += 1
     config = _Config(smem=smem, stream=stream, attributes=attributes, count=count)
-    config.grid[:] = start.grid
-    config.block[:] = start.block
-    pointers = c_void_p(start.parameters), c_void_p(start.extra)
+    config.grid[:] = launch.grid
+    config.block[:] = launch.block
+    pointers = c_void_p(launch.parameters), c_void_p(launch.extra)
     device.call_driver("cuLaunchKernelEx", byref(config), c_void_p(function), *pointers)
 
 

@@ -24,7 +24,7 @@ from profkit.lab.ablation.comparison import (
 )
 from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
-from profkit.lab.ablation.launches import Play
+from profkit.lab.ablation.launches import Replay
 from profkit.lab.ablation.preparation import Prepared, Say
 from profkit.lab.ablation.ptx import cut_other_entries, read_module
 from profkit.lab.ablation.timeline import Timeline
@@ -127,11 +127,11 @@ def _survey_and_prepare(
 
 def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callable[[int], None]]:
     """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
-    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue_call}
-    for name, play in preparation.make_changed_launches(lab).items():
-        calls[name] = play.enqueue_call
-    for name, play in prepared.plays.items():
-        calls[name] = play.enqueue_call
+    calls: dict[str, Callable[[int], None]] = {"original": Replay(lab.call).enqueue_call}
+    for name, replay in preparation.make_changed_launches(lab).items():
+        calls[name] = replay.enqueue_call
+    for name, replay in prepared.replays.items():
+        calls[name] = replay.enqueue_call
     calls.update(beside)
     return calls
 
@@ -153,7 +153,7 @@ def _add_survey(
 
 def _name_kernels(lab: Lab) -> tuple[str, ...]:
     """Name each kernel once, in the order of the launches."""
-    return tuple(dict.fromkeys(start.name for start in lab.call.kernel_starts))
+    return tuple(dict.fromkeys(launch.name for launch in lab.call.kernel_launches))
 
 
 def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
@@ -232,8 +232,8 @@ def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
     lines = list(change.lines.items())[:_MOST_LINES]
     calls = {}
     for place, table in [("", change.control), *lines]:
-        play = Play(lab.call, lab.load_module(module, machine, table).functions)
-        calls[place] = play.enqueue_call
+        replay = Replay(lab.call, lab.load_module(module, machine, table).functions)
+        calls[place] = replay.enqueue_call
     times = lab.time_calls(calls)
     control = median(times[""].warm)
     gains = [LineGain(place, control / median(times[place].warm)) for place, _ in lines]

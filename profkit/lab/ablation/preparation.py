@@ -12,7 +12,7 @@ from profkit.lab.ablation.accesses import Access, find_accesses
 from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.lab import Lab
-from profkit.lab.ablation.launches import Loaded, Play, Start
+from profkit.lab.ablation.launches import KernelLaunch, Loaded, Replay
 from profkit.lab.ablation.ptx import Module, cut_other_entries, read_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 class Prepared:
     """What is timed, and what is known of it before."""
 
-    plays: dict[str, Play] = field(default_factory=dict)
+    replays: dict[str, Replay] = field(default_factory=dict)
     changes: dict[Ablation, Change] = field(default_factory=dict)
     executed: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
@@ -52,18 +52,20 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
 
 def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.Survey) -> Code:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
-    on, starts = lab.on, lab.call.kernel_starts
+    on, launched = lab.on, lab.call.kernel_launches
     room = device.allocate_memory(ROOM)
     device.fill_memory(room, 0, ROOM)
     return Code(
         module=module,
         accesses=found,
         survey=seen,
-        threads={start.name: start.blocks * start.threads for start in starts},
-        grids={start.name: start.blocks for start in starts},
+        threads={launch.name: launch.blocks * launch.threads for launch in launched},
+        grids={launch.name: launch.blocks for launch in launched},
         l2=on.gpu.l2,
         room=room,
-        local_bytes=max(library.read_kernel_attribute(s.function, launches.LOCAL) for s in starts),
+        local_bytes=max(
+            library.read_kernel_attribute(s.function, launches.LOCAL) for s in launched
+        ),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=cut_other_entries(on.fast, lab.call.names),
         anchored=_find_within_one_allocation(found, seen),
@@ -72,7 +74,7 @@ def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.S
 
 def _list_register_cap_flags(lab: Lab) -> list[str]:
     """Flags with which a block fits on an SM, although counters take registers."""
-    threads = max(start.threads for start in lab.call.kernel_starts)
+    threads = max(launch.threads for launch in lab.call.kernel_launches)
     whole_warps = -(-threads // 32) * 32
     most = min(255, _REGISTERS // whole_warps // 8 * 8)
     return [*_drop_register_cap(lab.on.flags), f"-maxrregcount={most}"]
@@ -104,7 +106,7 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
         except Refused as why:
             prepared.refused.append(ablation.make_refusal(why))
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
-    prepared.plays["base"] = Play(lab.call, base.functions)
+    prepared.replays["base"] = Replay(lab.call, base.functions)
     _assemble_in_parallel(lab, prepared.changes.values())
     for ablation in prepared.changes:
         say(ablation.id)
@@ -143,9 +145,9 @@ def _prepare_change(
     module = lab.limit_registers(change.text)
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
-        play = _load_with_same_occupancy(lab, module, table, base)
-        lab.run_call(play)
-        prepared.plays[f"{which}:{ablation.id}"] = play
+        replay = _load_with_same_occupancy(lab, module, table, base)
+        lab.run_call(replay)
+        prepared.replays[f"{which}:{ablation.id}"] = replay
 
 
 def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prepared) -> None:
@@ -161,10 +163,10 @@ def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prep
     else:
         difference = _measure_work_difference(lab, code, module)
     prepared.executed[ablation.id] = difference
-    play = _load_with_original_occupancy(lab, module, flags)
-    play = replace(play, part=change.part, axis=axis)
-    lab.run_call(play)
-    prepared.plays[f"gone:{ablation.id}"] = play
+    replay = _load_with_original_occupancy(lab, module, flags)
+    replay = replace(replay, part=change.part, axis=axis)
+    lab.run_call(replay)
+    prepared.replays[f"gone:{ablation.id}"] = replay
 
 
 def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
@@ -207,8 +209,8 @@ def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
     regions = footprint.find_regions_in_rewritten(change.regions, module)
     marked = _assemble_or_refuse(lab, footprint.write_marking_module(module, regions), flags)
     most = 0.0
-    for axis in launches.rank_axes(lab.call.kernel_starts[0].grid):
-        if min(start.grid[axis] for start in lab.call.kernel_starts) < change.part:
+    for axis in launches.rank_axes(lab.call.kernel_launches[0].grid):
+        if min(launch.grid[axis] for launch in lab.call.kernel_launches) < change.part:
             continue
         touched = lab.count_touched_sectors(module, regions, marked, change.part, axis)
         most = max(most, touched / max(1, before))
@@ -245,15 +247,15 @@ def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     return difference
 
 
-def _load_with_same_occupancy(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
+def _load_with_same_occupancy(lab: Lab, module: Module, table: bytes, base: Loaded) -> Replay:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
-    for start in lab.call.kernel_starts:
-        if start.name in loaded.functions:
-            wanted[start.name] = start.count_blocks(base.functions[start.name])
-            fitting = start.count_blocks(loaded.functions[start.name])
-            _refuse_fewer_blocks(fitting, wanted[start.name])
+    for launch in lab.call.kernel_launches:
+        if launch.name in loaded.functions:
+            wanted[launch.name] = launch.count_blocks(base.functions[launch.name])
+            fitting = launch.count_blocks(loaded.functions[launch.name])
+            _refuse_fewer_blocks(fitting, wanted[launch.name])
     return _limit_occupancy(lab, loaded, wanted)
 
 
@@ -267,51 +269,51 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
         )
 
 
-def _load_with_original_occupancy(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
+def _load_with_original_occupancy(lab: Lab, module: Module, flags: Sequence[str]) -> Replay:
     """Other code that does the same, with no more blocks on an SM than the original has."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags))
     wanted = {}
-    for start in lab.call.kernel_starts:
-        wanted[start.name] = start.count_blocks()
+    for launch in lab.call.kernel_launches:
+        wanted[launch.name] = launch.count_blocks()
     return _limit_occupancy(lab, loaded, wanted)
 
 
-def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Play:
+def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Replay:
     """With shared memory that nobody uses, where more blocks than wanted would fit."""
     smem = {}
-    for start in lab.call.kernel_starts:
-        if start.name in loaded.functions:
-            function = loaded.functions[start.name]
-            smem[start.name] = _find_limiting_shared_size(start, function, wanted[start.name])
-    return Play(lab.call, loaded.functions, smem)
+    for launch in lab.call.kernel_launches:
+        if launch.name in loaded.functions:
+            function = loaded.functions[launch.name]
+            smem[launch.name] = _find_limiting_shared_size(launch, function, wanted[launch.name])
+    return Replay(lab.call, loaded.functions, smem)
 
 
-def _find_limiting_shared_size(start: Start, function: int, blocks: int) -> int:
+def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int) -> int:
     """The least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
-    size = start.smem
-    while start.count_blocks(function, size) > blocks:
+    size = launch.smem
+    while launch.count_blocks(function, size) > blocks:
         size += _STEP
         launches.allow_dynamic_shared(function, size)
     return size
 
 
-def make_changed_launches(lab: Lab) -> dict[str, Play]:
+def make_changed_launches(lab: Lab) -> dict[str, Replay]:
     """What launch alone can change: occupancy cut by unused shared memory."""
-    plays = {}
+    replays = {}
     smem = {}
-    for start in lab.call.kernel_starts:
-        filled = min(start.count_blocks(), -(-start.blocks // lab.on.gpu.sms))
+    for launch in lab.call.kernel_launches:
+        filled = min(launch.count_blocks(), -(-launch.blocks // lab.on.gpu.sms))
         if filled >= 2:
-            smem.update(_find_shared_for_occupancy(start, filled // 2))
+            smem.update(_find_shared_for_occupancy(launch, filled // 2))
     if smem:
-        plays["half-occupancy"] = Play(lab.call, smem=smem)
-    return plays
+        replays["half-occupancy"] = Replay(lab.call, smem=smem)
+    return replays
 
 
-def _find_shared_for_occupancy(start: Start, blocks: int) -> dict[str, int]:
+def _find_shared_for_occupancy(launch: KernelLaunch, blocks: int) -> dict[str, int]:
     """Dynamic shared memory with which this many blocks fit; empty where the GPU forbids it."""
     try:
-        return {start.name: _find_limiting_shared_size(start, start.function, blocks)}
+        return {launch.name: _find_limiting_shared_size(launch, launch.function, blocks)}
     except device.CudaError:
-        launches.allow_dynamic_shared(start.function, start.smem)
+        launches.allow_dynamic_shared(launch.function, launch.smem)
         return {}

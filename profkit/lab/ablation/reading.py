@@ -29,24 +29,24 @@ def describe_shape(
         ratios["cold"] = median(cold.cold) / base
     if spans:
         ratios.update(idle=spans.idle, longest_block=spans.longest)
-    start = max(lab.call.kernel_starts, key=lambda start: start.blocks * start.threads)
-    fraction, limit = _find_occupancy(lab, start)
+    launch = max(lab.call.kernel_launches, key=lambda launch: launch.blocks * launch.threads)
+    fraction, limit = _find_occupancy(lab, launch)
     return Shape(
         **ratios,
-        blocks=start.blocks,
-        blocks_per_sm=start.count_blocks(),
+        blocks=launch.blocks,
+        blocks_per_sm=launch.count_blocks(),
         occupancy=fraction,
         occupancy_limit=limit,
     )
 
 
-def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]:
+def _find_occupancy(lab: Lab, launch: launches.KernelLaunch) -> tuple[float | None, str]:
     arch = lab.on.gpu.arch
     if arch not in LIMITS:
         return None, ""
-    shared = start.smem + library.read_kernel_attribute(start.function, launches.STATIC_SHARED)
-    registers = library.read_kernel_attribute(start.function, launches.REGISTERS)
-    fitting = count_fitting_blocks(arch, registers, start.threads, shared)
+    shared = launch.smem + library.read_kernel_attribute(launch.function, launches.STATIC_SHARED)
+    registers = library.read_kernel_attribute(launch.function, launches.REGISTERS)
+    fitting = count_fitting_blocks(arch, registers, launch.threads, shared)
     return fitting.fraction, fitting.limiter
 
 

@@ -24,7 +24,7 @@ _FIRST = [0, 0, 0, 0, (1 << 64) - 1, 0]
 
 
 @dataclass(frozen=True)
-class Seen:
+class AccessCounts:
     """What one access did in one call."""
 
     requests: int = 0  # executions by a warp
@@ -38,7 +38,7 @@ class Seen:
 @dataclass(frozen=True)
 class Survey:
     blocks: tuple[int, ...]  # threads that entered each basic block of the module
-    seen: tuple[Seen, ...]  # of each access
+    seen: tuple[AccessCounts, ...]  # of each access
     executed: Counter[str]  # PTX instructions by opcode, executed by threads
     issued: Counter[str]  # the same by warps
     entries: tuple[tuple[int, ...], ...]  # of each basic block: by warps at each place of a block
@@ -196,7 +196,7 @@ def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[in
     seen = []
     for number in range(len(accesses)):
         fields = rest[len(_FIRST) * number : len(_FIRST) * (number + 1)]
-        seen.append(Seen(*fields) if fields[0] else Seen())
+        seen.append(AccessCounts(*fields) if fields[0] else AccessCounts())
     return Survey(
         blocks=tuple(blocks),
         seen=tuple(seen),
