@@ -313,8 +313,9 @@ def refuse_unsafe_expression(
 
 
 def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
+    """Return whether a part of an expression is text, or several values."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str | bytes)
-    return isinstance(node, ast.List | ast.Tuple) or (
-        isinstance(node, ast.Name) and node.id in texts
-    )
+    if isinstance(node, ast.Name):
+        return node.id in texts
+    return isinstance(node, ast.List | ast.Tuple)

@@ -146,8 +146,12 @@ def say_wrong_arguments(
     tool: str, errors: Sequence[Mapping[str, Any]], known: Sequence[str]
 ) -> str:
     """Return what is wrong with the arguments of a call, and which there are."""
-    said = {f"{'.'.join(map(str, error['loc']))}: {error['msg'].lower()}" for error in errors}
-    return shorten_text(f"{tool}: {'; '.join(sorted(said))}\narguments: {', '.join(known)}")
+    wrong = set()
+    for error in errors:
+        argument = ".".join(str(part) for part in error["loc"])
+        wrong.add(f"{argument}: {error['msg'].lower()}")
+    problems = "; ".join(sorted(wrong))
+    return shorten_text(f"{tool}: {problems}\narguments: {', '.join(known)}")
 
 
 def split_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -256,13 +256,14 @@ def _send_signal(
 ) -> bool:
     """Send a signal to all that is left of a session, and elsewhere; whether anything was."""
     process.poll()  # a zombie leader is not something left
-    # getsid is a system call; only of a member the file is read, which costs ten times that.
-    left = {
-        p for p in (*_list_pids(), *elsewhere) if p in elsewhere or _read_session(p) == process.pid
-    }
-    left = {p for p in left if is_alive(p)}
+    members = set(elsewhere)
+    for pid in _list_pids():
+        if _read_session(pid) == process.pid:
+            members.add(pid)
     if process.returncode is not None:
-        left.discard(process.pid)
+        members.discard(process.pid)
+    # getsid is a system call; only of a member the file is read, which costs ten times that.
+    left = [pid for pid in members if is_alive(pid)]
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

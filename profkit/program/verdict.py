@@ -327,8 +327,11 @@ def _explain_idle(case: Case, idle: Idle) -> str:
 
 def _name_host_recorder(case: Case) -> str:
     """Name what tells how the host spends its time."""
-    if case.step.makers and any(maker.top or maker.range for maker in case.step.makers):
-        return "py-spy record -o host.svg -- COMMAND, or perf, shows it"
+    for maker in case.step.makers:
+        if (
+            maker.top or maker.range or maker.place
+        ):  # of places all operators are known that there are
+            return "py-spy record -o host.svg -- COMMAND, or perf, shows it"
     return f"{_name_recorder(case)} records its operators and lines"
 
 

@@ -292,6 +292,18 @@ def test_what_has_no_line_is_said_with_its_cause(tmp_path: Path) -> None:
     assert place.line == f"{USER}:88"
 
 
+def test_what_was_recorded_with_lines_is_not_asked_for_again(tmp_path: Path) -> None:
+    """A kernel of Numba has a line and no operator: what the host does there is for others to show."""
+    of = LinesRecording(tmp_path / "n")
+    stack = of.stack((USER, 88, "train"))
+    for _ in range(20):
+        of.kernel("blur", stack, micros=1)
+        of.clock += 200_000
+    said = triage_timeline(injected.read_injected_recording(of.write())).verdict.say
+    assert "py-spy record" in said
+    assert "profkit triage" not in said
+
+
 def test_a_capture_before_the_recording_is_said_where_operators_were_recorded(
     tmp_path: Path,
 ) -> None:

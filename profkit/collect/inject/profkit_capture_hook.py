@@ -27,6 +27,7 @@ _TROUBLE = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError),
     *(RuntimeError, SyntaxError, TypeError, ValueError),
 )
+_ALIGNED = 16  # bytes: Triton compiles another kernel for an address at no multiple of them
 _RECORDED = "it was only ever launched while a CUDA graph was recorded: run it once without graphs"
 
 
@@ -65,7 +66,12 @@ def _describe_kind(value: Any) -> Any:
 
 
 def _list_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(k, v) for k, v in arguments.items() if hasattr(v, "data_ptr")]
+    """Return the arguments that are memory, with their names."""
+    tensors = []
+    for name, value in arguments.items():
+        if hasattr(value, "data_ptr"):
+            tensors.append((name, value))
+    return tensors
 
 
 @dataclass
@@ -193,7 +199,10 @@ class Session:
 
 def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
-    unaligned = [k for k, v in _list_tensors(start.arguments) if v.data_ptr() % 16]
+    unaligned = []
+    for name, tensor in _list_tensors(start.arguments):
+        if tensor.data_ptr() % _ALIGNED:
+            unaligned.append(name)
     imports, definitions = launched.write_standalone(start.kernel, unaligned)
     place.mkdir()
     inputs = launched.list_inputs(outcome.arrays)
@@ -228,14 +237,21 @@ def _describe_output(array: launched.Reach, inputs: Sequence[launched.Reach]) ->
 
 def _describe_start(start: Start, named: dict[str, str]) -> dict[str, Any]:
     """Return grid, options and arguments of a launch; `named`: parameter -> its array."""
-    arguments = start.arguments.items()
-    plain = {k: v for k, v in start.options.items() if isinstance(v, int | float | str)}
+    options = {}
+    for name, value in start.options.items():
+        if isinstance(value, int | float | str):
+            options[name] = value
+    parameters, tunable = [], []
+    for name, value in start.arguments.items():
+        parameters.append(launched.describe_parameter(name, value, named))
+        if launched.is_tunable(name, value):
+            tunable.append(name)
     return {
         "grid": start.grid,
         "grid_text": start.grid_text,
-        "options": plain,
-        "parameters": [launched.describe_parameter(k, v, named) for k, v in arguments],
-        "tunable": [k for k, v in arguments if launched.is_tunable(k, v)],
+        "options": options,
+        "parameters": parameters,
+        "tunable": tunable,
     }
 
 

@@ -125,7 +125,9 @@ def note_written_arrays(arrays: Sequence[Reach]) -> None:
     """Note which arrays a launch has changed; CannotCapture: one shares memory with another."""
     for one in arrays:
         one.after = one.before if _is_same(one.flat, one.before) else one.flat.clone()
-    for one in (a for a in arrays if a.is_written):
+    for one in arrays:
+        if not one.is_written:
+            continue
         for other in arrays:
             if other is not one and _is_overlapping(one.flat, other.flat):
                 raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
@@ -138,12 +140,7 @@ def repeat_launch(
     outcome = CaptureOutcome(list(arrays))
     if not any(a.is_written for a in arrays):
         raise CannotCapture("it changed nothing: what it writes was there before")
-    copies = {
-        a.name: _make_poisoned_copy(a.before) if a.is_written else a.before.clone() for a in arrays
-    }
-    _launch_on_copies(arrays, copies, launch)
-    for array in (a for a in arrays if a.is_written):
-        array.works_in_place = not _is_same(copies[array.name], array.after)
+    _note_arrays_used_in_place(arrays, launch)
     copies = {a.name: a.before.clone() for a in arrays}
     _launch_on_copies(arrays, copies, launch)
     for array in arrays:
@@ -154,6 +151,22 @@ def repeat_launch(
                 raise CannotCapture(f"{array.name} is finite in one launch, not in another")
             outcome.spread = max(outcome.spread, apart)
     return outcome
+
+
+def _note_arrays_used_in_place(
+    arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
+) -> None:
+    """Launch over poisoned outputs: one that comes out otherwise is read as well as written."""
+    copies = {}
+    for array in arrays:
+        if array.is_written:
+            copies[array.name] = _make_poisoned_copy(array.before)
+        else:
+            copies[array.name] = array.before.clone()
+    _launch_on_copies(arrays, copies, launch)
+    for array in arrays:
+        if array.is_written:
+            array.works_in_place = not _is_same(copies[array.name], array.after)
 
 
 def repeat_launch_on_drawn_inputs(
@@ -296,17 +309,23 @@ def write_standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     bodies: dict[str, str] = {}
     _add_kernel_source(kernel, imports, bodies)
     name = kernel.fn.__name__
-    marks = {
-        "do_not_specialize": list(getattr(kernel, "do_not_specialize", ())),
-        "do_not_specialize_on_alignment": sorted(
-            {*map(str, getattr(kernel, "do_not_specialize_on_alignment", ())), *unaligned}
-        ),
-    }
-    options = ", ".join(f"{k}={v!r}" for k, v in marks.items() if v)
     main = bodies.pop(name)
+    options = _write_options(kernel, unaligned)
     if options:
         main = main.replace("@triton.jit\n", f"@triton.jit({options})\n", 1)
     return "\n".join(imports), "\n\n\n".join([*bodies.values(), main])
+
+
+def _write_options(kernel: Any, unaligned: Sequence[str]) -> str:
+    """Return what the decorator of a kernel is called with."""
+    any_alignment = {str(name) for name in getattr(kernel, "do_not_specialize_on_alignment", ())}
+    any_alignment.update(unaligned)
+    options = []
+    if any_value := list(getattr(kernel, "do_not_specialize", ())):
+        options.append(f"do_not_specialize={any_value!r}")
+    if any_alignment:
+        options.append(f"do_not_specialize_on_alignment={sorted(any_alignment)!r}")
+    return ", ".join(options)
 
 
 def _add_kernel_source(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:

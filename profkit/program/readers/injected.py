@@ -217,16 +217,9 @@ def _list_operators(
     of_steps = read_recorded_operators(of_steps_file, first, unchanged)
     of_captures = read_recorded_operators(of_captures_file, first)
     launched = _list_launched(activities)
-    made = []
-    exact, similar = {}, {}
-    for call in calls:
-        if call.correlation in launched:
-            made.append(call)
-            exact[call.correlation] = places.find_stack_numbers(call.correlation)
-            similar[call.correlation] = places.find_similar_stack_numbers(call.correlation)
-    spans = assign_operators_to_all_steps(
-        of_steps, made, (exact, similar), places.threads, launched
-    )
+    made = [call for call in calls if call.correlation in launched]
+    stacks = _find_stacks_of_calls(made, places)
+    spans = assign_operators_to_all_steps(of_steps, made, stacks, places.threads, launched)
     captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     seen = [*chain.from_iterable(of_steps), *chain.from_iterable(of_captures)]
@@ -239,6 +232,17 @@ def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:
     for activity in activities:
         launched[activity.correlation] = activity.name, activity.grid, activity.block
     return launched
+
+
+def _find_stacks_of_calls(
+    calls: Sequence[Call], places: Places
+) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+    """Find the stacks of calls, by their correlation numbers: exact ones, and similar ones."""
+    exact, similar = {}, {}
+    for call in calls:
+        exact[call.correlation] = places.find_stack_numbers(call.correlation)
+        similar[call.correlation] = places.find_similar_stack_numbers(call.correlation)
+    return exact, similar
 
 
 def _note_graphs_captured_before(
