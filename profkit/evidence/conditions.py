@@ -6,6 +6,7 @@ ncu versions or cases.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,7 @@ CLOCKS = 1.35
 _NAMED, _LONGEST = 3, 80  # damaged places of a record that a note names; characters of each
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 # What holds clocks down from outside of the kernel; a power cap is what a hard-working kernel meets.
-_OUTSIDE = ("thermal", "hardware", "unknown")
+_OUTSIDE = re.compile("thermal|hardware|unknown")
 
 
 class Incomparable(Document, frozen=True, kw_only=True):
@@ -206,8 +207,7 @@ def find_throttling(record: Record) -> str | None:
             held_by = {*(held_by or ()), *state.throttle}
     if held_by is None:
         return None
-    outside = (reason for reason in held_by if any(word in reason for word in _OUTSIDE))
-    return ", ".join(sorted(outside)) or "nothing"
+    return ", ".join(filter(_OUTSIDE.search, sorted(held_by))) or "nothing"
 
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
@@ -287,5 +287,5 @@ def _list_gpu_notes(before: Record, after: Record) -> list[str]:
     seen = [get_visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
-    words = [x if x is not None else "the first" for x in seen]
-    return [f"profiled on two GPUs of one host: {words[0]} and {words[1]}"]
+    words = " and ".join("the first" if x is None else x for x in seen)
+    return [f"profiled on two GPUs of one host: {words}"]

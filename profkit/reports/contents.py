@@ -508,7 +508,7 @@ def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
 def _split_table(table: bytes) -> list[bytes] | None:
     """Return the strings of a table whose names are short and have no newline (the tag of a string)."""
     first, *parts = table.split(b"\n")
-    if first or any(len(part) - 1 != part[0] if part else True for part in parts):
+    if first or any(not part or len(part) - 1 != part[0] for part in parts):
         return None
     return [part[1:] for part in parts]
 

@@ -27,7 +27,7 @@ from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
 ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 NOBITS = 8  # the kind of a section without bytes in the file
 _CODE = ".text."
-_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN = 1, 2, 3, 4, 5
+_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
 _OLDEST, _NEWEST = 2, 4  # versions of the table that are read

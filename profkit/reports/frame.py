@@ -56,17 +56,13 @@ def read_catalogued_metrics(action: Any, names: Iterable[str]) -> dict[str, floa
 
 def read_scalars(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
-    values = {}
+    values: dict[str, float | str] = {}
     for name in action.metric_names():
-        if clean_text(name) == name:
-            values[name] = _read_value(action, name)
-    plain: dict[str, float | str] = {}
-    for name, value in values.items():
-        if isinstance(value, str):
-            plain[name] = value
-        elif value is not None:
-            plain[name] = float(value)
-    return plain
+        value = _read_value(action, name)
+        if clean_text(name) != name or value is None:
+            continue
+        values[name] = value if isinstance(value, str) else float(value)
+    return values
 
 
 def read_launch_identity(action: Any, record: Record | None, time: float) -> Identified:
@@ -96,17 +92,10 @@ def identify_launch(
     if not isinstance(device, str):
         device = None
     version = _read_whole_number(major, _MOST_VERSION), _read_whole_number(minor, _MOST_VERSION)
-    if None in version:
-        cc = None
-    else:
-        cc = f"{version[0]}.{version[1]}"
+    cc = None if None in version else f"{version[0]}.{version[1]}"
     grid, block = _read_dimensions(dims[:3]), _read_dimensions(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
-    if failed:
-        status = "failed"
-    else:
-        status = "ok"
     return (
         kernel,
         workload,
@@ -116,7 +105,7 @@ def identify_launch(
         block,
         *variant_and_case,
         "/".join(ranges) or None,
-        status,
+        "failed" if failed else "ok",
     )
 
 

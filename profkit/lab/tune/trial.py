@@ -149,9 +149,7 @@ class Profiler:
 
 def _read_launch_time(row: Mapping[str, Any]) -> float:
     """Return the time of a launch; 0 where it was not collected."""
-    if isnan(row["time"]):
-        return 0.0
-    return float(row["time"])
+    return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
 class Runner:
@@ -194,10 +192,7 @@ class Runner:
         attempt.note_result(code=gates.identify_machine_code(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
-        if is_default:
-            basis = None
-        else:
-            basis = self.read_defaults_basis()
+        basis = None if is_default else self.read_defaults_basis()
         entry = self.task.make_trial_entry(trial.config)
         reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
@@ -227,12 +222,11 @@ class Runner:
 
     def _set_first_incumbent(self, number: int) -> None:
         """Make a trial the incumbent, unless a search that was killed has got further."""
-        best = set()
+        noted = self.study.read_note("incumbent")
         for trial in self.study.list_trials():
-            if trial.result.became_incumbent:
-                best.add(trial.number)
-        if self.study.read_note("incumbent") not in best:
-            self.study.write_note("incumbent", number)
+            if trial.number == noted and trial.result.became_incumbent:
+                return
+        self.study.write_note("incumbent", number)
 
     def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
