@@ -311,14 +311,13 @@ def add_artifacts(
     """
     diagnosed = set(kept.read_columns("launches", ["report"])[0]["report"].to_pylist())
     found, problems = evidence.load_readable(counters=False)
-    recorded = [run for run in found if run.record]
     read_reports_together(
-        [run for run in recorded if get_report_sha256(run.record) not in diagnosed]
+        run for run in found if run.record and get_report_sha256(run.record) not in diagnosed
     )
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
     ablations: list[HistoryAblation] = []
-    for run in recorded:
+    for run in found:
         if run.record is None:
             continue
         try:

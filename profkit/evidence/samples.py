@@ -330,10 +330,7 @@ def summarize_samples(
     """Return the median of one side (the mean of its processes' medians) with its interval."""
     parts = []
     for g in groups:
-        if g.size > PAIRED_MOST:
-            parts.append(summarize_array(g, thresholds))
-        else:
-            parts.append(summarize_process(tuple(g.tolist()), thresholds))
+        parts.append(_summarize_group(g, thresholds))
     level = thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     for part in parts:
@@ -351,6 +348,13 @@ def summarize_samples(
         effective = _limit_effective_samples(effective, spread)
     interval = Interval(centre, centre - below, centre + above, level)
     return Sample(interval, faults, effective=effective)
+
+
+def _summarize_group(times: Array, thresholds: Thresholds) -> Sample:
+    """Summarize one process's times; many of them are not kept for the next time."""
+    if times.size > PAIRED_MOST:
+        return summarize_array(times, thresholds)
+    return summarize_process(tuple(times.tolist()), thresholds)
 
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
