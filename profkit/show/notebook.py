@@ -353,7 +353,9 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
 def diagnose(
     runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
 ) -> Frame:
-    """Return every finding of every launch.
+    """Return every rule of every launch: those that fire, are clear or could not be checked.
+
+    `findings` has those that fire, to read.
 
     Args:
         runs: A report's path, a pattern, a folder, a list, a frame from `load`, a row of one (or a
@@ -403,7 +405,9 @@ _OF_A_FINDING = ("rule", "advice", "expected", "low", "high", "at_most", "eviden
 def findings(
     runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
 ) -> Frame:
-    """Return what was found: a row per finding that fires, unless it repeats the leading one.
+    """Return what to fix: a row per finding that fires, unless it repeats the leading one.
+
+    `diagnose` has every rule of every launch, also those that are clear or could not be checked.
 
     Args:
         runs, rules, artifacts: As `diagnose` takes them.

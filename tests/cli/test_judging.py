@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from profkit.cli.output import print_errors
+from profkit.errors import ProfkitError
 from profkit.records.record import SCHEMA
 from tests.conftest import ROOT, report_of
 from tests.found import find_files
@@ -221,3 +223,11 @@ def test_the_ladder_is_drawn(run, ladder, tmp_path):
     wrong = run("compare", "stage1", "stage2", "--artifacts", ladder, "-o", picture)
     assert wrong.exit_code == 2
     assert "no such option -o" in wrong.stderr
+
+
+def test_a_hint_that_problems_in_a_row_have_stands_once(capsys: pytest.CaptureFixture[str]) -> None:
+    print_errors([ProfkitError("a", "do"), ProfkitError("b", "do"), ProfkitError("c", "look")])
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["profkit: a", "profkit: b", "  do", "profkit: c", "  look"]
+    print_errors([ProfkitError("a", "do")], quiet=True)
+    assert capsys.readouterr().err == ""

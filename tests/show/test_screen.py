@@ -12,7 +12,12 @@ from profkit.diagnosis.launches import Judged, Row, make_launch_rows
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
 from profkit.show.text.terminal import render_text
-from profkit.show.text.words import describe_finding_gain, find_larger_gain, write_headline
+from profkit.show.text.words import (
+    describe_finding_gain,
+    find_larger_gain,
+    say_total_time,
+    write_headline,
+)
 from profkit.show.views.screen import format_gain_cell, show_screen
 from profkit.show.views.triage import make_kernels_table
 
@@ -59,7 +64,17 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
 
 def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
     shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
-    assert "in 1 of 2 launches" in " ".join(shown.split())
+    assert "in 1 of 2 launches the SM clock was 800 of 2,000 MHz" in " ".join(shown.split())
+    other = made("g", 1e-3, device="NVIDIA L4")
+    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), other]))
+    assert "in 1 of 2 launches (the first: the SM clock was 800" in " ".join(shown.split())
+
+
+def test_of_many_gpus_three_have_their_time(made: Made) -> None:
+    runs = [made(f"k{i}", (i + 1) * 1e-3, device=f"GPU {i}") for i in range(6)]
+    said = say_total_time(make_launch_rows(runs))
+    assert said == "6.00 ms on GPU 5, 5.00 ms on GPU 4, 4.00 ms on GPU 3 and 3 other GPUs"
+    assert say_total_time(make_launch_rows(runs[:2])) == "2.00 ms on GPU 1 and 1.00 ms on GPU 0"
 
 
 def test_reports_are_named_only_where_there_are_several(made: Made) -> None:

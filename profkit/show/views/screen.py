@@ -288,6 +288,9 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
         part = _say_part_of_launches(len(found), len(runs))
+        if part and len({run.device for run in runs}) > 1:  # of another GPU the figures are others
+            part += "(the first: "
+            cause += ")"
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{part}{cause}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
