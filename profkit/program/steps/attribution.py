@@ -23,6 +23,9 @@ _OF_COMPILER = re.compile(
     r"^(autograd::engine::evaluate_function: )?CompiledFunction(Backward)?\d*$|Torch-Compiled Region|"
     r"CompiledFxGraph"
 )
+# Spans that are open at a time: Python itself ends at 1,000 calls in each other. Each call and span
+# looks at all of them.
+NESTED_MOST = 1000
 _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
@@ -97,7 +100,8 @@ def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]
         for span in spans:
             if span.kind == "python":
                 stack = [outer for outer in stack if outer.end > span.start]
-                stack.append(span)
+                if len(stack) < NESTED_MOST:
+                    stack.append(span)
             elif span.sequence >= 0 and not span.backward:
                 stack = [outer for outer in stack if outer.end > span.start]
                 if stack:
@@ -122,7 +126,8 @@ def _attribute_calls_of_thread(
             stack = [s for s in stack if s.end > span.start]
             if span.kind == "op" and not any(s.kind == "op" for s in stack):
                 ordinal += 1
-            stack.append(span)
+            if len(stack) < NESTED_MOST:
+                stack.append(span)
             position += 1
         stack = [s for s in stack if s.end > now]
         if stack:
