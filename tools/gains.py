@@ -21,7 +21,7 @@ import lzma
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import exp, isfinite, log, sqrt
 from pathlib import Path
 from statistics import median
@@ -34,9 +34,17 @@ import verdicts
 from profkit import from_raw
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import BY_ID, waits
-from profkit.diagnosis.verdict import judge_launch
+from profkit.diagnosis.verdict import is_unexplained_wait, judge_launch
+from profkit.judge import Estimate
 from profkit.model import launch as model_launch
-from profkit.model.scenario import OFFSET, Expectation, Kind, make_expectation
+from profkit.model.launch import Launch
+from profkit.model.scenario import (
+    OFFSET,
+    Expectation,
+    Kind,
+    expect_less_of_unexplained_wait,
+    make_expectation,
+)
 from profkit.records.ablation import read_causes
 from profkit.reports.metrics import CATALOGUE
 
@@ -91,6 +99,7 @@ class FixOnRecord:
     came: float
     expected: float
     gain: float | None
+    modelled: Estimate | None = None  # of a wait that counters do not explain: the model's estimate
 
     @property
     def residual(self) -> float:
@@ -130,6 +139,13 @@ class Pair:
         causes = list(dict.fromkeys(_nvidia_cause(rule, title) for rule, title, _ in self.nvidia))
         named = [cause for cause in causes if cause]
         return next((n for n, cause in enumerate(named) if set(cause) & set(self.rules)), None)
+
+    def estimate_unexplained_wait(self, found: LaunchFinding) -> Estimate | None:
+        """Return what the model expects of an unexplained wait that leads; None of others."""
+        if found is not self.causes[0] or not is_unexplained_wait(found):
+            return None
+        asked = BY_ID[found.rule].evaluate_launch(Launch(self.before))
+        return asked[1] if asked else None
 
     @property
     def became_faster(self) -> bool:
@@ -202,7 +218,14 @@ def of_pairs(kept: Sequence[Pair], group: str = PAIRS) -> Iterator[FixOnRecord]:
             said = both  # the change took both away, and this is what is said of both
         if said.expect and kind:
             yield FixOnRecord(
-                group, pair.repository, pair.name, kind, pair.speedup, said.expect.gain, said.gain
+                group,
+                pair.repository,
+                pair.name,
+                kind,
+                pair.speedup,
+                said.expect.gain,
+                said.gain,
+                pair.estimate_unexplained_wait(found),
             )
 
 
@@ -383,9 +406,41 @@ def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(frame[name]) for name in CATALOGUE if isfinite(frame[name])}
 
 
+@dataclass(frozen=True)
+class UnexplainedWait:
+    """A change of a launch that a wait without a cause leads: how far what came is from the model."""
+
+    repository: str
+    came: float
+    residual: float
+
+
+@cache
+def read_unexplained_waits() -> tuple[UnexplainedWait, ...]:
+    """Return every change of such launches on record, whether or not it brought anything."""
+    waits = []
+    for pair in [*pairs(), *pairs(KEPT_UNSEEN)]:
+        saving = pair.estimate_unexplained_wait(pair.causes[0]) if pair.causes else None
+        if saving and saving.is_known:
+            size = log(saving.expected)
+            residual = (log(pair.speedup) - size) / (OFFSET + size)
+            waits.append(UnexplainedWait(pair.repository, pair.speedup, residual))
+    return tuple(waits)
+
+
+def spread_of_unexplained(without: str = "") -> tuple[float, float, float]:
+    """Return the quantiles of these residuals, those of a repository left out."""
+    kept = [wait.residual for wait in read_unexplained_waits() if wait.repository != without]
+    low, middle, high = np.quantile(kept, (ENDS[0], 0.5, ENDS[1]), method="weibull")
+    return round(float(low), 2), round(float(middle), 2), round(float(high), 2)
+
+
 def spread(fixes: Sequence[FixOnRecord]) -> tuple[float, float]:
-    """The quantiles that a further residual of unseen code has: of n, ranks over n + 1."""
-    unseen = [fix.residual for fix in fixes if fix.group == UNSEEN]
+    """The quantiles that a further residual of unseen code has: of n, ranks over n + 1.
+
+    Waits that counters do not explain have their own, from all changes and not only from fixes.
+    """
+    unseen = [fix.residual for fix in fixes if fix.group == UNSEEN and fix.modelled is None]
     low, high = np.quantile(unseen, ENDS, method="weibull")
     return round(float(low), 2), round(float(high), 2)
 
@@ -395,9 +450,21 @@ def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[tuple[FixOnRecord, 
     held: dict[str, list[tuple[FixOnRecord, Expectation]]] = {}
     for name in Counter(fix.repository for fix in fixes):
         rest = spread([fix for fix in fixes if fix.repository != name])
-        own = [fix for fix in fixes if fix.repository == name]
-        held[name] = [(fix, make_expectation(fix.expected, rest, fix.gain)) for fix in own]
+        held[name] = []
+        for fix in fixes:
+            if fix.repository == name:
+                held[name].append((fix, make_interval(fix, rest, spread_of_unexplained(name))))
     return held
+
+
+def make_interval(
+    fix: FixOnRecord, rest: tuple[float, float], unexplained: tuple[float, float, float]
+) -> Expectation:
+    """Return the interval of a fix, made of these quantiles."""
+    if fix.modelled is None:
+        return make_expectation(fix.expected, rest, fix.gain)
+    saving = expect_less_of_unexplained_wait(fix.modelled, unexplained)
+    return Expectation(saving.expected, saving.low, saving.high)
 
 
 def holds(fix: FixOnRecord, hope: Expectation) -> bool:
@@ -426,8 +493,13 @@ def report(
     own = [fix for fix in fixes if fix.group != PROBES]
     report_intervals(own, say)
     low, high = spread(own)
-    unseen = sum(fix.group == UNSEEN for fix in own)
+    unseen = sum(fix.group == UNSEEN and fix.modelled is None for fix in own)
     say(f"an interval is from {low:+.2f} to {high:+.2f}, from {unseen} unseen fixes")
+    low, middle, high = spread_of_unexplained()
+    say(
+        f"of a wait without a cause it is from {low:+.2f} to {high:+.2f}, median {middle:+.2f}, from "
+        f"{len(read_unexplained_waits())} changes"
+    )
 
 
 def report_causes(kept: Sequence[Pair], say: Callable[[str], object]) -> None:

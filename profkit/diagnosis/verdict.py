@@ -25,12 +25,19 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
-from profkit.model.resources import RESOURCES, Use, find_next_limit, list_resource_uses
+from profkit.model.resources import (
+    RESOURCES,
+    Use,
+    find_next_limit,
+    list_resource_uses,
+    measure_full_slice,
+)
 from profkit.model.scenario import (
     AT_ROOF,
     Fix,
     compute_headroom,
     estimate_gain_of_fixes,
+    expect_less_of_unexplained_wait,
     get_expectation,
 )
 from profkit.reports.figures import share
@@ -185,6 +192,9 @@ def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
+    hot = measure_full_slice(launch)
+    if hot > 0:
+        text += f", but one slice of L2 is at {share(hot)}: all blocks access few addresses"
     try:
         state, part = next(iter(list_stall_shares(launch).items()))
     except NotCollected:
@@ -252,6 +262,8 @@ NOTHING_TO_WIN = (
     1.05  # expected speed-up below which a finding is none: clocks and inputs do as much
 )
 LITTLE_TO_WIN = 1.1  # the same where the interval has 1 in it: it may as well be nothing
+# The one wait of which enough changes are on record to say how often none of them helps.
+_WAIT_FOR_LOADS = "long-scoreboard"
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 UNIT_RULES = frozenset(resource.rule for resource in RESOURCES)
 RECORD = "run record"  # the section of what profkit writes beside a report
@@ -312,7 +324,8 @@ def _judge_collected(
     asked = _mark_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
-    told = _mark_symptoms_of_leading_cause(_sort_findings(findings, lead), verdict)
+    ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
+    told = _mark_symptoms_of_leading_cause(ordered, verdict)
     both = _estimate_combined_gain(launch, told)
     return replace(verdict, findings=told, headroom=room, together=both)
 
@@ -359,6 +372,22 @@ def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[L
         return order[found.status], found.note, place, -found.ranking_gain
 
     return sorted(findings, key=rank_finding)
+
+
+def _expect_less_of_unexplained_wait(findings: list[LaunchFinding]) -> list[LaunchFinding]:
+    """Return findings with a wait for loads that leads priced as one without a cause.
+
+    No cause of it fires that is worth as much: what is left says what warps do, not why.
+    """
+    lead = findings[0]
+    if not is_unexplained_wait(lead):
+        return findings
+    return [replace(lead, saving=expect_less_of_unexplained_wait(lead.saving)), *findings[1:]]
+
+
+def is_unexplained_wait(finding: LaunchFinding) -> bool:
+    """Return whether a finding says that warps wait for loads, and nothing of why."""
+    return finding.is_cause and finding.rule == _WAIT_FOR_LOADS and len(finding.explains) == 1
 
 
 def _mark_symptoms_of_leading_cause(

@@ -342,6 +342,13 @@ def is_mostly_atomics(launch: Launch) -> bool:
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
+HOT_SLICE = Threshold(
+    0.25,
+    "of L2's peak, by which the busiest slice does more than the others: all access few addresses. "
+    "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
+)
+
+
 def measure_crossbar_busy(launch: Launch) -> float:
     """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
     to_sms, from_sms = LINKS
@@ -555,6 +562,41 @@ def estimate_instructions_left_if_wider(launch: Launch) -> float:
 def count_global_access_instructions(launch: Launch) -> float:
     """Return the warp instructions that access global memory."""
     return launch.get("inst_global_load", 0.0) + launch.get("inst_global_store", 0.0)
+
+
+MASKED = Threshold(
+    0.3,
+    "share of the global accesses that no lane makes, from which the mask costs more than a last tile",
+)
+OF_ACCESSES = Threshold(
+    0.5,
+    "of what is predicated off: with as much in accesses, what computes on their values is not",
+)
+
+
+def measure_masked_accesses(launch: Launch) -> float:
+    """Return the share of the global accesses that a warp executes with every lane masked off.
+
+    An access that any lane makes is a request; one that none makes is an instruction and no more.
+    """
+    instructions = count_global_access_instructions(launch)
+    if instructions <= 0 or not launch.known("inst_global_load", "global_load_requests"):
+        return 0.0
+    return max(0.0, 1 - launch.sum_known(_REQUESTS) / instructions)
+
+
+def is_mostly_mask(launch: Launch) -> bool:
+    """Return whether a program computes on a tile of which its mask leaves a part out.
+
+    Then the accesses are masked and the arithmetic is not, as Triton compiles it. A branch of CUDA has
+    its arithmetic predicated off as well.
+    """
+    if "threads_per_warp_predicated" not in launch or "instructions" not in launch:
+        return False
+    masked = measure_masked_accesses(launch)
+    idle = 1 - count_working_lanes(launch) / launch["threads_per_warp"]
+    off = masked * count_global_access_instructions(launch) / launch["instructions"]
+    return masked >= MASKED and off >= OF_ACCESSES * idle
 
 
 HALF_WIDE = Threshold(

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Literal
 
 from profkit.model import launch as units
-from profkit.model.launch import Launch, NotCollected, Threshold
+from profkit.model.launch import HOT_SLICE, Launch, NotCollected, Threshold
 from profkit.reports.figures import share
 
 Group = Literal["memory", "compute"]
@@ -357,6 +357,20 @@ class Limit:
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 
+def measure_full_slice(launch: Launch) -> float:
+    """Return how busy the busiest slice of L2 is where accesses to few addresses fill it; else 0.
+
+    Where these are atomics, fixes of other causes need fewer of them: what is left is not known. In
+    short launches slices are filled unevenly, and none is full.
+    """
+    if not launch.known("l2_busy", "l2_busy_max") or launch.get("l2_atomic_sectors", 0.0) > 0:
+        return 0.0
+    busiest = launch["l2_busy_max"]
+    if busiest < L2.sure or busiest - launch["l2_busy"] < HOT_SLICE:
+        return 0.0
+    return busiest
+
+
 def measure_unit_loads(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     shares = {}
@@ -364,6 +378,8 @@ def measure_unit_loads(launch: Launch) -> dict[str, float]:
         use = measure_resource_use(resource, launch)
         if use is not None:
             shares[resource.limiter] = use.elapsed
+    if "l2" in shares:
+        shares["l2"] = max(shares["l2"], measure_full_slice(launch))
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):

@@ -28,7 +28,7 @@ from profkit.model.resources import (
     is_dram_access_scattered,
     measure_unit_loads,
 )
-from profkit.model.scenario import COVERAGE, SPREAD, USUAL_STREAM, make_expectation
+from profkit.model.scenario import COVERAGE, SPREAD, UNEXPLAINED, USUAL_STREAM
 from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
@@ -132,6 +132,14 @@ def test_the_spread_in_use_is_that_of_what_is_committed(judged):
     assert GAINS.spread(judged) == SPREAD
 
 
+def test_what_waits_without_a_cause_brought_is_that_of_what_is_committed():
+    """All changes count, and about half of them brought less than a tenth."""
+    assert GAINS.spread_of_unexplained() == UNEXPLAINED
+    waits = GAINS.read_unexplained_waits()
+    assert len({wait.repository for wait in waits}) >= 20
+    assert 0.4 < sum(wait.came < 1.1 for wait in waits) / len(waits) < 0.6
+
+
 def test_kernels_that_rules_were_written_with_set_no_interval(judged):
     """With what came of all others made a hundred times as much, no interval moves."""
     wild = [
@@ -167,11 +175,8 @@ def test_a_fix_is_never_held_against_an_interval_that_knows_its_repository(judge
     for name in {fix.repository for fix in judged}:
         wild = [replace(f, came=100 * f.came) if f.repository == name else f for f in judged]
         rest = [fix for fix in judged if fix.repository != name]
-        expected = [
-            make_expectation(f.expected, GAINS.spread(rest), f.gain)
-            for f in wild
-            if f.repository == name
-        ]
+        without = GAINS.spread(rest), GAINS.spread_of_unexplained(name)
+        expected = [GAINS.make_interval(f, *without) for f in wild if f.repository == name]
         assert [hope for _, hope in GAINS.left_out(wild)[name]] == expected
 
 
@@ -211,7 +216,7 @@ def test_a_usual_stream_is_the_median_of_other_peoples(kept):
         if named and launch["dram_busy"] >= DRAM.sure and not is_dram_access_scattered(launch):
             reached = launch["dram_busy"] / find_attainable_share_of_pins(launch)
             found.append((pair.repository, reached))
-    assert len(found) == 24
+    assert len(found) == 30
     assert median(share for _, share in found) == pytest.approx(USUAL_STREAM, abs=0.003)
     for left in {repository for repository, _ in found}:
         stays = [share for repository, share in found if repository != left]

@@ -34,6 +34,8 @@ NOT_HELD = {
     "waste.ATOMIC": "probes' L2 serves atomics only, or hardly any",
     "launch.UNUSED": "probes waste half of their sectors or hardly any",
     "launch.ADDRESSED": "what wider loads are worth; it decides no verdict",
+    "launch.MASKED": "no probe masks accesses for a whole warp",
+    "launch.OF_ACCESSES": "no probe masks accesses for a whole warp",
     "launch.HALF_WIDE": "a probe's accesses are narrow everywhere or nowhere",
     "launch.READ_AGAIN": "what wider loads are worth; it decides no verdict",
     "launch.STEP": "no probe is a tree: pairs of others hold it (tools/score.py gains)",

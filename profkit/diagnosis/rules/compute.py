@@ -17,14 +17,17 @@ from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stalls
 from profkit.diagnosis.rules.waste import make_best_coalesced, make_typical_coalesced
 from profkit.model.launch import (
     DIVISION,
+    MASKED,
     OF_A_DIVISION,
     Launch,
     Threshold,
     compute_arithmetic_share,
     count_integer_divisions,
     count_working_lanes,
+    is_mostly_mask,
     is_reduction_tree,
     is_split_by_branches,
+    measure_masked_accesses,
     measure_sector_waste,
     measure_tensor_busy,
     share_of_divisions,
@@ -204,20 +207,46 @@ _SECTORS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")  # wh
 
 
 def _check_divergence(launch: Launch) -> Hit | None:
+    return (
+        _check_split_accesses(launch)
+        or _check_masked_tile(launch)
+        or _check_diverged_paths(launch)
+        or _check_steps_of_tree(launch)
+    )
+
+
+def _check_split_accesses(launch: Launch) -> Hit | None:
+    if not is_split_by_branches(launch):
+        return None
     threads = launch["threads_per_warp"]
-    if is_split_by_branches(launch):
-        waste, _ = measure_sector_waste(launch)
-        return Hit(
-            f"branches split warps ({threads:.3g} of 32 threads are active), and both sides access the "
-            f"same sectors one after the other: {share(waste)} of the sectors moved are unused",
-            advice=_ACCESS_ONCE,
-            explains=_SECTORS,
-        )
-    if threads < DIVERGED:
-        if threads >= BLOCKS_OWN * _count_full_lanes(launch):
-            return None  # lanes that never had a thread are another rule's
-        return Hit(f"{threads:.3g} of 32 threads are active per instruction")
-    if not is_reduction_tree(launch):
+    waste, _ = measure_sector_waste(launch)
+    return Hit(
+        f"branches split warps ({threads:.3g} of 32 threads are active), and both sides access the "
+        f"same sectors one after the other: {share(waste)} of the sectors moved are unused",
+        advice=_ACCESS_ONCE,
+        explains=_SECTORS,
+    )
+
+
+def _check_masked_tile(launch: Launch) -> Hit | None:
+    if not is_mostly_mask(launch):
+        return None
+    return Hit(
+        f"{share(measure_masked_accesses(launch))} of the global accesses are masked off for all lanes "
+        "of their warp, and what computes on their values runs all the same",
+        advice=_FILL_TILES,
+    )
+
+
+def _check_diverged_paths(launch: Launch) -> Hit | None:
+    threads = launch["threads_per_warp"]
+    if threads >= DIVERGED or threads >= BLOCKS_OWN * _count_full_lanes(launch):
+        return None  # lanes that never had a thread are another rule's
+    return Hit(f"{threads:.3g} of 32 threads are active per instruction")
+
+
+def _check_steps_of_tree(launch: Launch) -> Hit | None:
+    if launch["threads_per_warp"] < DIVERGED or not is_reduction_tree(launch):
         return None
     return Hit(
         f"{count_working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
@@ -226,6 +255,10 @@ def _check_divergence(launch: Launch) -> Hit | None:
     )
 
 
+_FILL_TILES = (
+    "Make the block of a program as large as what it has to do: a power of two near the row's "
+    "length, or a loop over smaller blocks that ends where the row ends."
+)
 _ACCESS_ONCE = (
     "Choose the value by a select (x ? a : b) and load or store it once behind the branch, with all "
     "lanes of the warp together."
@@ -238,10 +271,24 @@ def _count_active_lanes(launch: Launch) -> float:
     return launch["threads_per_warp"]
 
 
+def _make_best_unmasked(launch: Launch) -> Scenario:
+    """As much of all work goes as of the accesses, and no wait is certain to stay."""
+    stays = 1 - measure_masked_accesses(launch)
+    return Scenario(dict.fromkeys((*COMPUTE, *ONCHIP), stays), NOTHING, keeps=stays)
+
+
+def _make_typical_unmasked(launch: Launch) -> Scenario:
+    """As much of the work goes as of the accesses. Masked loads bring nothing to wait for."""
+    stays = 1 - measure_masked_accesses(launch)
+    waits = dict.fromkeys((*ISSUING, *MATH, *MIO), stays)
+    return Scenario(dict.fromkeys((*COMPUTE, *ONCHIP), stays), waits)
+
+
 def _make_divergence_fix() -> Fix:
     """All lanes active do the same in fewer instructions; the bytes that they ask for stay.
 
-    Where branches split the accesses to a sector, sectors go instead.
+    Where branches split the accesses to a sector, sectors go instead; of a masked tile the instructions
+    on what is masked.
     """
     fewer = make_fix_removing_redundant_work(
         lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch),
@@ -252,11 +299,15 @@ def _make_divergence_fix() -> Fix:
     def make_best(launch: Launch) -> Scenario:
         if is_split_by_branches(launch) or fewer.best is None:
             return make_best_coalesced(launch)
+        if is_mostly_mask(launch):
+            return _make_best_unmasked(launch)
         return fewer.best(launch)
 
     def make_typical(launch: Launch) -> Scenario | None:
         if is_split_by_branches(launch) or fewer.typical is None:
             return make_typical_coalesced(launch)
+        if is_mostly_mask(launch):
+            return _make_typical_unmasked(launch)
         return fewer.typical(launch)
 
     return replace(fewer, best=make_best, typical=make_typical)
@@ -389,6 +440,14 @@ def _estimate_gain_of_overlap(launch: Launch) -> float:
     return (xu + matrix) / max(xu, matrix)
 
 
+_MASKED_TILE = launch(
+    threads_per_warp=32.0,
+    instructions=1e7,
+    inst_global_load=5e5,
+    global_load_requests=1e5,
+    issue_busy=0.8,
+    sm_active=0.98,
+)
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
@@ -586,13 +645,24 @@ RULES = (
             "up to a power of two, leave lanes without work."
         ),
         check=_check_divergence,
-        looks=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
+        looks=(
+            "threads_per_warp",
+            "threads_per_warp_predicated",
+            "branch_uniform",
+            "inst_global_load",
+            "global_load_requests",
+        ),
         lines=("divergent-branches", "lost-lanes"),
         measures=(
             Measure(
                 of=_compute_idle_lane_share,
                 what="of a warp's threads are idle",
                 border=1 - DIVERGED / 32,
+            ),
+            Measure(
+                of=measure_masked_accesses,
+                what="of the global accesses are masked off",
+                border=MASKED,
             ),
         ),
         least=LINE,
@@ -612,8 +682,13 @@ RULES = (
                 l2_cache_busy=0.7,
                 sm_active=0.98,
             ),
+            {**_MASKED_TILE, "threads_per_warp_predicated": 30.4},
         ),
-        clear=(launch(threads_per_warp=31.9, issue_busy=0.8, sm_active=0.98),),
+        clear=(
+            launch(threads_per_warp=31.9, issue_busy=0.8, sm_active=0.98),
+            # A branch whose arithmetic is predicated off with its loads.
+            {**_MASKED_TILE, "threads_per_warp_predicated": 25.0},
+        ),
         explains=(
             *_MATH,
             "short_scoreboard",

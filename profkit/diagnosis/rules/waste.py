@@ -15,6 +15,7 @@ from profkit.diagnosis.rules.memory import (
 from profkit.diagnosis.rules.waits import scale_to_wider_accesses, sum_stalls
 from profkit.model.launch import (
     HALF_WIDE,
+    HOT_SLICE,
     LANE_BYTES,
     UNUSED,
     Launch,
@@ -53,10 +54,6 @@ from profkit.model.scenario import (
 from profkit.reports.figures import format_percent, share
 
 WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
-HOT_SLICE = Threshold(
-    0.25,
-    "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
-)
 CYCLES = Threshold(4, "that an atomic takes on one word, at most")
 EVEN = Threshold(0.5, "of L2's peak on average: then the other slices work too")
 WAITING = Threshold(0.3, "share of the warps' time that a cause must have to be worth naming")
@@ -214,12 +211,12 @@ def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
     """Whether atomics queue for a few words: what one L2 slice does beyond the others, they can be.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
-    of L2 streams the input meanwhile.
+    of L2 streams the input meanwhile. What a slice fills from DRAM is done beside its atomics.
     """
     if launch["l2_busy"] >= EVEN:
         return False
     if launch.known("l2_busy_max", "cycles"):
-        beyond = launch["l2_busy_max"] - launch["l2_busy"]
+        beyond = launch["l2_busy_max"] - launch.get("l2_cache_busy", launch["l2_busy"])
         return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
     # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
     if sectors < ATOMIC * max(launch["l2_sectors"], 1):
