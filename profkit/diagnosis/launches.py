@@ -158,7 +158,7 @@ class Row:
         )
 
     def leads_with_uncollected_cause(self, total: float) -> bool:
-        """Whether it takes most of a total and what would tell its cause was not collected."""
+        """Return whether it takes most of a total and what would tell its cause was not collected."""
         said = self.median_launch.diagnosis
         unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
         return unknown and self.median_launch.status == "ok" and self.total > MOST * total
@@ -599,7 +599,7 @@ def _estimate_gain_without_gathers(
 
 
 def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
-    """Whether a kernel is Triton's: lines of Python, and a name without what Numba and CuTe add.
+    """Return whether a kernel is Triton's: lines of Python, and a name without what Numba and CuTe add.
 
     Triton calls it as its function is called; Numba mangles the name, CuTe's begins with its own word.
     """

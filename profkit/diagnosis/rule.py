@@ -90,7 +90,7 @@ class LaunchFinding(Finding):
 
     @property
     def is_cause(self) -> bool:
-        """Whether it fires and is something to fix rather than a note on the measurement."""
+        """Return whether it fires and is something to fix rather than a note on the measurement."""
         return self.status == "fires" and not self.note
 
     @property
@@ -174,7 +174,7 @@ class Measure:
     of_time: bool = False
 
     def is_enough_for_cause(self, amount: float) -> bool:
-        """Whether this much is enough for the cause."""
+        """Return whether this much is enough for the cause."""
         if self.border is None:
             return amount > 0
         if self.less_is_worse:
@@ -182,7 +182,7 @@ class Measure:
         return amount >= self.border
 
     def is_less_of_cause(self, amount: float, other: float) -> bool:
-        """Whether an amount is less of the cause than another one."""
+        """Return whether an amount is less of the cause than another one."""
         if self.less_is_worse:
             return amount > other
         return amount < other

@@ -336,7 +336,7 @@ def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
 
 
 def is_mostly_atomics(launch: Launch) -> bool:
-    """Whether atomics are at least half of what L2 looks up."""
+    """Return whether atomics are at least half of what L2 looks up."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return False
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)

@@ -456,7 +456,7 @@ def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
 
 
 def _is_full_of_requests(launch: Launch) -> bool:
-    """Whether as many requests are in flight as an SM can have, and wide ones."""
+    """Return whether as many requests are in flight as an SM can have, and wide ones."""
     if launch["dram_busy"] < CROWDED_DRAM or launch.get("occupancy", 0.0) < CROWDED:
         return False
     wide = launch.get("global_load_sectors_per_request", inf) >= WIDE

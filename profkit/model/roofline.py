@@ -50,7 +50,7 @@ class Ceiling:
 
     @property
     def is_memory(self) -> bool:
-        """Whether it is a bandwidth."""
+        """Return whether it is a bandwidth."""
         return self.name in LEVELS
 
 
@@ -108,7 +108,7 @@ class Point:
 
     @property
     def above(self) -> bool:
-        """Whether it lies above its roof by more than passes of one launch differ."""
+        """Return whether it lies above its roof by more than passes of one launch differ."""
         return self.share > TOLERANCE
 
 

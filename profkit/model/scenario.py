@@ -44,7 +44,7 @@ class Expectation:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it says so little that a number in its middle would be no answer."""
+        """Return whether it says so little that a number in its middle would be no answer."""
         return self.high > WIDE * self.low
 
 

@@ -113,7 +113,7 @@ def _check_few_warps(launch: Launch) -> Hit | None:
 
 
 def _has_few_warps(launch: Launch) -> bool:
-    """Whether every scheduler has a warp or two, which wait, and there is room for more blocks.
+    """Return whether every scheduler has a warp or two, which wait, and there is room for more blocks.
 
     One warp hides no latency; what keeps others away is neither registers nor shared memory but that
     there are no more blocks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from operator import itemgetter
 
@@ -52,7 +52,7 @@ def _compute_issuing_share(launch: Launch) -> float:
 
 
 def _does_carveout_follow_other_limits(launch: Launch) -> bool:
-    """Whether the SM has shared memory for one more block, and the driver chose a smaller carve-out.
+    """Return whether an SM has shared memory for one more block in a larger carve-out.
 
     It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
     """
@@ -60,39 +60,60 @@ def _does_carveout_follow_other_limits(launch: Launch) -> bool:
 
 
 def _follows_another_limit(other: str, metric: str, launch: Launch) -> bool:
-    """Whether another limit only follows this one."""
+    """Return whether another limit only follows this one."""
     return (other, metric) == _EMPTY_BLOCKS or (
         other == "limit_shared" and _does_carveout_follow_other_limits(launch)
     )
 
 
-def _make_occupancy_check(
-    metric: str, what: str, step: str | None
-) -> Callable[[Launch], Hit | None]:
+@dataclass(frozen=True)
+class _Limit:
+    """A resource of an SM of which its blocks leave none for another one."""
+
+    metric: str
+    what: str
+    step: str = ""  # the metric that says how much less of it makes room for one more block
+    unit: str = ""  # of that step
+
+
+def _make_occupancy_check(limit: _Limit) -> Callable[[Launch], Hit | None]:
     def check_limit(launch: Launch) -> Hit | None:
-        blocks, limit = launch["blocks_per_sm"], launch[metric]
-        others = []
-        for m in _LIMITS:
-            if m != metric and not _follows_another_limit(m, metric, launch):
-                others.append(launch[m])
-        if limit > blocks or limit >= min(others):
-            return None
-        occupancy = launch["occupancy_limit"]
-        if occupancy >= CROWDED or launch["waves"] < 1:
-            return None  # warps enough, or not enough blocks to fill even these places
-        waiting = 1 - _compute_issuing_share(launch)
-        if waiting < IDLE_SCHEDULER or any(u.near for u in list_resource_uses(launch)):
-            return None
-        if "stall_selected" in launch and sum_stalls(launch, *HIDES) < HIDDEN:
-            return None  # more warps would wait in the same queue
-        text = f"{what}: {counted(blocks, 'block')} per SM, "
-        text += f"{share(occupancy)} occupancy"
-        if step and step in launch:
-            unit = "registers per thread" if "reg" in step else "bytes of shared memory per block"
-            text += f"; {launch[step]:.0f} fewer {unit} would allow one more"
-        return Hit(f"{text}; schedulers have no ready warp {share(waiting)} of the time")
+        if _is_lowest_limit(limit, launch) and _would_more_warps_help(launch):
+            return Hit(_say_few_warps(limit, launch))
+        return None
 
     return check_limit
+
+
+def _is_lowest_limit(limit: _Limit, launch: Launch) -> bool:
+    most = launch[limit.metric]
+    others = []
+    for metric in _LIMITS:
+        if metric != limit.metric and not _follows_another_limit(metric, limit.metric, launch):
+            others.append(launch[metric])
+    return most <= launch["blocks_per_sm"] and most < min(others)
+
+
+def _say_few_warps(limit: _Limit, launch: Launch) -> str:
+    blocks = counted(launch["blocks_per_sm"], "block")
+    text = (
+        f"{limit.what.capitalize()}: {blocks} per SM, {share(launch['occupancy_limit'])} occupancy"
+    )
+    if limit.step in launch:
+        text += f"; {launch[limit.step]:.0f} fewer {limit.unit} would allow one more"
+    waiting = share(1 - _compute_issuing_share(launch))
+    return f"{text}; schedulers have no ready warp {waiting} of the time"
+
+
+def _would_more_warps_help(launch: Launch) -> bool:
+    """Return whether warps are few, more blocks are there, and schedulers lack ready warps."""
+    if launch["occupancy_limit"] >= CROWDED or launch["waves"] < 1:
+        return False
+    waiting = 1 - _compute_issuing_share(launch)
+    if waiting < IDLE_SCHEDULER or any(u.near for u in list_resource_uses(launch)):
+        return False
+    # Others would wait in the same queue.
+    return "stall_selected" not in launch or sum_stalls(launch, *HIDES) >= HIDDEN
 
 
 def _add_warps(launch: Launch) -> Scenario:
@@ -143,6 +164,7 @@ _LARGER_BLOCKS = Fix(
 )
 
 
+_SEEN = ("occupancy_limit", "occupancy", "issue_busy_active", "issue_busy")
 _FEW = launch(
     blocks_per_sm=2,
     limit_registers=9,
@@ -157,43 +179,28 @@ _FEW = launch(
 
 
 def _make_occupancy_rule(
-    *,
-    name: str,
-    metric: str,
-    what: str,
-    step: str | None,
-    advice: str,
-    fix: Fix = _SMALLER_TILES,
+    name: str, limit: _Limit, *, verb: str = "leave", advice: str, fix: Fix = _SMALLER_TILES
 ) -> LaunchRule:
-    looks = (
-        metric,
-        "occupancy_limit",
-        "occupancy",
-        "issue_busy_active",
-        "issue_busy",
-        step or metric,
+    warps = Measure(
+        of=itemgetter("occupancy_limit"),
+        what="of an SM's warps fit",
+        border=CROWDED,
+        less_is_worse=True,
     )
-    verb = "leaves" if what == "shared memory" else "leave"
+    few = {**_FEW, limit.metric: 2}
     return LaunchRule(
         id=name,
-        title=f"Few warps per SM because of {what}",
+        title=f"Few warps per SM because of {limit.what}",
         meaning="A scheduler hides the latency of one warp behind others. Here the block's "
-        f"{what} {verb} so few warps per SM that often none is ready.",
+        f"{limit.what} {verb} so few warps per SM that often none is ready.",
         advice=advice,
         triton=_TRITON[name],
-        check=_make_occupancy_check(metric, what.capitalize(), step),
-        looks=looks,
-        fires=({**_FEW, metric: 2},),
-        clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
+        check=_make_occupancy_check(limit),
+        looks=(limit.metric, *_SEEN, limit.step or limit.metric),
+        fires=(few,),
+        clear=({**few, "occupancy_limit": 0.94},),
         explains=HIDES,
-        measures=(
-            Measure(
-                of=itemgetter("occupancy_limit"),
-                what="of an SM's warps fit",
-                border=CROWDED,
-                less_is_worse=True,
-            ),
-        ),
+        measures=(warps,),
         lines=("stalls",),  # waiting that more warps, or more independent work, would hide
         fix=fix,
     )
@@ -305,30 +312,25 @@ _UNEVEN = (
 
 RULES = (
     _make_occupancy_rule(
-        name="occupancy-registers",
-        metric="limit_registers",
-        what="registers",
-        step="registers_step",
+        "occupancy-registers",
+        _Limit("limit_registers", "registers", "registers_step", "registers per thread"),
         advice=(
             "Use launch bounds or -maxrregcount to reach that step, or smaller tiles per thread; "
             "or give each warp more independent work."
         ),
     ),
     _make_occupancy_rule(
-        name="occupancy-shared",
-        metric="limit_shared",
-        what="shared memory",
-        step="shared_step",
+        "occupancy-shared",
+        _Limit("limit_shared", "shared memory", "shared_step", "bytes of shared memory per block"),
+        verb="leaves",
         advice=(
             "Use smaller tiles or fewer stages to reach that step, and reuse scratch space; or "
             "put more warps in the block."
         ),
     ),
     _make_occupancy_rule(
-        name="occupancy-blocks",
-        metric="limit_blocks",
-        what="small blocks",
-        step=None,
+        "occupancy-blocks",
+        _Limit("limit_blocks", "small blocks"),
         advice="Use larger blocks: an SM holds 16 to 32 blocks however small they are.",
         fix=_LARGER_BLOCKS,
     ),

@@ -300,7 +300,7 @@ def sum_stalls(launch: Launch, *states: str) -> float:
 
 
 def is_waiting_for_wgmma(launch: Launch) -> bool:
-    """Whether the warps in state barrier wait for wgmma's results rather than for each other.
+    """Return whether the warps in state barrier wait for wgmma's results rather than for each other.
 
     9.0 books the wait for results (WARPGROUP.DEPBAR) as barrier. With an arrival and a wait to a
     product, twice as many WARPGROUP instructions as block barriers are as many waits as barriers.
@@ -317,13 +317,13 @@ def say_waiting(state: str, launch: Launch) -> str:
 
 
 def _is_queue_of_full_unit(state: str, launch: Launch) -> bool:
-    """Whether this wait is the queue of a unit near its peak."""
+    """Return whether this wait is the queue of a unit near its peak."""
     full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
     return any(not _has_unused_bandwidth(u, launch) for u in full)
 
 
 def _has_unused_bandwidth(use: Use, launch: Launch) -> bool:
-    """Whether DRAM could stream the same bytes faster: then latency decides as well.
+    """Return whether DRAM could stream the same bytes faster: then latency decides as well.
 
     On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
     look like a queue while DRAM idles a fifth of the time.
@@ -569,37 +569,43 @@ def _replace_reduction_tree_by_shuffles(launch: Launch) -> Scenario:
     return Scenario(units, waits | {"barrier": 0.0})
 
 
+# A barrier every twelve instructions, and a third of the lanes predicated off.
+_TREE = {
+    "inst_barrier": 1e6,
+    "inst_shared_load": 2e6,
+    "inst_shared_store": 1e6,
+    "instructions": 1.2e7,
+    "threads_per_warp": 32.0,
+    "threads_per_warp_predicated": 20.0,
+    "stall_barrier": 0.12,
+    "stall_short_scoreboard": 0.3,
+    "stall_selected": 0.1,
+}
+_SEEN_OF_TREE = ("inst_barrier", "inst_shared_load", "instructions", "threads_per_warp_predicated")
+
+
+def _make_barrier_fix() -> Fix:
+    formula = (
+        "bound: the busy units are left, without the instructions of a tree. expected: the wait goes; "
+        f"{format_percent(RELIEVED)} of a tree's steps are left, with their instructions and waits"
+    )
+    return Fix("wait", formula, _remove_reduction_tree, _replace_reduction_tree_by_shuffles)
+
+
 def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
     """Return the rule of a barrier's wait, which tells the steps of a tree as one story."""
-    steps = {"inst_barrier": 1e6, "inst_shared_load": 2e6, "inst_shared_store": 1e6}
-    tree = {"instructions": 1.2e7, "threads_per_warp": 32.0, "threads_per_warp_predicated": 20.0}
-    waits = {"stall_barrier": 0.12, "stall_short_scoreboard": 0.3, "stall_selected": 0.1}
+    all_lanes = {**_TREE, "threads_per_warp_predicated": 31.0}
+    steps = Measure(
+        of=_compute_reduction_tree_share, what="of the instructions are steps of a tree"
+    )
     return replace(
         plain,
         check=_check_barrier_waits,
-        looks=(
-            *plain.looks,
-            "inst_barrier",
-            "inst_shared_load",
-            "instructions",
-            "threads_per_warp_predicated",
-        ),
-        fires=(*plain.fires, {**steps, **tree, **waits}),
-        clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
-        measures=(
-            *plain.measures,
-            Measure(
-                of=_compute_reduction_tree_share, what="of the instructions are steps of a tree"
-            ),
-        ),
-        fix=Fix(
-            "wait",
-            "Ceiling: only the busy units are left, without the instructions of a tree. Expected: the "
-            f"wait goes; {format_percent(RELIEVED)} of a tree's steps are left, with their instructions "
-            "and waits",
-            _remove_reduction_tree,
-            _replace_reduction_tree_by_shuffles,
-        ),
+        looks=(*plain.looks, *_SEEN_OF_TREE),
+        fires=(*plain.fires, _TREE),
+        clear=(*plain.clear, all_lanes),
+        measures=(*plain.measures, steps),
+        fix=_make_barrier_fix(),
     )
 
 

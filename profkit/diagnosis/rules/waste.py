@@ -114,7 +114,7 @@ _SHARE_TILES = (
 
 
 def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
-    """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
+    """Return whether one of these is near its peak: any wait may then be for it, however booked."""
     return any(use.near and use.resource.limiter in limiters for use in list_resource_uses(launch))
 
 
@@ -208,7 +208,7 @@ def _make_typical_conflict_free(launch: Launch) -> Scenario:
 
 
 def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
-    """Whether atomics queue for a few words: what one L2 slice does beyond the others, they can be.
+    """Return whether atomics queue for a few words, and fill one slice of L2 beyond the others.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
     of L2 streams the input meanwhile. What a slice fills from DRAM is done beside its atomics.
@@ -225,7 +225,7 @@ def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
 
 
 def _is_waiting_for_memory(launch: Launch) -> bool:
-    """Whether the warps wait for memory longer than for any memory that is not contended."""
+    """Return whether the warps wait for memory longer than for any memory that is not contended."""
     return (
         launch.get("stall_lg_throttle", 0.0) >= WAITING
         or compute_cycles_waited_per_load(launch) >= QUEUED_LOAD_CYCLES
