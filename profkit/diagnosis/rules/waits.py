@@ -586,8 +586,9 @@ _SEEN_OF_TREE = ("inst_barrier", "inst_shared_load", "instructions", "threads_pe
 
 def _make_barrier_fix() -> Fix:
     formula = (
-        "bound: the busy units are left, without the instructions of a tree. expected: the wait goes; "
-        f"{format_percent(RELIEVED)} of a tree's steps are left, with their instructions and waits"
+        "Ceiling: only the busy units are left, without the instructions of a tree. Expected: the "
+        f"wait goes; {format_percent(RELIEVED)} of a tree's steps are left, with their instructions "
+        "and waits"
     )
     return Fix("wait", formula, _remove_reduction_tree, _replace_reduction_tree_by_shuffles)
 
