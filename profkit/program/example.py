@@ -25,7 +25,7 @@ class Kernel:
     op: str = ""  # the operator that launches it
     sizes: tuple[tuple[int, ...], ...] = ()  # of the operator's tensors
     types: tuple[str, ...] = ()
-    unchanged: int = 0  # as of a HostSpan
+    needless: str = ""  # as of a HostSpan
     within: str = ""  # a range that the program names
     blocks: int = 528
     stream: int = STREAM
@@ -119,7 +119,7 @@ class Recorder:
             self.spans.append(HostSpan("range", kernel.within, begin, self.clock, THREAD))
         if kernel.op:
             span = HostSpan("op", kernel.op, begin, self.clock, THREAD, kernel.sizes, kernel.types)
-            self.spans.append(replace(span, unchanged=kernel.unchanged))
+            self.spans.append(replace(span, needless=kernel.needless))
         end = start + round(kernel.us * 1e3)
         self.free[kernel.stream] = end
         activity = Activity(

@@ -112,7 +112,7 @@ ONE_POWER = Kernel(
 COPY_AGAIN = Kernel(
     name=DIRECT_COPY, us=120.0, op="aten::copy_", sizes=((8192, 8192),) * 2, types=HALVES
 )
-ENCODE = Kernel(name=GEMM, us=200.0, op="aten::addmm", unchanged=2)  # a prompt, in each step
+ENCODE = Kernel(name=GEMM, us=200.0, op="aten::addmm", needless="same")  # a prompt, in each step
 NOT_COUNTED = Kernel(name="advance_kernel", us=1500.0)
 
 
@@ -334,18 +334,19 @@ REDUNDANT: StepRule = StepRule(
     title="work is thrown away, repeated in every step, or launched piece by piece",
     meaning=(
         "By the tensors of operators, which a live recording has: work that reads nothing that changes "
-        "from step to step. By sizes alone: a product whose result is sliced to an eighth or less "
-        "before anything reads it whole, with the elementwise kernels that carry it there; copies "
-        "within the GPU that the program asks for, between tensors of the same size and type; four or "
-        "more passes, each over a few rows more than the one before; and eight or more equal "
-        "iterations of a loop (four for modules in a list) that do not depend on each other."
+        "from step to step, and gradients that nothing reads. By sizes alone: a product whose result "
+        "is sliced to an eighth or less before anything reads it whole, with the elementwise kernels "
+        "that carry it there; copies within the GPU that the program asks for, between tensors of the "
+        "same size and type; four or more passes, each over a few rows more than the one before; and "
+        "eight or more equal iterations of a loop (four for modules in a list) that do not depend on "
+        "each other."
     ),
     advice=(
         "Compute once what is the same in each step; slice first and compute only the rest; read data "
         "in place instead of copying it; launch equal operators of a loop as one batch."
     ),
     checks=(
-        redundant.find_work_same_each_step,
+        redundant.find_needless_work,
         redundant.find_recomputed_rows,
         redundant.find_sliced_products,
         redundant.find_copies_on_device,

@@ -204,9 +204,9 @@ class HostSpan:
     )  # autograd's number of an operator: its node in the backward pass has the same
     backward: bool = False  # whether it is that node, or within it
     ended: bool = True  # False of a range that was open when the recording ended
-    # 1 of an operator that computes the same in each recorded step, 2 of one that computes it of what
-    # modules hold alone; 0 where it does not, or nobody knows
-    unchanged: int = 0
+    # of an operator that computes the same in each step "same", of one that makes a gradient which
+    # nothing reads "unread"; empty where it is needed, or nobody knows
+    needless: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from profkit.program.example import Copy, Kernel, run_example
-from profkit.program.readers.tensors import Dependence, read_unchanged_operators
+from profkit.program.readers.tensors import SAME, UNREAD, read_needless_operators
 from profkit.program.triage import triage_timeline
 
 THREAD = 1
+NODE = "autograd::engine::evaluate_function"
 STEPS = 3
 WEIGHT, BATCH, STATE = 1, 2, 3  # numbers of tensors that were there before
 HELD, FREE, ON_CPU = (1, 0), (0, 0), (0, 2)
@@ -39,18 +42,16 @@ class Steps:
         return self.count, 0, 0
 
 
-def trace_steps(folder: Path, step: Callable[[Steps, int], None]) -> dict[str, Dependence]:
+def trace_steps(folder: Path, step: Callable[[Steps, int], None]) -> dict[str, str]:
     """What operators depend on, by their names, in the last of some steps."""
     steps = Steps()
     for number in range(STEPS):
         step(steps, number)
     path = folder / "1.tensors"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in steps.rows), "utf-8")
-    found = read_unchanged_operators(path)
+    found = read_needless_operators(path)
     last = {row[3]: row[0] for row in steps.rows}
-    return {
-        name: found.get((start, name), Dependence.CHANGING) for name, start in last.items() if name
-    }
+    return {name: found.get((start, name), "") for name, start in last.items() if name}
 
 
 def test_what_comes_of_weights_alone_is_the_same(tmp_path: Path) -> None:
@@ -60,9 +61,9 @@ def test_what_comes_of_weights_alone_is_the_same(tmp_path: Path) -> None:
         steps.run_operator("aten::relu", out)
 
     found = trace_steps(tmp_path, step)
-    assert found["aten::_to_copy"] == Dependence.HELD
+    assert found["aten::_to_copy"] == SAME
     # It was given one batch again and again: perhaps it is meant to change.
-    assert found["aten::mm"] == found["aten::relu"] == Dependence.UNCHANGED
+    assert found["aten::mm"] == found["aten::relu"] == ""
 
 
 def test_weights_that_an_optimizer_writes_change(tmp_path: Path) -> None:
@@ -73,8 +74,8 @@ def test_weights_that_an_optimizer_writes_change(tmp_path: Path) -> None:
         steps.run_operator("aten::add_", (WEIGHT, *HELD), gradient, makes=False)
 
     found = trace_steps(tmp_path, step)
-    assert found["aten::_to_copy"] == found["aten::mm"] == Dependence.CHANGING
-    assert found["aten::neg"] == Dependence.UNCHANGED
+    assert found["aten::_to_copy"] == found["aten::mm"] == ""
+    assert found["aten::neg"] == ""
 
 
 def test_beside_new_data_what_does_not_change_is_sure(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_beside_new_data_what_does_not_change_is_sure(tmp_path: Path) -> None:
         steps.run_operator("aten::neg", (STATE, *FREE))
 
     found = trace_steps(tmp_path, step)
-    assert found["aten::exp"] == Dependence.CHANGING
-    assert found["aten::neg"] == Dependence.HELD
+    assert found["aten::exp"] == ""
+    assert found["aten::neg"] == SAME
 
 
 def test_what_a_step_leaves_to_the_next_changes(tmp_path: Path) -> None:
@@ -98,8 +99,8 @@ def test_what_a_step_leaves_to_the_next_changes(tmp_path: Path) -> None:
         left[0] = steps.run_operator("aten::sub", left[0], out)
 
     found = trace_steps(tmp_path, step)
-    assert found["aten::mul"] == found["aten::sub"] == Dependence.CHANGING
-    assert found["aten::embedding"] == Dependence.HELD
+    assert found["aten::mul"] == found["aten::sub"] == ""
+    assert found["aten::embedding"] == SAME
 
 
 def test_chance_and_other_numbers_change(tmp_path: Path) -> None:
@@ -110,8 +111,8 @@ def test_chance_and_other_numbers_change(tmp_path: Path) -> None:
         steps.run_operator("aten::abs", (WEIGHT, *HELD))
 
     found = trace_steps(tmp_path, step)
-    assert found["aten::abs"] == Dependence.HELD
-    changing = {name for name, origin in found.items() if origin == Dependence.CHANGING}
+    assert found["aten::abs"] == SAME
+    changing = {name for name, origin in found.items() if not origin}
     assert changing == {"aten::native_dropout", "aten::index_select", "aten::neg"}
 
 
@@ -122,44 +123,66 @@ def test_memory_that_no_operator_wrote_changes(tmp_path: Path) -> None:
         new = steps.run_operator("aten::empty", numbers="8")
         steps.run_operator("aten::exp", new)
 
-    assert trace_steps(tmp_path, step)["aten::exp"] == Dependence.CHANGING
+    assert trace_steps(tmp_path, step)["aten::exp"] == ""
 
 
 def test_steps_that_do_not_repeat_say_nothing(tmp_path: Path) -> None:
     def step(steps: Steps, number: int) -> None:
         steps.run_operator(f"aten::neg{number}", (WEIGHT, *HELD))
 
-    assert set(trace_steps(tmp_path, step).values()) == {Dependence.CHANGING}
+    assert set(trace_steps(tmp_path, step).values()) == {""}
 
 
 def test_a_damaged_file_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "1.tensors"
     for text in ("[", "[1, 2]\n", '{"a": 1}\n', "[1,2,3,4,5,6,7]\n", '[1,2,3,"a",[[1]],[],""]\n'):
         path.write_text(text, "utf-8")
-        assert read_unchanged_operators(path) == {}
+        assert read_needless_operators(path) == {}
 
 
-def make_parts(same: int, unchanged: int) -> Iterator[Kernel | Copy]:
-    """Yield kernels, some of which compute the same in each step."""
-    yield Copy(bytes=1_000_000, us=20.0, pageable=False)
+def step_with_gradients(steps: Steps, number: int) -> None:
+    """One weight's gradient is read by an optimizer, the other's by nothing."""
+    begin = steps.clock
+    place = len(steps.rows)
+    trained = steps.run_operator("aten::mm", (BATCH, *FREE))
+    frozen = steps.run_operator("aten::bmm", (BATCH, *FREE))
+    steps.rows.insert(place, [begin, steps.clock - 1, THREAD, NODE, [], [], ""])
+    for gradient in (trained, frozen):
+        start = steps.clock
+        steps.clock += 10
+        steps.rows.append([start, start + 8, THREAD, f"{NODE}: AccumulateGrad", [gradient], [], ""])
+    steps.run_operator("aten::add_", (WEIGHT, *HELD), trained, makes=False)
+
+
+def test_a_gradient_that_nothing_reads_is_needless(tmp_path: Path) -> None:
+    found = trace_steps(tmp_path, step_with_gradients)
+    assert found["aten::bmm"] == UNREAD
+    assert found["aten::mm"] == ""
+
+
+def test_without_an_optimizer_no_gradient_is_needless(tmp_path: Path) -> None:
+    def step(steps: Steps, number: int) -> None:
+        step_with_gradients(steps, number)
+        steps.rows.pop()
+
+    assert not trace_steps(tmp_path, step)["aten::bmm"]
+
+
+def judge_parts(count: int, needless: str) -> list[Any]:
+    """Judge kernels of which some are needless."""
+    parts: list[Kernel | Copy] = [Copy(bytes=1_000_000, us=20.0, pageable=False)]
     for number in range(10):
-        level = unchanged if number < same else 0
-        yield Kernel(name="my_kernel", us=300.0, op=f"lib::step{number}", unchanged=level)
-
-
-def judge_parts(same: int, unchanged: int) -> list[Any]:
-    found = triage_timeline(run_example(list(make_parts(same, unchanged)))).findings
+        why = needless if number < count else ""
+        parts.append(Kernel(name="my_kernel", us=300.0, op=f"lib::step{number}", needless=why))
+    found = triage_timeline(run_example(parts)).findings
     return [row for row in found if row.rule == "redundant"]
 
 
-def test_the_saving_is_sure_where_the_data_is_new() -> None:
-    (sure,) = judge_parts(3, 2)
-    assert 0.7 <= sure.saving.low <= sure.saving.expected <= 1.0
-    (perhaps,) = judge_parts(3, 1)
-    assert perhaps.saving.low == 0
-    assert "new data" in perhaps.cause
+@pytest.mark.parametrize("needless", [SAME, UNREAD])
+def test_what_is_needless_is_saved(needless: str) -> None:
+    (found,) = judge_parts(3, needless)
+    assert 0.7 <= found.saving.low <= found.saving.expected <= 1.0
 
 
-def test_a_step_with_the_same_data_is_not_blamed() -> None:
-    assert not judge_parts(8, 1)
-    assert not judge_parts(10, 2)
+def test_a_step_that_computes_the_same_whole_has_no_data() -> None:
+    assert not judge_parts(10, SAME)

@@ -68,7 +68,7 @@ _OWN_ORDER: tuple[StepCheck, ...] = (
     moves.find_small_copies,
     moves.find_moving_pages,
     moves.find_exposed_collectives,
-    redundant.find_work_same_each_step,
+    redundant.find_needless_work,
     redundant.find_recomputed_rows,
     optimizers.find_unfused_optimizer,
     redundant.find_sliced_products,

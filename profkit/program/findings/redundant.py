@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -30,10 +30,7 @@ NEXT = 8  # works after a cut of which the largest tensor tells how much of the 
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
 LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
 LEAST = 0.02  # of the step
-# Of the GPU's time: where more than that does not change, it is because the step's data does not; and
-# where nearly all of it computes the same of what modules hold, they hold the data.
-MOST_OF_SAME_DATA = 0.5
-ALL = 0.9
+ALL = 0.9  # of the GPU's time: where so much computes the same, the modules hold the step's data
 PASSES = 4  # over growing rows, from which on they are a loop that generates
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
@@ -67,7 +64,7 @@ SAME_EACH_STEP = Words(
     rule="redundant",
     says=(
         "{count:,} of what runs on the GPU computes the same in every step ({ms:time}; the longest by "
-        "{op}), because what it reads does not change{data}"
+        "{op}), because what it reads does not change"
     ),
     advice=Advice(
         torch=(
@@ -79,40 +76,43 @@ SAME_EACH_STEP = Words(
     launches=True,
     floor="run",
 )
-SAME_DATA = ": if each step is meant to have new data, which these steps did not have, it is needed"
+UNREAD_GRADIENTS = Words(
+    rule="redundant",
+    says=(
+        "{count:,} of what the backward pass runs on the GPU makes gradients that nothing reads "
+        "({ms:time}; the longest by {op}): no optimizer has their weights"
+    ),
+    advice=Advice(
+        torch=(
+            "requires_grad_(False) for weights that are not trained, or torch.no_grad() around the "
+            "model that has them"
+        ),
+        others="compute no gradients of what is not trained",
+    ),
+    launches=True,
+    floor="run",
+)
+NEEDLESS = {"same": SAME_EACH_STEP, "unread": UNREAD_GRADIENTS}
 
 
-def find_work_same_each_step(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Work whose operators read nothing that changes from step to step.
-
-    A program that is recorded with the same data in each step computes most of it again, and means to.
-    """
+def find_needless_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """Work whose operators read nothing that changes from step to step, or make what nothing reads."""
     everything = case.sum_work_time(range(len(case.works)))
-    chosen = case.select_works(lambda work: work.maker.unchanged > 0, claimed)
-    if case.sum_work_time(chosen) > MOST_OF_SAME_DATA * everything:
-        chosen = [index for index in chosen if case.works[index].maker.unchanged > 1]
-    if not chosen or case.sum_work_time(chosen) > ALL * everything:
-        return
-    waits = find_calls_waiting_for_works(case, chosen)
-    change = Change(
-        merge=dict.fromkeys(chosen, NOTHING),
-        host=dict.fromkeys(waits, CallShare(NOTHING, NOTHING)),
-    )
-    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
-        return
-    longest = case.find_longest_work(chosen)
-    is_sure = all(case.works[index].maker.unchanged > 1 for index in chosen)
-    data = SAME_DATA
-    if is_sure:
-        data = ""
-    finding = case.make_finding(
-        SAME_EACH_STEP,
-        chosen,
-        change,
-        op=longest.maker.top or longest.maker.op,
-        data=data,
-    )
-    yield replace(finding, optional=not is_sure)
+    for reason, words in NEEDLESS.items():
+        chosen = []
+        for index, work in enumerate(case.works):
+            if work.maker.needless == reason and index not in claimed:
+                chosen.append(index)
+        if not chosen or case.sum_work_time(chosen) > ALL * everything:
+            continue
+        waits = find_calls_waiting_for_works(case, chosen)
+        change = Change(
+            merge=dict.fromkeys(chosen, NOTHING),
+            host=dict.fromkeys(waits, CallShare(NOTHING, NOTHING)),
+        )
+        if case.hosts.estimate_saving(change).expect >= LEAST * case.hosts.plain.expect:
+            longest = case.find_longest_work(chosen).maker
+            yield case.make_finding(words, chosen, change, op=longest.top or longest.op)
 
 
 def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:

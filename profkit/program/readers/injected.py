@@ -211,10 +211,10 @@ def _list_operators(
         make_spans_around_captured_calls,
         read_recorded_operators,
     )
-    from profkit.program.readers.tensors import read_unchanged_operators
+    from profkit.program.readers.tensors import read_needless_operators
 
-    unchanged = read_unchanged_operators(folder / f"{pid}.tensors")
-    of_steps = read_recorded_operators(of_steps_file, first, unchanged)
+    needless = read_needless_operators(folder / f"{pid}.tensors")
+    of_steps = read_recorded_operators(of_steps_file, first, needless)
     of_captures = read_recorded_operators(of_captures_file, first)
     launched = _list_launched(activities)
     made = [call for call in calls if call.correlation in launched]

@@ -31,7 +31,7 @@ Origin = tuple[int, int]  # a call's stack, and that of the node of autograd tha
 
 
 def read_recorded_operators(
-    path: Path, first: int, unchanged: Mapping[tuple[int, str], int] | None = None
+    path: Path, first: int, needless: Mapping[tuple[int, str], str] | None = None
 ) -> list[list[HostSpan]]:
     """Read the operators of a process, those of each recording in their order.
 
@@ -40,7 +40,7 @@ def read_recorded_operators(
     Args:
         path: What the recorder's hook wrote.
         first: CUPTI's time at which the timeline begins.
-        unchanged: Which operators compute the same in each step, by their begin and name.
+        needless: Why operators are needless, by their begin and name.
     """
     recordings: list[list[HostSpan]] = []
     if not is_file(path):
@@ -56,9 +56,9 @@ def read_recorded_operators(
                     recordings.append([])
                     continue
                 span = _make_operator_span(row, shift)
-                if unchanged:
-                    same = unchanged.get((int(row["start"]), span.name), 0)
-                    span = replace(span, unchanged=int(same))
+                if needless:
+                    why = needless.get((int(row["start"]), span.name), "")
+                    span = replace(span, needless=why)
                 if not is_wrapper_operator(span.name):
                     recordings[-1].append(span)
                     count += 1

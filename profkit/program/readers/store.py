@@ -51,14 +51,14 @@ TABLES: dict[str, type[Row]] = {
 }
 LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
 # fields that recordings up to 0.2.0 do not have
-ADDED = {
+ADDED: dict[str, int | str] = {
     "origin": -1,
     "sequence": -1,
     "backward": False,
     "ended": True,
     "traced": 0,
     "captured": 0,
-    "unchanged": 0,
+    "needless": "",
 }
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
@@ -245,7 +245,8 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
     batches = []
     texts = []
     for field in fields(kind):
-        if str(field.type) == "str" or field.name in AS_TEXT:
+        is_text = str(field.type) == "str" or field.name in AS_TEXT
+        if is_text and field.name not in ADDED:
             texts.append(field.name)
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size

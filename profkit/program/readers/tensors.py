@@ -1,9 +1,12 @@
-"""Which tensors operators were given  ->  which of them compute the same in each step.
+"""Which tensors operators were given  ->  which of them are needless.
 
 A tensor that was there before the recorded steps, and that nothing writes in them, is the same in
 each. So is what an operator makes of such tensors alone, with the same numbers, and nothing drawn at
-random. A program that is recorded with the same batch in each step computes all of it again; what
-comes of tensors that its modules hold is the same whatever the batch is.
+random. A program may be recorded with one batch again and again: then only what comes of tensors that
+its modules hold is known to be the same whatever the batch is.
+
+And a gradient that no operator reads once it is there was computed for nothing, with all that only
+leads to it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from profkit.files import is_file, open_regular
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 20  # bytes: an optimizer is given thousands of tensors
 REPEATS = 2  # of a step that are seen at least
+SAME, UNREAD = "same", "unread"  # why an operator is needless
+NODE = "autograd::engine::evaluate_function"  # how the names of autograd's nodes begin
+GRADIENT = "AccumulateGrad"  # the node that puts a gradient where its weight has it
+CLEARS = ("zero_", "fill_")
 # Drawn at random, by parts of operators' names.
 RANDOM = "rand normal uniform bernoulli multinomial exponential poisson dropout geometric".split()
 # Make no tensor, or one whose values nobody wrote.
@@ -63,6 +70,11 @@ class Use:
     numbers: str  # that it was given beside tensors
 
     @property
+    def is_of_torch(self) -> bool:
+        """Whether it is one of torch's own operators, no range and no node of autograd."""
+        return self.name.startswith("aten::")
+
+    @property
     def operands(self) -> Iterator[Operand]:
         """All tensors that it was given."""
         for group in self.groups:
@@ -79,8 +91,11 @@ class Use:
         return next(iter(self.groups), ())
 
 
-def read_unchanged_operators(path: Path) -> dict[tuple[int, str], Dependence]:
-    """Read which operators compute the same in each step, by when they began and their names.
+Key = tuple[int, str]  # when an operator began, and its name
+
+
+def read_needless_operators(path: Path) -> dict[Key, str]:
+    """Read which operators are needless, by when they began and their names, and for which reason.
 
     Args:
         path: What the recorder's hook wrote; where it is not there, or is damaged, nothing is known.
@@ -88,7 +103,7 @@ def read_unchanged_operators(path: Path) -> dict[tuple[int, str], Dependence]:
     if not is_file(path):
         return {}
     try:
-        return find_unchanged_operators(list(_read_uses(path)))
+        return find_needless_operators(list(_read_uses(path)))
     except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
         return {}
 
@@ -109,23 +124,29 @@ def _read_uses(path: Path) -> Iterator[Use]:
             yield Use(start, end, thread, str(name), groups, made, str(numbers))
 
 
-def find_unchanged_operators(uses: Sequence[Use]) -> dict[tuple[int, str], Dependence]:
-    """Find the operators that compute the same in each step; empty where no step is seen to repeat."""
+def find_needless_operators(uses: Sequence[Use]) -> dict[Key, str]:
+    """Find the operators that are needless in each step; none where no step is seen to repeat."""
     repeats = _list_repeats(uses)
     if not repeats:
         return {}
-    is_fed = is_given_new_data(uses)
+    least = Dependence.HELD
+    if is_given_new_data(uses):
+        least = Dependence.UNCHANGED
     origins = TensorOrigins(uses, repeats).trace_operators()
-    found = {}
+    unread = GradientReaders(uses).find_unread_work()
+    found: dict[Key, str] = {}
     for places, lag in repeats:
-        for first, at in enumerate(places[:lag]):
-            # What was made before the recording began is lasting for the first step alone.
-            later = min(origins[other] for other in places[first + lag :: lag])
-            if later and is_fed:
-                later = Dependence.HELD
-            for other in places[first::lag]:
-                if later and uses[other].name == uses[at].name:
-                    found[uses[other].start, uses[other].name] = later
+        for first in range(lag):
+            alike = places[first::lag]
+            reason = ""
+            # What was made before the recording began is lasting for the first step alone, and what
+            # is read after its end is not known of the last one.
+            if all(origins[at] >= least for at in alike[1:]):
+                reason = SAME
+            elif unread.issuperset(alike[:-1]):
+                reason = UNREAD
+            if reason:
+                found |= {(uses[at].start, uses[at].name): reason for at in alike}
     return found
 
 
@@ -240,13 +261,13 @@ class TensorOrigins:
                     frames[-1].made.update(use.made)
                 continue
             frame = OpenOperator(at, use)
-            self._read_operands(frame, is_outermost=not frames)
+            self._read_operands(frame, any(outer.use.is_of_torch for outer in frames))
             frames.append(frame)
         for frames in opened.values():
             self._close_frames(frames, None, found)
         return found
 
-    def _read_operands(self, frame: OpenOperator, is_outermost: bool) -> None:
+    def _read_operands(self, frame: OpenOperator, is_inside: bool) -> None:
         """Note of an operator that begins what it depends on, and write what it writes."""
         use = frame.use
         word = use.name.rpartition("::")[2]
@@ -260,9 +281,11 @@ class TensorOrigins:
                 if word in {"copy_", "_to_copy"}:
                     frame.origin = Dependence.CHANGING
             elif self._is_unmade(one.number):
-                # Inside of an operator it is where the result goes; else nobody knows who wrote it.
-                if is_outermost and word not in VIEWS and one.number not in written:
-                    frame.origin = Dependence.CHANGING
+                # Inside of torch's operators it is where the result goes; else a kernel that is known to
+                # no operator may have written it, as those of torch.compile.
+                if not is_inside and word not in VIEWS and one.number not in written:
+                    frame.origin = self.known[one.number] = Dependence.CHANGING
+                    self.fresh.discard(one.number)
             elif one.number:
                 frame.origin = min(frame.origin, self.known.get(one.number, Dependence.CHANGING))
         for number in written:
@@ -290,3 +313,55 @@ class TensorOrigins:
                 outer = frames[-1]
                 outer.origin = min(outer.origin, frame.origin)
                 outer.made |= frame.made
+
+
+class GradientReaders:
+    """Which gradients of weights are read, and what only makes those that are not."""
+
+    def __init__(self, uses: Sequence[Use]) -> None:
+        self.uses = uses
+        self.made: list[set[int]] = [set() for _ in uses]  # also by operators inside of it
+        self.is_backward = [False] * len(uses)
+        # The outermost of torch's operators that each is in: it may read what those in it make.
+        self.outer = list(range(len(uses)))
+        self.is_gradient = [False] * len(uses)  # puts a gradient where its weight has it
+        opened: dict[int, list[int]] = {}
+        for at, use in enumerate(uses):
+            frames = opened.setdefault(use.thread, [])
+            while frames and uses[frames[-1]].end <= use.start:
+                frames.pop()
+            for outer in frames:
+                self.made[outer].update(use.made)
+            if not use.name:
+                continue
+            frames.append(at)
+            self.outer[at] = next((own for own in frames if uses[own].is_of_torch), at)
+            self.is_backward[at] = any(uses[own].name.startswith(NODE) for own in frames)
+            self.is_gradient[at] = any(GRADIENT in uses[own].name for own in frames)
+
+    def find_unread_work(self) -> set[int]:
+        """Find the places of operators of a backward pass that make what nothing reads.
+
+        Where no gradient at all is read, the recorded steps hold no optimizer's: nothing is known.
+        """
+        read: set[int] = set()
+        gradients: set[int] = set()
+        for at, use in enumerate(self.uses):
+            numbers = {one.number for one in use.operands}
+            if self.is_gradient[at]:
+                gradients |= numbers
+            elif not self.is_backward[at] and not use.name.endswith(CLEARS):
+                read |= numbers
+        unread: set[int] = set()
+        if not gradients & read:
+            return unread
+        for at in reversed(range(len(self.uses))):
+            use = self.uses[at]
+            results = self.made[at] | {one.number for one in use.written}
+            if not self.is_backward[at] or not results or self.outer[at] != at:
+                continue
+            if results.isdisjoint(read):
+                unread.add(at)
+            else:
+                read.update(one.number for one in use.operands)
+        return {at for at, outer in enumerate(self.outer) if outer in unread}

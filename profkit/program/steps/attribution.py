@@ -42,7 +42,7 @@ class Maker:
     types: tuple[str, ...] = ()
     ordinal: int = -1  # which outermost operator of its thread it is: kernels of one share it
     function: str = ""  # of a trace's frame, whose line is that of the function's def
-    unchanged: int = 0  # of the innermost operator, as of a HostSpan
+    needless: str = ""  # of the innermost operator, as of a HostSpan
     place: Place | None = None  # where in the program's Python, where the recorder saw that
 
 
@@ -154,16 +154,16 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
         inputs = (shaped.shapes, shaped.types)
     else:
         inputs = ((), ())
-    unchanged = 0
+    needless = ""
     if ops:
-        unchanged = ops[-1].unchanged
+        needless = ops[-1].needless
     return Maker(
         *names,
         get_frame_line(frame),
         *inputs,
         ordinal=ordinal if ops else -1,
         function=get_frame_function(frame),
-        unchanged=unchanged,
+        needless=needless,
     )
 
 
