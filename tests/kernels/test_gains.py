@@ -253,8 +253,7 @@ def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kep
     inside = "{} of {}".format(*COVERAGE)
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert (
-        f"{inside} landed inside an interval made without data from their own repository"
-        in readme
+        f"{inside} landed inside an interval made without data from their own repository" in readme
     )
     assert f"{bound} below the ceiling" in readme
     page = (ROOT / "docs" / "why" / "gains.md").read_text("utf-8")
