@@ -239,15 +239,11 @@ def _refuse_repeated_columns(columns: list[str], name: str) -> None:
 
 
 def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
-    """A frame, within bounds: a Parquet file of some kB may say that it has a billion rows."""
+    """Read a frame within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
     batches = []
-    texts = []
-    for field in fields(kind):
-        is_text = str(field.type) == "str" or field.name in AS_TEXT
-        if is_text and field.name not in ADDED:
-            texts.append(field.name)
+    texts = _list_text_columns(kind)
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         budget = ReadBudget(size, is_packed=True)
@@ -268,6 +264,16 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
     shared = frame.select_dtypes("category").columns
     return frame.astype(dict.fromkeys(shared, object))  # type: ignore[no-any-return]
+
+
+def _list_text_columns(kind: type[Row]) -> list[str]:
+    """Return the names of the columns of text that every recording has had."""
+    texts = []
+    for field in fields(kind):
+        is_text = str(field.type) == "str" or field.name in AS_TEXT
+        if is_text and field.name not in ADDED:
+            texts.append(field.name)
+    return texts
 
 
 def _check_column(column: Any, kind: str, where: str) -> None:
