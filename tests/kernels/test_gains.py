@@ -259,7 +259,7 @@ def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kep
     page = (ROOT / "docs" / "why" / "gains.md").read_text("utf-8")
     assert set(said) <= set(page.splitlines())
     assert f"{100 * GAINS.FASTER - 100:.0f} % or more" in page
-    assert inside in str(explain("shared-bank-conflicts"))
+    assert inside in str(explain("expected"))
 
 
 def test_numbers_of_pairs_are_chosen_without_their_repository(kept):
