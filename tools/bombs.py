@@ -588,7 +588,7 @@ BOMBS = {
         "an export of nsys: its own message has 5 million words", make_message, "triage"
     ),
     "parquet-list": Bomb(
-        "a table of Parquet with a list of 100 million numbers", make_list(100_000_000), "triage"
+        "a table of Parquet with a list of 20 million numbers", make_list(20_000_000), "triage"
     ),
     "trace-header": Bomb(
         "a packed trace that names 5 million GPUs",
