@@ -64,7 +64,7 @@ from profkit.show.views.triage import TABLES, show_compared_triages, show_triage
 Answer = TypeVar("Answer")
 TOP = 20  # kernels at most in one answer
 LINES = 20  # source lines at most in one answer
-WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
+WIDTH = 400  # characters at most of a line of an answer: a kernel's name may have 10,000
 MOST = 20_000  # characters at most of an answer
 _VARIANT = re.compile(r"\w[\w+.-]*")
 # A command that one of the tools answers, with its one argument: the tool is what an agent calls.

@@ -32,7 +32,9 @@ def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     told = answers.diagnose(REPORT).text
     said = run("diagnose", REPORT, "--brief").stdout.strip()
-    assert told.splitlines()[:4] == said.splitlines()[:4]
+    before_commands = said.partition("\nRun: ")[0]
+    assert len(before_commands.splitlines()) >= 3
+    assert told.startswith(before_commands)
     assert "bank conflicts" in told
     compared = answers.compare("stage2", "stage2swizzle", "B").text
     asked = run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.strip()
