@@ -59,7 +59,7 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     assert said in " ".join(shown.split())
     detail, _, after = shown.partition("clocks-unsteady")
     assert "shared-bank-conflicts" in detail or "k0: " in detail
-    assert after.splitlines()[2].startswith(("  not collected: ", "  not checked: "))
+    assert after.splitlines()[3].startswith(("  not collected: ", "  not checked: "))
 
 
 def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
@@ -67,7 +67,15 @@ def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
     assert "in 1 of 2 launches the SM clock was 800 of 2,000 MHz" in " ".join(shown.split())
     other = made("g", 1e-3, device="NVIDIA L4")
     shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), other]))
-    assert "in 1 of 2 launches (the first: the SM clock was 800" in " ".join(shown.split())
+    assert "in 1 of 2 launches the SM clock was 800" in " ".join(shown.split())
+
+
+def test_a_doubt_of_all_launches_has_the_figures_of_the_first(made: Made) -> None:
+    faster = {**CLOCKS, "sm_clock": 1e9}
+    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3, values=faster)]))
+    said = " ".join(shown.split())
+    assert "clocks-unsteady: in all 2 launches (first: the SM clock was 800 of 2,000 MHz" in said
+    assert "); against ncu's locking, not a power limit: ncu --clock-control none" in said
 
 
 def test_of_many_gpus_three_have_their_time(made: Made) -> None:
@@ -143,14 +151,14 @@ def test_a_further_finding_that_may_gain_nothing_says_so(made: Made) -> None:
         "occupancy-shared", Estimate(low=0.9, expected=1.1, high=1.3, bound=2.0)
     )
     (row,) = make_launch_rows([add_finding(made(time=1e-3), doubtful)])
-    assert "occupancy-shared, expect 1.10x (0.900 to 1.30): it is" in show([row])
+    assert "occupancy-shared, expect 1.10x (0.900 to 1.30), at most 2.00x: it is" in show([row])
 
 
-def test_an_interval_that_ends_at_the_bound_says_it_once(made: Made) -> None:
+def test_a_gain_has_one_form_wherever_its_interval_ends(made: Made) -> None:
     top = made().top
     assert top
     ends = replace(top, saving=Estimate(low=2.0, expected=3.0, high=4.0, bound=4.0))
-    assert describe_finding_gain(ends) == "expect 3.00x (2.00 to at most 4.00)"
+    assert describe_finding_gain(ends) == "expect 3.00x (2.00 to 4.00), at most 4.00x"
     apart = replace(top, saving=Estimate(low=2.0, expected=3.0, high=4.0, bound=9.0))
     assert describe_finding_gain(apart) == "expect 3.00x (2.00 to 4.00), at most 9.00x"
 

@@ -207,9 +207,9 @@ def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> Non
 
 def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
     wide = make_finding("x", Estimate(low=2.0, expected=5.0, high=8.0, bound=9.0))
-    assert words.describe_finding_gain(wide) == "between 2.00x and 8.00x, at most 9.00x"
+    assert words.describe_finding_gain(wide) == "expect 2.00x to 8.00x, at most 9.00x"
     said = words.describe_finding_gain(replace(wide, rule="shared-bank-conflicts"))
-    assert said == "between 2.00x and 8.00x, at most 9.00x; `profkit ablate` can measure it"
+    assert said == "expect 2.00x to 8.00x, at most 9.00x; `profkit ablate` can measure it"
     assert words.format_expected_gain(wide) == "2.00x to 8.00x"
     narrow = make_finding("x", Estimate(low=3.0, expected=5.0, high=8.0, bound=9.0))
     assert words.describe_finding_gain(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
@@ -226,4 +226,4 @@ def test_two_findings_that_multiply_have_a_line() -> None:
         "; alone, each leaves what the other removes"
     )
     unbounded = replace(both, gain=None, expect=Expectation(9.0, 2.0, 11.0))
-    assert words.describe_combined_gain(unbounded) == f"{names}: between 2.00x and 11.0x"
+    assert words.describe_combined_gain(unbounded) == f"{names}: expect 2.00x to 11.0x"

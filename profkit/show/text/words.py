@@ -232,23 +232,9 @@ def say_expectation(finding: LaunchFinding) -> str:
     bound = "no bound known"
     if finding.gain is not None:
         bound = format_gain(finding.gain)
-    is_end = _is_bound_the_end(finding.expect, finding.gain)
     if finding.expect.is_wide:
-        between = format_gain_range(finding.expect)
-        if not is_end:
-            between += f", {bound}"
-        return f"{between}{_say_ablation(finding)}"
-    expected = f"expect {say_expected_factor(finding.expect)}"
-    if is_end:
-        return expected.replace(" to ", " to at most ")
-    return f"{expected}, {bound}"
-
-
-def _is_bound_the_end(expectation: Expectation, bound: float | None) -> bool:
-    """Whether an interval that is shown ends at the bound, which is then said once."""
-    if bound is None or expectation.gain < NOTHING_TO_WIN:
-        return False
-    return figures(expectation.high) == figures(bound)
+        return f"expect {format_gain_range(finding.expect)}, {bound}{_say_ablation(finding)}"
+    return f"expect {say_expected_factor(finding.expect)}, {bound}"
 
 
 def say_expected_factor(expectation: Expectation) -> str:
@@ -273,8 +259,8 @@ def _say_ablation(finding: LaunchFinding) -> str:
 
 
 def format_gain_range(expectation: Expectation) -> str:
-    low, high = figures(expectation.low), figures(expectation.high)
-    return f"between {low}x and {high}x"
+    """Return "2.35x to 7.24x": an interval too wide to name a number in it."""
+    return f"{speedup(expectation.low)} to {speedup(expectation.high)}"
 
 
 def describe_combined_gain(both: Together) -> str:
@@ -284,7 +270,7 @@ def describe_combined_gain(both: Together) -> str:
         bound = f", {format_gain(both.gain)}"
     hope = both.expect
     if hope.is_wide:
-        what = format_gain_range(hope)
+        what = f"expect {format_gain_range(hope)}"
     else:
         what = f"expect {format_expectation(hope)}"
     more = ""
@@ -303,7 +289,7 @@ def format_expected_gain(finding: LaunchFinding | None) -> str:
     if hope is None:
         return describe_finding_gain(finding)
     if hope.is_wide:
-        return f"{speedup(hope.low)} to {speedup(hope.high)}"
+        return format_gain_range(hope)
     if hope.gain < NOTHING_TO_WIN:
         return f"< {speedup(NOTHING_TO_WIN)}"
     return format_expectation(hope)
@@ -527,7 +513,7 @@ def _say_purpose(finding: LaunchFinding) -> str:
             return ""
         return f"for {format_gain(finding.gain)}"
     if hope.is_wide:
-        return f"for a gain {format_gain_range(hope)}"
+        return f"for an expected {format_gain_range(hope)}"
     if hope.gain < NOTHING_TO_WIN:
         return f"for an expected gain of {say_expected_factor(hope)}"
     return f"for an expected {format_expectation(hope)}"
@@ -694,7 +680,11 @@ def _describe_saving_of_top(row: Row, rows: Sequence[Row], leading: LaunchFindin
         if bound.startswith("The ceiling"):
             return f"{saves}; t{bound[1:]}"
         return f"{saves}. {bound}".strip()
-    takes = f"It takes {seconds(row.total)}{_say_whole_time(row, rows)}."
+    if len(row.launches) > 1:
+        takes = f"Its {len(row.launches):,} launches take"
+    else:
+        takes = "It takes"
+    takes += f" {seconds(row.total)}{_say_whole_time(row, rows)}."
     return f"{takes} {bound}".strip()
 
 
@@ -708,8 +698,6 @@ def _say_ceiling(finding: LaunchFinding) -> str:
     said = f"The ceiling is {speedup(finding.gain)}."
     if finding.measured is not None:
         return f"The estimate was {say_expected_factor(hope)}. {said}"
-    if _is_bound_the_end(hope, finding.gain):
-        return ""
     if hope.is_wide:
         return said + _say_ablation(finding).replace("; ", " ") + "." * bool(_say_ablation(finding))
     return said
@@ -783,11 +771,12 @@ def lacks_metrics(run: Judged) -> bool:
 
 
 def format_count_and_times(row: Row) -> str:
-    """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
+    """Return how often and how long: "105 launches, 17.4 µs each (17.2 to 17.8)"."""
+    count = counted(len(row.launches), "launch", "launches")
     if not row.times:
-        return f"{len(row.launches)}x"
+        return count
     mid = row.median_launch.time
     size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
     noun = seconds(size).split()[1]
-    times = "-".join(figures(t / size) for t in (row.times[0], mid, row.times[-1]))
-    return f"{len(row.launches)}x {times} {noun}"
+    shortest, median, longest = (figures(t / size) for t in (row.times[0], mid, row.times[-1]))
+    return f"{count}, {median} {noun} each ({shortest} to {longest})"

@@ -24,7 +24,7 @@ from profkit.show.text.escape import cut_middle, escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-NAMED = 40  # characters of which launch it is
+NAMED = 44  # characters of which launch it is
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
 _WITHOUT = "without --section "
@@ -226,7 +226,7 @@ def list_launch_facts(row: Row, total: float) -> Iterator[str]:
         part = f"{format_share_of_time(row, total)} of all"
     if len(row.launches) > 1:
         times = words.format_count_and_times(row)
-        yield f"{times} (shortest, median, longest), {part}; median launch shown"
+        yield f"{times}, {part}; median launch shown"
     elif row.times:
         yield f"{figures.seconds(run.time)}, {part}"
     else:

@@ -23,7 +23,7 @@ NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 FURTHER = 2  # findings of a single row besides the one that leads, with their causes
 EVIDENCE = 4  # figures of the one that leads
 _COMMANDS = {  # what to record anew, for a doubt of the measurement
-    "clocks-unsteady": "to avoid: ncu --clock-control none",
+    "clocks-unsteady": "against ncu's locking, not a power limit: ncu --clock-control none",
     "cache-resident": "to avoid: ncu --cache-control all",
 }
 
@@ -115,7 +115,7 @@ def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
 
 def _format_launch_count(row: Row) -> str:
     if len(row.launches) > 1:
-        return f"{len(row.launches)}x"
+        return str(len(row.launches))
     return ""
 
 
@@ -198,7 +198,7 @@ def describe_launch_in_line(row: Row) -> str:
     else:
         time = "duration not collected"
     if len(row.launches) > 1:
-        time = f"{words.format_count_and_times(row)} (shortest, median, longest)"
+        time = words.format_count_and_times(row)
     parts = [time, f"grid {words.format_dims(run.grid)}", f"block {words.format_dims(run.block)}"]
     parts += [words.name_device(run), words.name_launch(run)]
     return ", ".join(filter(None, parts))
@@ -248,15 +248,10 @@ def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
 
 
 def _describe_gain_briefly(finding: LaunchFinding) -> str:
-    """Return what a fix is worth in two words: "expect 1.80x", "at most 1.17x"."""
-    hope = finding.expect
+    """Return what a fix is worth: "expect 1.80x (1.40 to 2.20), at most 3.10x", "at limit"."""
     if finding.at_roof or finding.measured_reachable_gain is not None:
         return format_gain_cell(finding)
-    if hope is None:
-        return words.format_gain(finding.gain)
-    if hope.is_wide:
-        return f"expect {figures.figures(hope.low)}x to {figures.speedup(hope.high)}"
-    return f"expect {words.say_expected_factor(hope)}"
+    return words.describe_finding_gain(finding).removesuffix(words.ABLATE)
 
 
 def _say_nvidia_estimates(run: Judged) -> str:
@@ -270,8 +265,8 @@ def _say_nvidia_estimates(run: Judged) -> str:
             local = " (local)"
         else:
             local = ""
-        said.append(f"{result.rule} {figures.share(result.speedup or 0)}{local}")
-    return f"NVIDIA's estimates: {', '.join(said)}"
+        said.append(f"{figures.share(result.speedup or 0)} by {result.rule}{local}")
+    return f"NVIDIA's rules estimate savings of: {', '.join(said)}"
 
 
 # What is open, once for all launches.
@@ -286,18 +281,25 @@ def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
             if finding.status == "fires" and finding.note:
                 doubts.setdefault(finding.rule, []).append(finding)
     for rule, found in doubts.items():
-        cause = found[0].cause.partition(": ")[0]
-        part = _say_part_of_launches(len(found), len(runs))
-        if part and len({run.device for run in runs}) > 1:  # of another GPU the figures are others
-            part += "(the first: "
-            cause += ")"
+        doubt = _describe_doubt(found, len(runs))
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
-        yield blocks.TextLine(f"{part}{cause}; {command}", rule)
+        if rule == "clocks-unsteady" and "ncu's default" not in doubt:  # nothing was locked
+            command = f"profkit explain {rule}"
+        yield blocks.TextLine(f"{doubt}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; to collect: ncu --set full", "not collected")
     elif unchecked := _say_unchecked(runs):
         yield blocks.TextLine(unchecked, "not checked")
+
+
+def _describe_doubt(found: Sequence[LaunchFinding], launches: int) -> str:
+    """Return a doubt in so many of all launches, with the first one's figures where they differ."""
+    causes = [finding.cause.partition(": ")[0] for finding in found]
+    part = _say_part_of_launches(len(found), launches)
+    if len(set(causes)) == 1:
+        return f"{part}{causes[0]}"
+    return f"{part or f'in all {launches} launches '}(first: {causes[0]})"
 
 
 def _say_part_of_launches(count: int, of: int) -> str:
