@@ -165,7 +165,7 @@ def test_several_launches_are_told_apart(runs) -> None:
 def test_two_kernels_of_one_report_are_compared(runs) -> None:
     said = str(pk.compare(runs.iloc[0], runs.iloc[1]))
     assert "kernel: stage1<64> -> stage2<64>" in said
-    assert "not gone  short-scoreboard" in said
+    assert "still there: short-scoreboard" in said
     foreign = runs.assign(variant=None, case=None, launch=[0, 1])
     said = str(pk.compare(foreign.iloc[0], foreign.iloc[1]))
     assert "stage1<64> (launch 0) ->" in said

@@ -29,7 +29,7 @@ def print_exit_reasons(comparisons: Iterable[RunComparison], fail_if: set[str]) 
     from profkit.evidence.compare import list_exit_reasons
 
     worst, changes = DONE, list(comparisons)
-    refused = {change.after for change in changes if not change.compared}
+    refused = {change.after for change in changes if not change.compared or change.has_no_pair}
     for code, reason in list_exit_reasons(changes, fail_if):
         worst = max(worst, code)
         name = reason.partition(": ")[0]

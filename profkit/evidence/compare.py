@@ -124,6 +124,11 @@ class RunComparison(Document, frozen=True, kw_only=True):
     # machine code or report
     untimed: Unprinted[Untimed] = ""
 
+    @property
+    def has_no_pair(self) -> bool:
+        """Whether both sides have launches, and no launch of one belongs to one of the other."""
+        return bool(self.unmatched) and not self.launches and self.time is None
+
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
     """Compare the times, launches and resources of two runs; with refusals, only those."""
@@ -459,6 +464,8 @@ def list_exit_reasons(
     for change in every:
         if not change.compared:
             said = [_explain_uncompared(change)]
+        elif change.has_no_pair:
+            said = [(2, "no kernel is on both sides")]
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:

@@ -127,18 +127,19 @@ class Amount(Document, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """Return both sides: "35 % -> 66 % of the warps' time"."""
+        """Return both sides: "35 % -> 66 % of the warps' time".
+
+        Where a share went another way than the time that is judged, that time comes first: a share
+        can rise because the rest of the launch became shorter.
+        """
         said = f"{self.both_numbers} {self.what}"
         if isnan(self.cycles_before) or not is_amount_changed(self.unit, self.before, self.after):
             return said
-        # A share can rise because the rest of the launch became shorter.
-        if not is_amount_changed("count", self.cycles_before, self.cycles_after):
-            return f"{said}, in about as many cycles"
-        if (self.cycles_after > self.cycles_before) == (self.after > self.before):
+        is_same_way = (self.cycles_after > self.cycles_before) == (self.after > self.before)
+        if is_same_way and is_amount_changed("count", self.cycles_before, self.cycles_after):
             return said
-        if self.cycles_after > self.cycles_before:
-            return f"{said}, in more cycles"
-        return f"{said}, in fewer cycles"
+        cycles = (quantity(self.cycles_before, ""), quantity(self.cycles_after, ""))
+        return f"{' -> '.join(cycles)} cycles of it ({said})"
 
     @property
     def both_numbers(self) -> str:
@@ -180,11 +181,11 @@ class FindingChange(Document, frozen=True, kw_only=True):
         if self.amount is not None:
             amount = self.amount.sentence
         if self.what == "hidden" and self.explained_by:
-            return f"now has the same cause as {self.explained_by} ({amount})"
+            return f"{amount}; now caused by {self.explained_by}"
         if self.what == "hidden":
             return f"no longer reported ({amount})"
         if self.what == "uncovered" and self.explained_by:
-            return f"had the same cause as {self.explained_by} before ({amount})"
+            return f"{amount}; caused by {self.explained_by} before"
         if self.what == "uncovered":
             return f"not reported before ({amount})"
         return amount
@@ -599,7 +600,7 @@ def check_rule_prediction(
     if status_before == "clear":
         return False, "it did not fire before, so there was nothing to fix"
     if change is not None and change.what == "hidden":
-        return kind != "fixes", f"not gone: {change.why}"
+        return kind != "fixes", f"still there: {change.why}"
     if status_after == "clear":
         return kind == "fixes", "clear now"
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"

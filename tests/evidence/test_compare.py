@@ -245,7 +245,7 @@ def test_what_another_cause_explains_is_not_gone_and_was_not_new():
     change = compare_rows(WAITS, CONFLICTS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("hidden", "shared-bank-conflicts")
     assert change.why == (
-        "now has the same cause as shared-bank-conflicts (35 % -> 66 % of the warps' time)"
+        "35 % -> 66 % of the warps' time; now caused by shared-bank-conflicts"
     )
     change = compare_rows(CONFLICTS, WAITS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("uncovered", "shared-bank-conflicts")
@@ -824,4 +824,5 @@ def test_kernels_of_one_side_only_are_named_by_side():
     nothing = compare_runs(bare("a", "b"), bare("y", "z"))
     text = render_text(show_comparison(Compared(changes=(nothing,))), make_console(width=80))
     assert "not compared: no kernel is on both sides" in text
+    assert list(dict(list_exit_reasons([nothing], ()))) == [2]
     assert "Resources" not in text

@@ -83,8 +83,8 @@ WAITS_OF_WARPS = (
         "nor a cache is near its peak: it is latency, not bandwidth.",
         advice=(
             "Keep more loads in flight: unroll, prefetch into registers, or copy into shared memory "
-            "several tiles ahead (cp.async from 8.0, TMA from 9.0); run more warps; shorten chains "
-            "of dependent loads."
+            "several tiles ahead (cp.async from compute capability 8.0, TMA from 9.0); run more "
+            "warps; shorten chains of dependent loads."
         ),
         triton=(
             "Keep more bytes in flight: use num_stages for the loads of a loop, several rows per "

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from profkit.model.scenario import SPREAD, make_expectation
+from profkit.show.text.words import format_expectation
+
 
 class ScreenWord(NamedTuple):
     """What a word means, where it is shown, and the names whose pages say more."""
@@ -22,7 +25,7 @@ SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
         "hold four times out of five",
-        f"{_DIAGNOSE}: expect 1.87x (1.32 to 2.77)",
+        f"{_DIAGNOSE}: expect {format_expectation(make_expectation(1.87, SPREAD))}",
     ),
     "at most": ScreenWord(
         "the speed-up if this cause vanished and nothing took its place: a ceiling, not a promise",
@@ -81,7 +84,6 @@ SCREEN_WORDS = {
     "reported now": ScreenWord(
         "there is as much of its cause as before, and now nothing else explains it", _COMPARE
     ),
-    "not gone": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),
     "better": ScreenWord("there is less of a finding's cause than before", "compare --json"),
     "worse": ScreenWord("there is more of a finding's cause than before", "compare --json"),
     "explained": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),
@@ -97,7 +99,9 @@ SCREEN_WORDS = {
     "changed": ScreenWord("it is found in both, with another amount or gain", _COMPARE),
     "fixed": ScreenWord("too little of its cause is left", _LEADING),
     "not fixed": ScreenWord("its cause is there, though another finding explains it now", _LEADING),
-    "still there": ScreenWord("it is found in both, perhaps with less of it", _LEADING),
+    "still there": ScreenWord(
+        "its cause is there, perhaps less of it, or another finding explains it now", _COMPARE
+    ),
     "cannot tell": ScreenWord(
         "the difference is within the noise, or nothing was timed: a duration under ncu is not a timing",
         "compare, gate and history",

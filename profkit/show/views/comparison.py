@@ -79,26 +79,21 @@ def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
 
 def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     """Yield what changed and by how much, and how that is known."""
-    # Without a timing the durations under ncu come first, and that they are none comes later.
-    under_ncu = list(show_time_under_ncu(change))
-    yield from under_ncu
+    if change.has_no_pair:
+        yield TextLine("no kernel is on both sides", "not compared")
+    else:
+        yield TextLine(*say_time_change(change))
+    yield from show_time_under_ncu(change)
     if UNLIKE_NAMES in change.notes:
         yield TextLine(UNLIKE_NAMES, "note")
-    if not under_ncu:
-        if _has_no_pair(change):
-            yield TextLine("no kernel is on both sides", "not compared")
-        else:
-            yield TextLine(*say_time_change(change))
     yield from _list_unmatched_kernels(change)
     if change.estimate is not None:
         yield TextLine(say_estimate(change.estimate), "predicted")
     if len(change.launches) == 1:
         yield from show_cause_of_change(change.launches[0], change)
-    if under_ncu:
-        yield TextLine(*say_time_change(change))
     if change.time is not None:
         yield TextLine(describe_timing(change), "measured")
-    for refusal in change.refusals:
+    for refusal in () if change.has_no_pair else change.refusals:
         yield TextLine(f"compared despite this: {refusal.sentence}", refusal.code)
 
 
@@ -108,11 +103,6 @@ def _show_predictions(predictions: Sequence[HeaderPrediction]) -> Iterator[Block
         yield Heading("Predictions in AFTER's header", 3)
         rows = tuple(map(list_prediction_cells, predictions))
         yield Grid(("", "prediction", "outcome"), rows, wraps=2)
-
-
-def _has_no_pair(change: RunComparison) -> bool:
-    """Whether both sides have launches, and no launch of one belongs to one of the other."""
-    return bool(change.unmatched) and not change.launches and change.time is None
 
 
 def _list_unmatched_kernels(change: RunComparison) -> Iterator[TextLine]:
@@ -131,7 +121,7 @@ def _list_unmatched_kernels(change: RunComparison) -> Iterator[TextLine]:
 def _show_resources(change: RunComparison) -> Iterator[Block]:
     """Yield the resources that differ, of launches that belong together."""
     resources = change.resources
-    if not resources or _has_no_pair(change):
+    if not resources or change.has_no_pair:
         return
     yield Heading("Resources", 3)
     columns: Columns[ResourceChange] = {
@@ -261,7 +251,7 @@ _BECAME: dict[FindingState, str] = {
     "worse": "is larger",
     "new": "is new",
     "still there": "is unchanged",
-    "explained": "is not gone",
+    "explained": "is still there",
     "unknown": "cannot be compared",
 }
 
@@ -374,7 +364,7 @@ def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
 
 
 def say_estimate(estimate: GainEstimate) -> str:
-    """Return whether an estimate was right: "1.87x (1.32 to 2.77) for RULE; measured 1.53x: ..."."""
+    """Return whether an estimate was right: "1.87x (1.36 to 2.68) for RULE; measured 1.53x: ..."."""
     expectation = Expectation(estimate.expected, estimate.low, estimate.high)
     if expectation.is_wide:
         said = words.format_gain_range(expectation)
@@ -438,7 +428,7 @@ STATES: Mapping[FindingState, str] = {
     "better": "smaller",
     "worse": "larger",
     "still there": "unchanged",
-    "explained": "not gone",
+    "explained": "still there",
 }
 
 
@@ -469,7 +459,7 @@ def _say_untimed(change: RunComparison) -> str:
     said = "neither side was timed without a profiler"
     _, bracket, hint = change.time_note.rpartition(" (")
     if not hint.startswith("profkit "):
-        return f"{said}; time both in your own program"
+        return f"{said}; time both in your own program, or record both with profkit triage -o"
     return f"{said}{bracket}{hint}"
 
 
@@ -705,11 +695,11 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
         return
     sentence, answer = say_time_change(change)
     under_ncu = [_write_marked(line) for line in show_time_under_ncu(change)]
-    if under_ncu:
-        yield f"{name} {under_ncu[0]}"
-        yield f"{answer}: {sentence}"
+    if change.has_no_pair:
+        yield f"{name}: not compared: no kernel is on both sides"
     else:
         yield f"{name}: {answer}: {sentence}"
+    yield from under_ncu
     if change.estimate is not None:
         yield f"predicted: {say_estimate(change.estimate)}"
     if change.time is not None:

@@ -305,6 +305,8 @@ def _name_placeholder(found: re.Match[str]) -> str:
         return "N ms"
     if form == ".0%":
         return "N %"
+    if name == "stops":  # filled with "once" or "3 times"
+        return "N times"
     if form or name in _NUMBERS or "." in name:
         return "N"
     return f"<{name}>"
