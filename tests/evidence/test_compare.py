@@ -244,9 +244,7 @@ def compare_rows(before: dict[str, float], after: dict[str, float]) -> dict[str,
 def test_what_another_cause_explains_is_not_gone_and_was_not_new():
     change = compare_rows(WAITS, CONFLICTS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("hidden", "shared-bank-conflicts")
-    assert change.why == (
-        "35 % -> 66 % of the warps' time; now caused by shared-bank-conflicts"
-    )
+    assert change.why == ("35 % -> 66 % of the warps' time; now caused by shared-bank-conflicts")
     change = compare_rows(CONFLICTS, WAITS)["short-scoreboard"]
     assert (change.what, change.explained_by) == ("uncovered", "shared-bank-conflicts")
     quiet = WAITS | {"stall_short_scoreboard": 0.05, "stall_wait": 0.6}

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import inf
 from typing import Any
 
 from profkit.program.steps.idle import clean_operator_name
@@ -69,7 +70,7 @@ def show_triage(
     yield Heading(write_step_title(document))
     yield TextLine(say_steps(document))
     yield draw_step_bar(step)
-    yield TextLine(write_bar_legend(step))
+    yield TextLine((_say_whose_step(document), *write_bar_legend(step)))
     yield Heading("What to do first", 2)
     if document["first"]["category"] in NO_FINDING:
         yield TextLine(document["first"]["say"], document["first"]["category"])
@@ -79,7 +80,10 @@ def show_triage(
         yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more with smaller savings: {rest}")
-    yield Heading("Where the GPU's time goes", 2)
+    recorded = ""
+    if differs_without_recorder(document):
+        recorded = f", of {format_ms(step['ms'])} recorded"
+    yield Heading(f"Where the GPU's time goes{recorded}", 2)
     if by == "kernel":
         yield from show_kernels_table(document["kernels"], document.get("origins", ()))
     else:
@@ -98,6 +102,22 @@ def write_step_title(document: Mapping[str, Any]) -> str:
     return f"Step of {times} on {device} ({program['how']})"
 
 
+def _say_whose_step(document: Mapping[str, Any]) -> str:
+    """Return which step the bar is of, where that is not the one of the title; "" elsewhere."""
+    step, said = document["step"], []
+    ranks = document["ranks"]
+    shown = [row for row in ranks if row["ms"] == step["ms"]]
+    if len(ranks) > 1 and len(shown) == 1:
+        said.append(f"rank {shown[0]['rank']}")
+        if shown[0]["waiting_ms"] < min(r["waiting_ms"] for r in ranks if r is not shown[0]):
+            said.append("the slowest")
+    if differs_without_recorder(document):
+        said.append(f"{format_ms(step['ms'])} recorded")
+    if not said:
+        return ""
+    return f"{', '.join(said)}: "
+
+
 def differs_without_recorder(document: Mapping[str, Any]) -> bool:
     """Return whether savings are of another step than the recorded one: of one without the recorder."""
     step = document["step"]
@@ -114,10 +134,13 @@ def is_source_line(where: str) -> bool:
 
 def say_finding(row: Mapping[str, Any]) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
-    where = row["where"] or ""
+    where, said = row["where"] or "", str(row["say"])
+    is_wait = row["category"] == "host-sync"
+    if is_wait and row["saves_ms"]["expect"] > 1.05 * row["evidence"].get("after", inf):
+        said += "; without them the host runs ahead, and other gaps shrink too"
     if is_source_line(where):
-        return TextSpan(where, "place"), f": {row['say']}"
-    return str(row["say"])
+        return TextSpan(where, "place"), f": {said}"
+    return said
 
 
 def write_finding_title(
