@@ -278,7 +278,7 @@ def draw_step_bar(step: Mapping[str, Any]) -> Strip:
     return Strip((*parts, (" " * (BAR - drawn), "")))
 
 
-def write_bar_legend(step: Mapping[str, Any]) -> Words:
+def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
     """Return what the bar's marks mean, and each one's share; no entry is broken over two lines.
 
     A part that is too short for a mark is named without one.
