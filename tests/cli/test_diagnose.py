@@ -167,8 +167,9 @@ def test_lines_shows_where_warps_wait(run) -> None:
     assert "at kernels.cu:25 (82.1 % of it long scoreboard) ks[i / D][i % D] =" in said
     assert re.search(r"[\d.]+ % (?:STS|LDG|PRMT|HADD)\S* ", said)  # what the line was compiled to
     assert "where: kernels.cu:25 (81.2 %, waits on LDG)" in shown
-    assert "where: kernels.cu:25 (81.2 %, waits on LDG), kernels.cu:26 (17.5 %, waits on LDG)" in " ".join(
-        run("diagnose", scalar, "--top", "1").stdout.split()
+    assert (
+        "where: kernels.cu:25 (81.2 %, waits on LDG), kernels.cu:26 (17.5 %, waits on LDG)"
+        in " ".join(run("diagnose", scalar, "--top", "1").stdout.split())
     )
     assert "where:" not in run("diagnose", scalar, "--lines", "0").stdout
     (launch,) = json.loads(run("diagnose", scalar, "--lines", "3", "--json").stdout)["launches"]
