@@ -131,27 +131,29 @@ def read_once() -> None:
     imported without pytest: `make speed` would time the second look.
     """
     from profkit.reports import hotlines, reader
-    from profkit.reports.frame import Part
+    from profkit.reports.frame import ReportLaunches
     from profkit.reports.isolated import ROOM
 
     ROOM.files_left = ROOM.bytes_left = (
         sys.maxsize
     )  # what is read here is kept or small, and a fork would not see what is kept
     # A verb ends, and this process goes on and forks.
-    ROOM.close_room = ROOM.write_text_here = lambda: None
+    ROOM.forbid_reading_here = ROOM.allow_disassembly_here = lambda: None
     parts, lines, rows = {}, {}, {}
 
-    @wraps(reader.read_part)
-    def read_part(path):
+    @wraps(reader.read_one_report)
+    def read_one_report(path):
         if not is_committed(path):
-            return read_part.__wrapped__(path)
+            return read_one_report.__wrapped__(path)
         # A link to it may lie beside another record, which names its launches.
         record = Path(path).with_suffix(".json")
         key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
         if key not in parts:
-            parts[key] = read_in_session("profkit.reports.reader:read_part", os.fspath(path), key)
+            parts[key] = read_in_session(
+                "profkit.reports.reader:read_one_report", os.fspath(path), key
+            )
         part = parts[key]
-        if not isinstance(part, Part) or part.file.path == path:
+        if not isinstance(part, ReportLaunches) or part.file.path == path:
             return part
         identity, rules = (
             tuple((path, *row[1:]) for row in rows) for rows in (part.identity, part.rules)
@@ -187,8 +189,8 @@ def read_once() -> None:
             )
         return [dict(row) for row in rows[item[0]]]
 
-    reader.read_part, hotlines.answer_requests_of_report, reader.read_raw_rows = (
-        read_part,
+    reader.read_one_report, hotlines.answer_requests_of_report, reader.read_raw_rows = (
+        read_one_report,
         answer_requests,
         raw_rows,
     )
@@ -266,14 +268,14 @@ def corpus_runs():
     """The frame of everybody's reports; skips where there are none."""
     if not others():
         pytest.skip("no reports of others beside the project (../shared/corpus)")
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
-    return read_report(others()).launches
+    return read_report_files(others()).launches
 
 
 @pytest.fixture(scope="session")
 def own_runs():
     """The frame of the committed reports, one of each kind."""
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
-    return read_report(kinds()).launches
+    return read_report_files(kinds()).launches

@@ -91,19 +91,19 @@ def bare(paths: list[Path]) -> None:
 
 def reading() -> Iterator[Figure]:
     from profkit.reports.isolated import HERE_BYTES, HERE_FILES, ROOM
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
     paths = sorted(ARTIFACTS.glob("*.ncu-rep"))
     # Each is the one report of a process: only so it is read there.
     ROOM.files_left = ROOM.bytes_left = sys.maxsize
-    read_report(paths[:1])
-    ours, theirs = best(7, lambda: [read_report([p]) for p in paths], lambda: bare(paths))
-    launches = sum(f.launches for p in paths for f in read_report([p]).files)
+    read_report_files(paths[:1])
+    ours, theirs = best(7, lambda: [read_report_files([p]) for p in paths], lambda: bare(paths))
+    launches = sum(f.launches for p in paths for f in read_report_files([p]).files)
     what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
     yield Figure(what, ours / theirs, 1.5)
-    ROOM.close_room()
-    read_report(paths[:1])
-    (forks,) = best(3, lambda: [read_report([p]) for p in paths])
+    ROOM.forbid_reading_here()
+    read_report_files(paths[:1])
+    (forks,) = best(3, lambda: [read_report_files([p]) for p in paths])
     ROOM.files_left, ROOM.bytes_left = HERE_FILES, HERE_BYTES
     yield Figure(
         f"read {len(paths)} reports, each asked for alone, in forks / here", forks / ours, 4
@@ -116,13 +116,13 @@ from pathlib import Path
 from tests.speed import bare
 import ncu_report
 from profkit.reports.isolated import end_servers
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 who, path = sys.argv[1:]
 began = time.perf_counter()
 if who == "bare":
     bare([Path(path)])
 else:
-    assert read_report([path], jobs=int(who) or None).files[0].status == "ok"
+    assert read_report_files([path], jobs=int(who) or None).files[0].status == "ok"
 took = time.perf_counter() - began
 end_servers()  # then their time is counted
 own, children = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -218,8 +218,8 @@ def copies(folder: Path) -> list[Path]:
 
 READ = """
 import sys
-from profkit.reports.reader import read_report
-found = read_report(sys.argv[2:], jobs=int(sys.argv[1]))
+from profkit.reports.reader import read_report_files
+found = read_report_files(sys.argv[2:], jobs=int(sys.argv[1]))
 assert all(file.status == "ok" for file in found.files), found.files
 print(len(found.launches))
 """

@@ -13,7 +13,7 @@ from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import add_source_lines, judge_reports
 from profkit.program.document import convert_from_second_form, convert_to_second_form
 from profkit.records.store import make_json_safe
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
 from tests.found import find_files
@@ -77,7 +77,7 @@ def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
-    reports = read_report(committed())
+    reports = read_report_files(committed())
     runs = judge_reports(reports)
     assert len(runs) > 100
     for run in [*add_source_lines(runs[:20], 5, 5), *runs]:

@@ -6,7 +6,7 @@ import re
 
 from profkit.diagnosis.launches import judge_reports
 from profkit.diagnosis.rules import BY_ID
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "why" / "nvidia.md").read_text("utf-8")
@@ -36,7 +36,7 @@ def test_the_shares_are_counted() -> None:
 
 def test_what_ncu_says_of_a_report_is_in_the_table() -> None:
     known = {row[0] for row in ROWS}
-    launches = judge_reports(read_report([ROOT / "artifacts" / "stage2.B.ncu-rep"]))
+    launches = judge_reports(read_report_files([ROOT / "artifacts" / "stage2.B.ncu-rep"]))
     said = {rule.rule for launch in launches for rule in launch.nvidia}
     assert said
     assert said <= known

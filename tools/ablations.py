@@ -26,7 +26,7 @@ from profkit.records.ablation import AblationRecord
 from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
 from profkit.reports.figures import format_percent
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.ablation import show_ablations
 
@@ -118,7 +118,7 @@ _KERNOSCOPE_ISSUES, _KERNOSCOPE_DRAM, _KERNOSCOPE_WAITS = 0.60, 0.50, 0.20
 
 def judge_kernoscope() -> dict[str, str]:
     """Probe -> whether kernoscope's rule names its bound, by counters in the place of its estimates."""
-    launches = main_launches(read_report(sorted(KEPT.parent.glob("probes-*.ncu-rep*"))))
+    launches = main_launches(read_report_files(sorted(KEPT.parent.glob("probes-*.ncu-rep*"))))
     answers = {}
     for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
         launch = launches.get(path.stem.split("_")[0])

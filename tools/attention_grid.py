@@ -85,7 +85,7 @@ class Machine:
 
         torch.cuda.synchronize()
         made = subjects.make_launcher_subject(name, self.libraries[name], arguments, self.tools)
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
         return made
 
     def used(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Machine:
         sources = {
             n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
         }
-        gpu = asdict(device.add_gpu_identity(self.gpu))
+        gpu = asdict(device.add_gpu_uuid_and_driver(self.gpu))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         return {"made": made, "gpu": gpu, "variants": sources}
 

@@ -20,7 +20,7 @@ from profkit.diagnosis.ablated import add_measured_gains
 from profkit.diagnosis.verdict import NOTHING_TO_WIN, judge_launch
 from profkit.model.scenario import Expectation
 from profkit.records.ablation import AblationRecord
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Estimate:
 
 def read_estimates() -> list[Estimate]:
     """Find each finding of the recorded probes that has both numbers."""
-    reports = read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
+    reports = read_report_files(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
     launches, found = verdicts.main_launches(reports), []
     headers = verdicts.truths()
     paths = headers.probes(verdicts.PROBES)

@@ -18,7 +18,7 @@ from typing import Any
 from profkit.diagnosis.pages import FOLDER
 from profkit.files import write_text
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
@@ -48,7 +48,7 @@ def pairs() -> dict[str, list[dict[str, Any]]]:
 
 def ranges() -> tuple[str, dict[str, list[tuple[str, float]]]]:
     """The GPU, and metric -> the probes with its lowest and its highest value."""
-    reports = read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
+    reports = read_report_files(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
     launches, rows = reports.launches, verdicts.main_launches(reports)
     found = {}
     for metric in CATALOGUE:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.reports.frame import Part
+    from profkit.reports.frame import ReportLaunches
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / "data" / "fuzz"
@@ -117,27 +117,29 @@ def _container(content: bytes, folder: Path) -> None:
 def _flips(content: bytes, folder: Path) -> None:
     """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
     from profkit.reports.isolated import run_isolated
-    from profkit.reports.reader import recover_part
+    from profkit.reports.reader import recover_metrics
 
     data = content[_BIT.size :]
     at, bit = _BIT.unpack(content[: _BIT.size])
     path = folder / "x.ncu-rep"
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-    (part,) = run_isolated("profkit.reports.reader:read_part", [str(path)], 1, recover_part)
+    (part,) = run_isolated(
+        "profkit.reports.reader:read_one_report", [str(path)], 1, recover_metrics
+    )
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
         raise AssertionError(f"bit {bit} of byte {at} is not seen")
 
 
 @lru_cache(maxsize=8)
-def _read_whole(data: bytes, path: Path) -> Part:
-    from profkit.reports.reader import read_part
+def _read_whole(data: bytes, path: Path) -> ReportLaunches:
+    from profkit.reports.reader import read_one_report
 
     path.write_bytes(data)
-    return read_part(str(path))
+    return read_one_report(str(path))
 
 
-def _is_same(one: Part, other: Part) -> bool:
+def _is_same(one: ReportLaunches, other: ReportLaunches) -> bool:
     """Whether two parts have the same launches; as text, for NaN is not NaN."""
     rows = [repr((list(part.identity), list(part.rules))) for part in (one, other)]
     return rows[0] == rows[1] and one.values == other.values

@@ -32,7 +32,7 @@ import numpy as np
 import verdicts
 
 from profkit import from_raw
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
+from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import is_unexplained_wait, judge_launch
 from profkit.judge import Estimate
@@ -212,7 +212,7 @@ def of_pairs(kept: Sequence[Pair], group: str = PAIRS) -> Iterator[FixOnRecord]:
             continue
         found = pair.causes[pair.rank]
         kind = _kind(found.rule)
-        said: LaunchFinding | Together = found
+        said: LaunchFinding | CombinedGain = found
         both = pair.diagnosis.together
         if both and set(both.rules) <= set(pair.rules):
             said = both  # the change took both away, and this is what is said of both

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if TYPE_CHECKING:
-    from profkit.reports.frame import Part, Reports
+    from profkit.reports.frame import ReportLaunches, Reports
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"
@@ -194,12 +194,12 @@ def _command(*args: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def reads_once(change: Callable[[Part], Part] | None = None) -> Iterator[None]:
+def reads_once(change: Callable[[ReportLaunches], ReportLaunches] | None = None) -> Iterator[None]:
     """Every form of an answer from one reading of its reports, each part changed first if asked."""
     from profkit.reports import reader
     from profkit.reports.frame import Reports
 
-    reads = reader.read_report
+    reads = reader.read_report_files
 
     @cache
     def once(paths: tuple[str, ...]) -> Reports:
@@ -207,7 +207,7 @@ def reads_once(change: Callable[[Part], Part] | None = None) -> Iterator[None]:
         return Reports(tuple(map(change, reports.parts))) if change else reports
 
     with mock.patch.object(
-        reader, "read_report", lambda paths, *_, **__: once(tuple(map(str, paths)))
+        reader, "read_report_files", lambda paths, *_, **__: once(tuple(map(str, paths)))
     ):
         yield
 
@@ -224,7 +224,7 @@ def _basic(path: str) -> Iterator[tuple[str, str]]:
 
     kept = [metric.section in BASIC for metric in CATALOGUE.values()]
 
-    def cut(part: Part) -> Part:
+    def cut(part: ReportLaunches) -> ReportLaunches:
         values = zip(array("d", part.values), cycle(kept))
         return replace(part, values=array("d", [v if k else nan for v, k in values]).tobytes())
 

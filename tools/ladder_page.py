@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.cli.sources import open_evidence
 from profkit.evidence.compare import Policy
-from profkit.evidence.ladder import Ladder, Rung, build_ladder
+from profkit.evidence.ladder import Ladder, LadderStep, build_ladder
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.files import read_json
@@ -30,7 +30,7 @@ from profkit.lab.measure.variants.problem import is_complete, load_problem
 from profkit.records.record import SourceFile
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
-from profkit.show.numbers import find_reference_medians
+from profkit.show.numbers import get_reference_medians_by_name
 from profkit.show.text.blocks import Grid, render_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
@@ -183,7 +183,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return top + [f"| {row[0]}{line[3:]}" for row, line in zip(rows, body, strict=True)]
 
 
-def time_of(step: Rung, run: Run) -> str:
+def time_of(step: LadderStep, run: Run) -> str:
     """Median and interval; a run of other code than the file's says so."""
     if step.time is None:
         faults = [*run.record.sanitizer_errors] if run.record else []
@@ -195,7 +195,7 @@ def time_of(step: Rung, run: Run) -> str:
     return f"{figures.seconds(step.time.median)}{interval}{stale}"
 
 
-def against(step: Rung) -> tuple[str, str]:
+def against(step: LadderStep) -> tuple[str, str]:
     """Speed-up over the parent and over the best reference."""
     return factor(step.change.time if step.change else None), factor(
         step.compare_with_fastest_reference
@@ -239,11 +239,14 @@ def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, SourceFile]) 
 
 def taken(run: Run) -> tuple[str, str, str]:
     """Registers, shared memory per block in KB, blocks per SM, of the longest launch."""
-    shared = [run.get_column("shared_static"), run.get_column("shared_dynamic")]
+    shared = [
+        run.get_value_of_longest_launch("shared_static"),
+        run.get_value_of_longest_launch("shared_dynamic"),
+    ]
     numbers = (
-        run.get_column("registers"),
+        run.get_value_of_longest_launch("registers"),
         sum(shared) / 1024 if None not in shared else None,
-        run.get_column("blocks_per_sm"),
+        run.get_value_of_longest_launch("blocks_per_sm"),
     )
     known = [n for n in numbers if isinstance(n, float) and not isnan(n)]
     if len(known) < len(numbers):
@@ -392,7 +395,7 @@ def shown() -> Any:
             for c in (step.change and step.change.time, step.compare_with_fastest_reference)
         ]
         rows.append((step.variant, step.depth, step.parent, time, ahead))
-    return make_json_safe([rows, find_reference_medians([s for s in steps if s.time])])
+    return make_json_safe([rows, get_reference_medians_by_name([s for s in steps if s.time])])
 
 
 def same(one: Any, other: Any) -> bool:

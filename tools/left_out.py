@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tools import programs
 
 if TYPE_CHECKING:
-    from profkit.program.findings.case import Case, StepFinding
+    from profkit.program.findings.case import StepCase, StepFinding
     from profkit.program.replay.scenario import Range
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "why" / "regions.md"
@@ -55,7 +55,7 @@ class Program:
     """A recorded program: its step, what its rules find, and the truth."""
 
     name: str
-    case: Case
+    case: StepCase
     drafts: Sequence[StepFinding]
     truth: Mapping[str, Any]
     floors: dict[int, float] = field(default_factory=dict)  # by the draft that they are of
@@ -65,12 +65,12 @@ class Program:
         """Milliseconds that mending it saved."""
         return programs.saved(self.truth)
 
-    def save_at_floor(self, draft: StepFinding) -> float:
+    def compute_ms_saved_at_floor(self, draft: StepFinding) -> float:
         """Return the milliseconds that a finding's floor saves: replayed once, and asked for often."""
-        from profkit.program.findings.floors import save_at_floor
+        from profkit.program.findings.floors import compute_ms_saved_at_floor
 
         if id(draft) not in self.floors:
-            self.floors[id(draft)] = save_at_floor(self.case, draft.change)
+            self.floors[id(draft)] = compute_ms_saved_at_floor(self.case, draft.change)
         return self.floors[id(draft)]
 
 
@@ -109,7 +109,7 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
         for draft in program.drafts:
             if not draft.floor or draft.rule != program.truth["category"]:
                 continue
-            floor = program.save_at_floor(draft)
+            floor = program.compute_ms_saved_at_floor(draft)
             if floor > LEAST * program.case.hosts.plain.expect:
                 got.setdefault(draft.floor, []).append(program.saved / floor)
     shares = {}

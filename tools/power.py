@@ -57,7 +57,7 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
         for _ in range(n):
             call(stream)
         device.record_event(stop, stream)
-        device.wait_for_stream(stream)
+        device.wait_for_gpu_or_stream(stream)
         times.append((time.monotonic(), device.measure_elapsed(start, stop) / n))
     sampler.ended.set()
     sampler.join()
@@ -86,7 +86,7 @@ def alone(call: Any, stream: int) -> float:
         device.record_event(start, stream)
         call(stream)
         device.record_event(stop, stream)
-        device.wait_for_stream(stream)
+        device.wait_for_gpu_or_stream(stream)
         took.append(device.measure_elapsed(start, stop))
     return median(took)
 
@@ -101,7 +101,7 @@ def main() -> int:
     machine = Machine(VARIANTS)
     c = load_problem(FOLDER).module.CASES[given.case]
     stage = Stage(machine, picks.Shape(c.S, c.B * c.H, c.D, c.causal))
-    stream, pci = device.create_stream(), machine.gpu.pci
+    stream, pci = device.create_non_blocking_stream(), machine.gpu.pci
     rows = []
     for inputs in ("random", "zeros"):
         if inputs == "zeros":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profkit.program.counts import Counts
+    from profkit.program.counts import KernelVerdicts
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
@@ -57,12 +57,12 @@ def is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
 
 
 @cache
-def answer(file: str) -> tuple[Triage, Counts | None]:
+def answer(file: str) -> tuple[Triage, KernelVerdicts | None]:
     """What is said of a recording, once a process: all that hold it up to something share it."""
     return judge_recording(DATA / file)
 
 
-def judge_recording(path: Path) -> tuple[Triage, Counts | None]:
+def judge_recording(path: Path) -> tuple[Triage, KernelVerdicts | None]:
     from profkit.program.recorded import judge_recordings
 
     return judge_recordings([path])

@@ -28,7 +28,7 @@ from profkit.errors import ProfkitError
 from profkit.files import read_text, write_bytes, write_text
 from profkit.lab.ablation import assemble, run
 from profkit.lab.ablation.foreign import CASE, Argument, LaunchFile, complete_launch, make_problem
-from profkit.lab.measure.targets import Places, Target, build_target, choose_target
+from profkit.lab.measure.targets import LabFolders, Target, build_target, find_target_of_options
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "ablation" / "public.toml"
@@ -90,8 +90,8 @@ def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -
         names.append(name)
     if fixed:
         names.reverse()
-    places = Places(folder / "kernels", sources / "build" / "out")
-    return choose_target(places, names, False, (CASE,), False)
+    places = LabFolders(folder / "kernels", sources / "build" / "out")
+    return find_target_of_options(places, names, False, (CASE,), False)
 
 
 def compile_kernel(kernel: Mapping[str, Any], sources: Path, arch: str) -> str:
@@ -103,8 +103,8 @@ def compile_kernel(kernel: Mapping[str, Any], sources: Path, arch: str) -> str:
             if built.failure:
                 raise built.failure
         for built in builds:
-            assemble.write_ptx(built, target.folder)
-            assemble.write_ptx(built, target.folder, run.FAST_MATH)
+            assemble.get_or_write_ptx(built, target.folder)
+            assemble.get_or_write_ptx(built, target.folder, run.FAST_MATH)
     except ProfkitError as error:
         return f"{error.message}; {error.hint}"
     return ""

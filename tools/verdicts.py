@@ -22,7 +22,7 @@ from typing import Any
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.users_code import import_file
 from profkit.model.scenario import Expectation
-from profkit.reports.reader import Reports, read_report
+from profkit.reports.reader import Reports, read_report_files
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"
@@ -91,7 +91,7 @@ def ncu_gain(rules: Any) -> float | None:
 def rows(folder: Path = RECORDED) -> list[Row]:
     """Every recorded probe."""
     known = truths()
-    reports = read_report(sorted(folder.glob("probes-*.ncu-rep*")))
+    reports = read_report_files(sorted(folder.glob("probes-*.ncu-rep*")))
     timed = folder / "times.json"
     times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
     launches, found = main_launches(reports), []
@@ -121,7 +121,7 @@ def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]
     """
     found, asked = [], 0
     for path in paths:
-        reports = read_report([path])
+        reports = read_report_files([path])
         for launch in reports.launches.to_dict("records"):
             said = judge_launch(launch)
             theirs = ncu_class(reports.rules[reports.rules["launch"] == launch["launch"]])

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
-from profkit.reports.banks import Access, find_shared_accesses  # noqa: E402
+from profkit.reports.banks import SharedMemoryAccess, find_shared_accesses  # noqa: E402
 from profkit.reports.container import check_report  # noqa: E402
 from profkit.reports.cubin import read_code  # noqa: E402
 from profkit.reports.reader import open_launches  # noqa: E402
@@ -60,7 +60,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
             )
 
 
-def runs_whole(kernel: LaunchedCode, access: Access) -> bool:
+def runs_whole(kernel: LaunchedCode, access: SharedMemoryAccess) -> bool:
     """Return whether an access ran with all lanes of its warps whenever it ran."""
     lanes = kernel.sum_by_address({"thread_inst_executed_true": 1.0}) or {}
     return lanes.get(access.pc, 0.0) == LANES * access.requests

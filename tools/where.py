@@ -22,7 +22,7 @@ from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, answer_line_requests
-from profkit.reports.reader import open_launches, read_report
+from profkit.reports.reader import open_launches, read_report_files
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
@@ -208,7 +208,7 @@ def _moved(lines: Sequence[str], table: Set[int], *, exits: bool) -> int:
 def rows() -> list[Row]:
     """Every recorded probe that is bound by memory or latency, and built round an access."""
     known = verdicts.truths()
-    main = verdicts.main_launches(read_report(sorted(RECORDED.glob("probes-*.ncu-rep*"))))
+    main = verdicts.main_launches(read_report_files(sorted(RECORDED.glob("probes-*.ncu-rep*"))))
     asked: dict[str, list[tuple[str, Mapping[str, str], int]]] = defaultdict(list)
     for name, path in known.probes(PROBES).items():
         keys = known.header(path)

@@ -62,7 +62,7 @@ def attention(
     out = torch.empty_like(q)
     factor = 1 / sqrt(q.shape[-1]) if scale is None else scale
     with torch.cuda.device(q.device):
-        library.start_launcher(_rung(name), _arguments((q, k, v), out, is_causal, factor))
+        library.call_launcher(_rung(name), _arguments((q, k, v), out, is_causal, factor))
     return out
 
 

@@ -93,7 +93,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
     twins = {b.variant.id: str(b.library) for b in made if b.variant.defines}
     probes = [b for b in made if not b.variant.defines and b.library]
     with ThreadPoolExecutor(process.count_available_cores()) as pool:
-        list(pool.map(lambda built: assemble.write_ptx(built, folder), probes))
+        list(pool.map(lambda built: assemble.get_or_write_ptx(built, folder), probes))
     items = []
     for built in probes:
         items.append(
@@ -147,7 +147,9 @@ def read_progress(file: Path) -> Progress:
     return found
 
 
-def run_child(task: Task, file: Path, prefix: Sequence[str | Path], clock: Clock) -> process.Done:
+def run_child(
+    task: Task, file: Path, prefix: Sequence[str | Path], clock: Clock
+) -> process.FinishedCommand:
     file.write_text(json.dumps(asdict(task)))
     command = [*prefix, sys.executable, Path(__file__).resolve(), "--child", file]
     seconds = clock.limit_seconds(_START + _EACH * len(task.items))
@@ -250,7 +252,7 @@ def _work_child(task_file: Path) -> int:
 
         if given["dry"]:
             return _work_dry(items, tell)
-        gpu = device.add_gpu_identity(device.open_gpu())
+        gpu = device.add_gpu_uuid_and_driver(device.open_gpu())
         tools, buffers = library.Support(Path(given["support"]), gpu), Buffers()
         for item in items:
             tell(probe=item.probe)
@@ -306,8 +308,8 @@ def _ablate_probe(
         return {"refused": msgspec.to_builtins(refused)}
     beside = {"twin": _make_call(item.twin, buffers)} if item.twin else {}
     for call in beside.values():
-        call(device.create_stream())
-        device.wait_for_stream()
+        call(device.create_non_blocking_stream())
+        device.wait_for_gpu_or_stream()
     text = Path(item.ptx).read_text()
     record, _ = measurement.measure_call(
         main, buffers.reset, text, conditions, lambda what: tell(begin=what), beside
@@ -317,7 +319,7 @@ def _ablate_probe(
 
 def _make_call(path: str, buffers: Buffers) -> Callable[[int], None]:
     loaded = library.load_library(Path(path))
-    return lambda stream: library.start_launcher(loaded, buffers.arguments(stream))
+    return lambda stream: library.call_launcher(loaded, buffers.arguments(stream))
 
 
 def read_recording(folder: Path, name: str) -> dict[str, Any]:

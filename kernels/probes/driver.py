@@ -97,7 +97,7 @@ class Buffers:
         self._put(address, content)
         done = content.nbytes
         while done < problem.BYTES:
-            device.copy_memory(address + done, address, done)
+            device.copy_on_device(address + done, address, done)
             done *= 2
 
 
@@ -108,7 +108,7 @@ class Driver:
         self.gpu = device.open_gpu()
         self.buffers = Buffers()
         self.tools = library.Support(Path(task.support), self.gpu)
-        self.stream = device.create_stream()
+        self.stream = device.create_non_blocking_stream()
 
     def load(self, item: Item) -> ctypes.CDLL:
         """A probe's library, called once so that nothing is loaded or set up later."""
@@ -118,8 +118,8 @@ class Driver:
 
     def call(self, loaded: ctypes.CDLL) -> None:
         """One launch, waited for."""
-        library.start_launcher(loaded, self.buffers.arguments(self.stream))
-        device.wait_for_stream()
+        library.call_launcher(loaded, self.buffers.arguments(self.stream))
+        device.wait_for_gpu_or_stream()
 
     def time(self, items: list[Item], keys: dict[str, str]) -> dict[str, Any]:
         """Check a probe and its twin, then time them in turn: medians in seconds, all samples."""

@@ -21,12 +21,12 @@ from profkit.cli import sources
 from profkit.cli.launches import explain_no_match, filter_rows_by_expression
 from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import (
-    Judged,
-    Row,
+    JudgedLaunch,
+    LaunchRow,
     add_source_lines,
+    group_and_rank_launches,
     judge_reports,
     make_launch_lines_frame,
-    make_launch_rows,
 )
 from profkit.diagnosis.launches import add_verdict_columns as judged_table
 from profkit.diagnosis.rules import ALL
@@ -44,7 +44,7 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
 from profkit.reports.figures import format_percent, seconds
 from profkit.reports.frame import make_row_views
-from profkit.reports.reader import Reports, read_some_reports
+from profkit.reports.reader import Reports, read_reports_or_raise
 from profkit.show import numbers
 from profkit.show.text.blocks import Block, Strip, TextLine
 from profkit.show.text.escape import escape_text, shorten_name
@@ -95,7 +95,7 @@ def list_line_rows(report: str, launch: int, count: int) -> list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Told:
+class ToolAnswer:
     """An answer as text, and the same as data; None where the text is all there is."""
 
     text: str
@@ -127,7 +127,7 @@ class Answers:
     @_confine_reads
     def diagnose(
         self, reports: str | list[str], kernel: str = "", where: str = "", top: int = ROWS
-    ) -> Told:
+    ) -> ToolAnswer:
         """What the kernels of these reports wait for: cause, place, number, next step.
 
         Args:
@@ -140,13 +140,13 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_file_of_another_tool(paths[0], "diagnose")
-        read = read_some_reports(paths)
+        read = read_reports_or_raise(paths)
         bad = [
             f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
         ]
         launches = judge_reports(read)
         kept = find_requested_launches(read, launches, kernel, where)
-        table = make_launch_rows([launches[n] for n in kept])
+        table = group_and_rank_launches([launches[n] for n in kept])
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
         lined, text = self._write_diagnosis(table, max(1, min(top, TOP)))
@@ -154,7 +154,9 @@ class Answers:
         content = select_launches(lined, names, len(table), bad)
         return self._make_answer("\n".join(filter(None, [text, *bad[:5]])), content)
 
-    def _write_diagnosis(self, table: list[Row], count: int) -> tuple[list[Judged], str]:
+    def _write_diagnosis(
+        self, table: list[LaunchRow], count: int
+    ) -> tuple[list[JudgedLaunch], str]:
         """Return the first launches with their source lines, and the text on all of them."""
         lined = add_source_lines([row.median_launch for row in table[:count]])
         first = [
@@ -165,7 +167,7 @@ class Answers:
         return lined, write_brief_diagnosis([*first, *table[len(lined) :]], calls)
 
     @_confine_reads
-    def compare(self, before: str, after: str, case: str = "") -> Told:
+    def compare(self, before: str, after: str, case: str = "") -> ToolAnswer:
         """What changed from one run to another, and whether it is real.
 
         Args:
@@ -190,7 +192,7 @@ class Answers:
         return self._make_answer(text, select_comparison(compared))
 
     @_confine_reads
-    def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> Told:
+    def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> ToolAnswer:
         """Where the step of a whole program goes, and what to do first about it.
 
         Args:
@@ -217,7 +219,7 @@ class Answers:
         return self._make_answer(render_text(blocks, make_console(width=100)), chosen)
 
     @_confine_reads
-    def explain(self, name: str = "") -> Told:
+    def explain(self, name: str = "") -> ToolAnswer:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
         Args:
@@ -238,7 +240,7 @@ class Answers:
             raise
 
     @_confine_reads
-    def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
+    def lines(self, report: str, launch: int = 0, count: int = 5) -> ToolAnswer:
         """The source lines where the findings of one launch happen.
 
         Args:
@@ -253,7 +255,7 @@ class Answers:
         self._refuse_file_of_another_tool(path, "diagnose")
         rows = list_line_rows(path, launch, min(count, LINES))
         if not rows:
-            return Told(f"no source lines in this report. {ASK}{LINES_HINT}")
+            return ToolAnswer(f"no source lines in this report. {ASK}{LINES_HINT}")
         text = []
         for row in rows:
             source = (row.pop("source") or "").strip()
@@ -265,7 +267,7 @@ class Answers:
     @_confine_reads
     def roofline(
         self, reports: str | list[str], kernel: str = "", where: str = "", picture: bool = False
-    ) -> Told:
+    ) -> ToolAnswer:
         """Every launch under the ceilings of its machine: which one it comes nearest to, and how near.
 
         Args:
@@ -277,7 +279,7 @@ class Answers:
         paths = self.expand_inside(reports)
         if len(paths) == 1:
             self._refuse_file_of_another_tool(paths[0], "roofline")
-        read = read_some_reports(paths)
+        read = read_reports_or_raise(paths)
         launches = judge_reports(read)
         kept = find_requested_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
@@ -303,7 +305,7 @@ class Answers:
         paths = expand_paths([str(self._resolve_inside(pattern)) for pattern in named])
         return tuple(str(self._resolve_inside(path)) for path in paths)
 
-    def _iterate_next_calls(self, worst: list[Judged]) -> Iterator[str]:
+    def _iterate_next_calls(self, worst: list[JudgedLaunch]) -> Iterator[str]:
         for run in worst:
             if run.top:
                 yield f"Call: explain(name={run.top.rule!r})"
@@ -316,10 +318,10 @@ class Answers:
         """Return a text in which paths are what an agent calls them: relative to the folder."""
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
 
-    def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
+    def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> ToolAnswer:
         """Return an answer that is no longer than anyone reads."""
         short = shorten_text(self.make_paths_relative(text).rstrip("\n"))
-        return Told(short, _cut_lists_to_fit(content) if content else None)
+        return ToolAnswer(short, _cut_lists_to_fit(content) if content else None)
 
     def _refuse_file_of_another_tool(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
@@ -371,7 +373,7 @@ class Answers:
 
 
 def find_requested_launches(
-    read: Reports, launches: Sequence[Judged], kernel: str, where: str
+    read: Reports, launches: Sequence[JudgedLaunch], kernel: str, where: str
 ) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
     kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]

@@ -35,7 +35,7 @@ from profkit.cli.options import (
     Verb,
     explain_usage_error,
     find_settings,
-    format_option_name,
+    format_option_spellings,
     write_option_help,
 )
 from profkit.cli.output import print_error, print_note
@@ -292,7 +292,8 @@ class Verbs(TyperGroup):
             with formatter.section(group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in verbs])
         rows = [
-            (format_option_name(param), write_option_help(param)) for param in self.get_params(ctx)
+            (format_option_spellings(param), write_option_help(param))
+            for param in self.get_params(ctx)
         ]
         with formatter.section("Options"):
             formatter.write_dl(rows)
@@ -323,7 +324,7 @@ class Verbs(TyperGroup):
             print_error(told)
             raise typer.Exit(COULD_NOT) from error
         finally:
-            restore_default_signals()  # what is left is to end
+            let_signals_end_process()  # what is left is to end
             if _came:  # whatever else was raised is of that, of pydantic's too
                 raise typer.Exit(INTERRUPTED)
 
@@ -469,13 +470,13 @@ def import_verbs() -> dict[str, TyperCommand]:
 
 def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
-    restore_default_signals()
+    let_signals_end_process()
     ensure_output_streams()
     try:
         try:
             app(prog_name="profkit")
         finally:
-            restore_default_signals()
+            let_signals_end_process()
             sys.stdout.flush()
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(INTERRUPTED) from None
@@ -490,7 +491,7 @@ _GRACE = 5.0  # seconds in which a second signal does not stop the tidying up af
 _came: list[int] = []  # signals that were answered since the process began
 
 
-def restore_default_signals() -> None:
+def let_signals_end_process() -> None:
     """Let signals end the process: Python's own handler would print where it was.
 
     Who started this may ignore SIGCHLD: then how a child ended would never be known.

@@ -18,7 +18,7 @@ import typer
 
 from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import print_error, print_errors, show_progress
-from profkit.diagnosis.launches import Judged, add_verdict_columns, judge_reports
+from profkit.diagnosis.launches import JudgedLaunch, add_verdict_columns, judge_reports
 from profkit.errors import ProfkitError
 from profkit.files import is_there, shorten_path
 from profkit.records.paths import NOT_THERE, expand_paths, suggest_nearby_report, suggest_verb
@@ -46,15 +46,15 @@ EXAMPLE = "for example: --where 'bound == \"memory\" and time > 1e-5'"
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenLaunches:
     reports: Reports
     complete: bool  # whether all reports were read whole
-    everything: list[Judged]
+    everything: list[JudgedLaunch]
     kept: list[int]
     left_out: Mapping[str, int]  # rules that were ignored, and in how many launches each had fired
 
     @property
-    def launches(self) -> list[Judged]:
+    def launches(self) -> list[JudgedLaunch]:
         return [self.everything[i] for i in self.kept]
 
     @property
@@ -73,7 +73,7 @@ class Chosen:
         return table.iloc[self.kept]
 
 
-def read_launches(
+def read_and_judge_launches(
     patterns: Sequence[str],
     kernel: str | None = None,
     where: str | None = None,
@@ -81,7 +81,7 @@ def read_launches(
     *,
     lines_follow: bool = False,
     ignore: Sequence[str] = (),
-) -> Chosen:
+) -> ChosenLaunches:
     """Read what can be read, say what cannot; judge every launch, keep those that are asked for.
 
     `lines_follow`: their source lines will be asked for. `ignore`: rules whose findings are left out.
@@ -90,7 +90,7 @@ def read_launches(
     reports = Reports(())
     if paths:
         with show_progress() as step:
-            reports = reader.read_report(
+            reports = reader.read_report_files(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
     complete = _report_unread_files(reports) and complete
@@ -99,7 +99,7 @@ def read_launches(
     if ignore:
         left_out = count_findings(launches, ignore)
         launches = [drop_findings_of_rules(run, ignore) for run in launches]
-    chosen = Chosen(reports, complete, launches, list(range(len(launches))), left_out)
+    chosen = ChosenLaunches(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel is not None:
         matches = match_kernel_names([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
@@ -112,7 +112,7 @@ def read_launches(
     return chosen
 
 
-def count_findings(launches: Sequence[Judged], rules: Sequence[str]) -> dict[str, int]:
+def count_findings(launches: Sequence[JudgedLaunch], rules: Sequence[str]) -> dict[str, int]:
     """Return in how many launches each of these rules fires."""
     counts = dict.fromkeys(rules, 0)
     for run in launches:
@@ -122,7 +122,7 @@ def count_findings(launches: Sequence[Judged], rules: Sequence[str]) -> dict[str
     return counts
 
 
-def drop_findings_of_rules(run: Judged, ignored: Sequence[str]) -> Judged:
+def drop_findings_of_rules(run: JudgedLaunch, ignored: Sequence[str]) -> JudgedLaunch:
     """Return a launch without what these rules found; what limits it stays as it was judged."""
     diagnosis = run.diagnosis
     findings = tuple(f for f in diagnosis.findings if f.rule not in ignored)
@@ -158,7 +158,7 @@ def _report_unread_files(reports: Reports) -> bool:
 
 
 def explain_no_match(
-    launches: Sequence[Judged], kernel: str | None, where: str | None
+    launches: Sequence[JudgedLaunch], kernel: str | None, where: str | None
 ) -> ProfkitError:
     """Return the error for filters that no launch matches: it names some kernels that are there."""
     filters = []

@@ -432,7 +432,7 @@ class _Command(TyperCommand):
             if param.name in _OUTPUT.split():
                 heading = "Output"
             heading = headings.get(param.name, heading)
-            sections[heading].append((format_option_name(param), write_option_help(param)))
+            sections[heading].append((format_option_spellings(param), write_option_help(param)))
         for heading, rows in sections.items():
             if rows:
                 with formatter.section(heading):
@@ -454,7 +454,7 @@ def _format_argument(param: Any) -> str:
     return f"[{name}]"
 
 
-def format_option_name(param: Any) -> str:
+def format_option_spellings(param: Any) -> str:
     """Return an option's spellings, the short one first, and what it takes: -o, --output FILE."""
     spellings = ", ".join(sorted(param.opts, key=len))
     if param.is_flag:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import profkit
-from profkit.cli.agents import Answers, Told, describe_error, shorten_text
+from profkit.cli.agents import Answers, ToolAnswer, describe_error, shorten_text
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     is_folder,
@@ -42,7 +42,7 @@ def reserve_stdout_for_protocol() -> None:
 LINE_MOST = 1 << 20  # bytes of a question: the longest that means something is a list of paths
 
 
-def filter_requests(handle: int, answers: TextIO) -> TextIO:
+def make_filtered_request_stream(handle: int, answers: TextIO) -> TextIO:
     """Return a stream of the lines of a descriptor that the library can read.
 
     Of a line that is not JSON, that has what is no character, or that is longer than any question, it
@@ -169,7 +169,7 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     return " ".join(summary.split()), {name: " ".join(lines) for name, lines in arguments.items()}
 
 
-def _make_tool(ask: Callable[..., Told]) -> Callable[..., Any]:
+def _make_tool(ask: Callable[..., ToolAnswer]) -> Callable[..., Any]:
     """A question as the library wants it: text with the data beside it, a picture, or a refusal."""
     from mcp.server.mcpserver import Image
     from mcp.server.mcpserver.exceptions import ToolError

@@ -34,7 +34,7 @@ from profkit.files import (
     resolve_path,
     write_text,
 )
-from profkit.program.counts import Counts
+from profkit.program.counts import KernelVerdicts
 from profkit.program.document import (
     NAME,
     SECOND_NAME,
@@ -52,7 +52,7 @@ from profkit.show.text.blocks import TextLine
 from profkit.show.views.triage import ORIGINS, show_triage
 
 if TYPE_CHECKING:
-    from profkit.collect.timeline import Window
+    from profkit.collect.timeline import RecordingWindow
     from profkit.program.timeline import Timeline
 
 BY = (*ORIGINS, "kernel")
@@ -98,7 +98,7 @@ class Question:
 def judge_and_save(paths: Sequence[Path], asked: Question, kept: Outputs) -> TriageDocument:
     """Judge recordings of one program, a file per rank, and keep what was asked for."""
     answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
-    content = make_triage_document(answer, kept.set_final_report_path(counts or Counts()))
+    content = make_triage_document(answer, kept.set_final_report_path(counts or KernelVerdicts()))
     kept.name = paths[0].name
     kept.save_recording(answer.timeline, content, counts)
     kept.write_files(answer, content)
@@ -113,7 +113,7 @@ def print_annotations(content: TriageDocument, form: str, recording: str) -> Non
 
 
 def record_and_judge(
-    command: Sequence[str], window: Window, asked: Question, kept: Outputs
+    command: Sequence[str], window: RecordingWindow, asked: Question, kept: Outputs
 ) -> None:
     """Record, judge and print; then count, and print a sharper answer."""
     from profkit.cli import watching
@@ -124,7 +124,7 @@ def record_and_judge(
     answer = triage_timeline(timeline, asked.step, asked.step_ms)
     counts = None
     if asked.budget and not ended:
-        counts = Counts(notes=(watching.UNENDED,))
+        counts = KernelVerdicts(notes=(watching.UNENDED,))
     content = make_triage_document(answer, counts)
     kept.save_answer(answer, content)
     if not asked.budget or not ended:
@@ -166,7 +166,7 @@ def _print_answer_if_interrupted(content: TriageDocument, asked: Question) -> It
 
 def _collect_counters(
     command: Sequence[str], answer: Triage, asked: Question, kept: Outputs
-) -> Counts:
+) -> KernelVerdicts:
     """Collect hardware counters of the kernels that matter, within the budget."""
     from profkit.cli import watching
 
@@ -208,7 +208,7 @@ class Outputs:
         self.write_files(answer, content)
 
     def save_recording(
-        self, timeline: Timeline, content: TriageDocument, counts: Counts | None
+        self, timeline: Timeline, content: TriageDocument, counts: KernelVerdicts | None
     ) -> None:
         """Keep a recording that was read, its answer, and the report that its counters are from."""
         if self.output is None:
@@ -219,7 +219,7 @@ class Outputs:
                 copy_file(counts.report, folder / Path(counts.report).name)
             _write_documents(folder, content)
 
-    def set_final_report_path(self, counts: Counts) -> Counts:
+    def set_final_report_path(self, counts: KernelVerdicts) -> KernelVerdicts:
         """Return the counters with the place where their report will be found."""
         if not counts.report or self.output is None:
             return counts

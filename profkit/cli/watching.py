@@ -14,7 +14,7 @@ from profkit.collect import timeline as recorder
 from profkit.errors import ProfkitError
 from profkit.files import make_temporary_folder
 from profkit.program import counts as counting
-from profkit.program.counts import Counts
+from profkit.program.counts import KernelVerdicts
 from profkit.program.ranks import find_main_gpu
 from profkit.program.readers import injected
 from profkit.program.timeline import Timeline
@@ -27,7 +27,9 @@ UNENDED = (
 )
 
 
-def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Timeline, bool]:
+def record_program(
+    command: Sequence[str], window: recorder.RecordingWindow
+) -> tuple[Timeline, bool]:
     """Record a command's timeline; also say whether it ended by itself."""
     if options.FORM.quiet:
         echo = None
@@ -46,15 +48,15 @@ def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Tim
 
 def collect_program_counters(
     command: Sequence[str], answer: Triage, budget: float, report: Path
-) -> Counts:
+) -> KernelVerdicts:
     """Return counters of the groups that matter; why there are none, where there are none."""
     groups = answer.groups
     device = None
     if len(answer.timeline.processes) > 1:
         device = find_main_gpu(answer.process)
-    names = [base_name(g.name) for g in counting.choose_main_groups(groups)]
+    names = [base_name(g.name) for g in counting.choose_groups_to_count(groups)]
     if not names:
-        return Counts(notes=("no kernel to profile",))
+        return KernelVerdicts(notes=("no kernel to profile",))
     try:
         with show_ncu_output(report.with_suffix(".log"), program=False) as words:
             done = recorder.collect_counters(command, names, report, budget, words, device)
@@ -63,7 +65,7 @@ def collect_program_counters(
         packed = recorder.compress_report(report)
     except ProfkitError as error:  # the timeline is an answer too
         print_error(error)
-        return Counts(notes=(f"no counters were collected: {error.message}",))
+        return KernelVerdicts(notes=(f"no counters were collected: {error.message}",))
     counted = replace(counted, report=str(packed))
     if device is None:
         return counted

@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedCommand:
     """A command that has ended."""
 
     # exit status; negative is the signal that ended it; None if it was stopped here
@@ -130,7 +130,7 @@ def run_command(
     env: Mapping[str, str] | None = None,
     echo: Sink | None = None,
     folder: Path | None = None,
-) -> Done:
+) -> FinishedCommand:
     """Run a command, at most `timeout` seconds; its output is copied to `echo` as it comes.
 
     `folder`: where it runs, if not here.
@@ -159,7 +159,7 @@ def run_command(
         if process.stdout and not reader.is_alive():
             process.stdout.close()
     text = b"".join(kept)[-KEEP:].decode("utf-8", "replace")
-    return Done(status, text, time.monotonic() - began)
+    return FinishedCommand(status, text, time.monotonic() - began)
 
 
 class _Guard:

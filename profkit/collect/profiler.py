@@ -40,7 +40,7 @@ class CollectOptions:
     sections: tuple[str, ...] = ()  # ncu's --section, instead of a set
 
 
-class Call(Protocol):
+class ProfiledCall(Protocol):
     """One call of a variant or a reference, which a program makes."""
 
     @property
@@ -51,7 +51,7 @@ class Call(Protocol):
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectedReport:
     """A report that ncu wrote."""
 
     path: Path
@@ -72,12 +72,12 @@ def list_common_options(ncu: Path, options: CollectOptions) -> list[str]:
 
 
 def profile_one_call(
-    call: Call,
+    call: ProfiledCall,
     expected: Sequence[str],
     report: Path,
     ncu: Path,
     options: CollectOptions,
-) -> Collected:
+) -> CollectedReport:
     """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
 
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
@@ -112,7 +112,7 @@ def profile_program(
     ncu: Path,
     options: CollectOptions,
     echo: process.Sink | None = None,
-) -> Collected:
+) -> CollectedReport:
     """Profile a program into a report, in place of an older one when it is complete."""
     with _make_folder_beside_report(report) as folder:
         command = [*list_common_options(ncu, options), *options.filters]
@@ -170,7 +170,7 @@ def _run_ncu(
     folder: Path,
     options: CollectOptions,
     echo: process.Sink | None = None,
-) -> tuple[Path, process.Done]:
+) -> tuple[Path, process.FinishedCommand]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
     draft = folder / "report.ncu-rep"
     threading.Thread(target=_preload_readers, daemon=True).start()
@@ -193,7 +193,7 @@ def _run_ncu(
     return draft, done
 
 
-def _explain_no_match(done: process.Done) -> ProfkitError:
+def _explain_no_match(done: process.FinishedCommand) -> ProfkitError:
     if "==PROF== Connected to process" not in done.output:
         return ProfkitError(
             "the command started no CUDA under ncu: no report was written",
@@ -214,7 +214,7 @@ def _explain_no_match(done: process.Done) -> ProfkitError:
     )
 
 
-def _explain_failure(ended: str | None, done: process.Done) -> ProfkitError:
+def _explain_failure(ended: str | None, done: process.FinishedCommand) -> ProfkitError:
     own = []
     for s in done.output.splitlines():
         if s.strip() and not s.startswith("=="):
@@ -239,9 +239,9 @@ def _preload_readers() -> None:
 
 def list_kernels(report: Path) -> list[str]:
     """Return the kernels in a report, in order; an error if it is damaged or a launch failed."""
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
-    read_back = read_report([report])
+    read_back = read_report_files([report])
     (file,) = read_back.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
@@ -255,9 +255,13 @@ def list_kernels(report: Path) -> list[str]:
 
 
 def _keep_report(
-    draft: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
-) -> Collected:
+    draft: Path,
+    report: Path,
+    command: Sequence[str],
+    done: process.FinishedCommand,
+    kernels: Sequence[str],
+) -> CollectedReport:
     """Move a whole report to its place. The record next to the old one no longer fits: it goes."""
     report.with_suffix(".json").unlink(missing_ok=True)
     move_file(draft, report)
-    return Collected(report, tuple(command), done.seconds, tuple(kernels))
+    return CollectedReport(report, tuple(command), done.seconds, tuple(kernels))

@@ -132,7 +132,7 @@ INJECTED = Path(__file__).with_name("inject")
 
 
 @dataclass(frozen=True)
-class Window:
+class RecordingWindow:
     """Which part of a program's run is recorded, in seconds from its start."""
 
     after: float = 0.0  # what is before it is not kept
@@ -143,7 +143,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordingResult:
     """How a recorded program ran."""
 
     seconds: float  # how long it ran
@@ -154,9 +154,9 @@ class Recorded:
 def record_timeline(
     command: Sequence[str],
     folder: Path,
-    window: Window | None = None,
+    window: RecordingWindow | None = None,
     echo: process.Sink | None = None,
-) -> Recorded:
+) -> RecordingResult:
     """Run a command with the injection library in each of its processes that starts CUDA.
 
     The folder, empty, gets a file of each kind for each process (profkit.program.readers.injected
@@ -166,7 +166,7 @@ def record_timeline(
     Raises:
         ProfkitError: It ended badly before any kernel, or cannot be started.
     """
-    window = window or Window()
+    window = window or RecordingWindow()
     env = _build_environment(folder, window)
     limit = window.timeout
     if window.seconds is not None:
@@ -176,19 +176,21 @@ def record_timeline(
         done = process.run_command(command, limit, env, echo)
     except KeyboardInterrupt:
         note = f"{command[0]} was ended by a signal to profkit: its timeline ends there"
-        return Recorded(time.monotonic() - began, note, by_itself=False)
+        return RecordingResult(time.monotonic() - began, note, by_itself=False)
     if done.status is None:
-        return Recorded(done.seconds, _describe_time_limit(command, window, limit), by_itself=False)
+        return RecordingResult(
+            done.seconds, _describe_time_limit(command, window, limit), by_itself=False
+        )
     if done.status == 0:
-        return Recorded(done.seconds, "")
+        return RecordingResult(done.seconds, "")
     how, hint = _explain_program_failure(command, done.status, window)
     if not any(folder.glob("*.kernels")):
         last = (done.output.strip().splitlines() or [""])[-1]
         raise ProfkitError(f"{how} before any kernel: {last}", hint)
-    return Recorded(done.seconds, f"{how}: its timeline ends there; {hint}")
+    return RecordingResult(done.seconds, f"{how}: its timeline ends there; {hint}")
 
 
-def _build_environment(folder: Path, window: Window) -> dict[str, str]:
+def _build_environment(folder: Path, window: RecordingWindow) -> dict[str, str]:
     """Return the environment of a program that is recorded."""
     injection = build_injection_library()
     paths = [str(INJECTED)]
@@ -212,7 +214,7 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
     return env
 
 
-def _describe_time_limit(command: Sequence[str], window: Window, limit: float) -> str:
+def _describe_time_limit(command: Sequence[str], window: RecordingWindow, limit: float) -> str:
     """Return which limit ended a program."""
     asked = window.seconds is not None and limit < window.timeout
     if asked:
@@ -223,7 +225,7 @@ def _describe_time_limit(command: Sequence[str], window: Window, limit: float) -
 
 
 def _explain_program_failure(
-    command: Sequence[str], status: int, window: Window
+    command: Sequence[str], status: int, window: RecordingWindow
 ) -> tuple[str, str]:
     """Return how a program ended badly, and what to try."""
     hint = "check that the command runs on its own first"
@@ -254,7 +256,7 @@ def collect_counters(
     budget: float = BUDGET,
     echo: process.Sink | None = None,
     device: int | None = None,
-) -> profiler.Collected:
+) -> profiler.CollectedReport:
     """Profile the second launch of each kernel in each grid and block, all counters.
 
     `kernels`: names of functions without template arguments; others run without a replay. `device`: the

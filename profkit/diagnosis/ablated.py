@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measured
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, MeasuredGain
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
@@ -44,13 +44,13 @@ def _find_ablation_of_rule(rows: Sequence[MeasuredAblation], rule: str) -> Measu
     return max(rows, key=lambda row: (row.reachable, row.gain), default=None)
 
 
-def _convert_to_measured_gain(row: MeasuredAblation) -> Measured:
+def _convert_to_measured_gain(row: MeasuredAblation) -> MeasuredGain:
     gain, low, high = row.gain, row.low, row.high
     if (
         row.reachable and row.sure_gain < NOTHING_TO_WIN <= gain
     ):  # only the control is so much slower
         gain, low, high = row.sure_gain, row.sure_gain, row.gain
-    return Measured(
+    return MeasuredGain(
         ablation=row.ablation,
         title=row.title,
         gain=gain,

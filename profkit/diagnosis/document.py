@@ -7,8 +7,8 @@ from math import isfinite, nan
 
 import msgspec
 
-from profkit.diagnosis.launches import Dims, HotLine, Judged, NvidiaRule
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measured, SourceShare, Together
+from profkit.diagnosis.launches import Dims, HotLine, JudgedLaunch, NvidiaRule
+from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding, MeasuredGain, SourceShare
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
 from profkit.records.store import Document
@@ -38,7 +38,7 @@ class FindingEntry(Document, frozen=True, kw_only=True):
     advice: str = msgspec.field(default="", name="try")
     note: bool = False
     # Where an ablation lies beside the report.
-    measured: Measured | msgspec.UnsetType = msgspec.UNSET
+    measured: MeasuredGain | msgspec.UnsetType = msgspec.UNSET
     # Of bank conflicts, where the report has source counters.
     layouts: Layouts | msgspec.UnsetType = msgspec.UNSET
 
@@ -87,14 +87,14 @@ class DiagnosisDocument(Document, frozen=True, kw_only=True, tag_field="schema",
 
 
 def make_diagnosis_document(
-    files: Iterable[ReportFile], launches: Iterable[Judged]
+    files: Iterable[ReportFile], launches: Iterable[JudgedLaunch]
 ) -> DiagnosisDocument:
     """Return these files and launches as the document that `diagnose --json` prints."""
     entries = tuple(make_launch_entry(run) for run in launches)
     return DiagnosisDocument(reports=tuple(files), launches=entries)
 
 
-def make_launch_entry(run: Judged) -> LaunchEntry:
+def make_launch_entry(run: JudgedLaunch) -> LaunchEntry:
     """Return one launch of the document. Of metrics it has those that were collected."""
     diagnosis = run.diagnosis
     return LaunchEntry(
@@ -148,7 +148,7 @@ def _make_near_border_entry(diagnosis: Diagnosis) -> NearBorderEntry | None:
     return None
 
 
-def _make_together_entry(both: Together | None) -> TogetherEntry | None:
+def _make_together_entry(both: CombinedGain | None) -> TogetherEntry | None:
     if both is None:
         return None
     return TogetherEntry(rules=both.rules, gain=both.gain, expect=both.expect)

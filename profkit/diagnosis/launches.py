@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.reports.addresses import Layouts
-    from profkit.reports.frame import Part, Reports
+    from profkit.reports.frame import ReportLaunches, Reports
     from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest
 
 Dims = tuple[int, int, int]
@@ -83,7 +83,7 @@ class HotLine:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedLaunch:
     """One launch and the verdict on it; values are the frame's, in SI, NaN if not collected."""
 
     report: str
@@ -126,13 +126,13 @@ ENOUGH = 1 / 3
 
 
 @dataclass(frozen=True)
-class Row:
+class LaunchRow:
     """Launches of one kernel with one grid and block in one report."""
 
-    launches: tuple[Judged, ...]
+    launches: tuple[JudgedLaunch, ...]
 
     @property
-    def times(self) -> list[float]:
+    def known_times_sorted(self) -> list[float]:
         """The durations that are known, in s, shortest first."""
         known = []
         for run in self.launches:
@@ -143,7 +143,7 @@ class Row:
     @property
     def total(self) -> float:
         """The sum of the durations that are known, in s."""
-        return sum(self.times)
+        return sum(self.known_times_sorted)
 
     @property
     def seconds_saved(self) -> float:
@@ -164,9 +164,9 @@ class Row:
         return unknown and self.median_launch.status == "ok" and self.total > MOST * total
 
     @property
-    def median_launch(self) -> Judged:
+    def median_launch(self) -> JudgedLaunch:
         """The launch that is shown for the row: the one of median time."""
-        times = self.times
+        times = self.known_times_sorted
         if times:
             median = times[(len(times) - 1) // 2]
             for run in self.launches:
@@ -174,12 +174,12 @@ class Row:
                     return run
         return self.launches[0]
 
-    def replace_launch(self, old: Judged, new: Judged) -> Row:
+    def replace_launch(self, old: JudgedLaunch, new: JudgedLaunch) -> LaunchRow:
         """Return the row with one launch in the place of another."""
-        return Row(tuple(new if run is old else run for run in self.launches))
+        return LaunchRow(tuple(new if run is old else run for run in self.launches))
 
 
-def _identify_build(run: Judged) -> tuple[float | None, ...]:
+def _make_build_key(run: JudgedLaunch) -> tuple[float | None, ...]:
     """Return what tells builds of one name apart: Triton builds a kernel for each constant and type."""
     build: list[float | None] = []
     for name in ("registers", "shared_block"):
@@ -195,12 +195,12 @@ def _replace_nan_by_zero(seconds: float) -> float:
     return 0.0 if isnan(seconds) else seconds
 
 
-def judge_reports(reports: Reports) -> list[Judged]:
+def judge_reports(reports: Reports) -> list[JudgedLaunch]:
     """Return the verdict on every launch, in the order of the files; makes no frame."""
     return list(chain.from_iterable(map(_judge_part, reports.parts)))
 
 
-def _judge_part(part: Part) -> Iterator[Judged]:
+def _judge_part(part: ReportLaunches) -> Iterator[JudgedLaunch]:
     rules: dict[int, list[NvidiaRule]] = {}
     for _, launch, rule, title, message, speedup, scope in part.rules:
         known = speedup if isfinite(speedup) else None
@@ -226,9 +226,9 @@ def _make_judged_launch(
     values: Mapping[str, float],
     diagnosis: Diagnosis,
     nvidia: tuple[NvidiaRule, ...] = (),
-) -> Judged:
+) -> JudgedLaunch:
     """Return a row of a frame, which may be anybody's: what it lacks is None."""
-    return Judged(
+    return JudgedLaunch(
         report=run.get("report"),  # type: ignore[arg-type]
         index=run.get("launch", 0),
         kernel=run.get("kernel") or "",
@@ -245,33 +245,35 @@ def _make_judged_launch(
     )
 
 
-def make_launch_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]:
+def group_and_rank_launches(
+    launches: Iterable[JudgedLaunch], *, every: bool = False
+) -> list[LaunchRow]:
     """Return alike launches in one row each, or with `every` one row per launch.
 
     The rows come by the time that fixing the finding they are shown with should save, then by
     their time; in front a saving that is sure, where the largest one may be nothing, and before that
     one that takes most of all time and whose cause was not collected.
     """
-    alike: dict[tuple[Any, ...], list[Judged]] = {}
+    alike: dict[tuple[Any, ...], list[JudgedLaunch]] = {}
     for n, run in enumerate(launches):
-        key = (run.report, run.kernel, run.grid, run.block, run.status, *_identify_build(run))
+        key = (run.report, run.kernel, run.grid, run.block, run.status, *_make_build_key(run))
         alike.setdefault((*key, n) if every else key, []).append(run)
     rows = []
     total = 0.0
     for group in alike.values():
-        row = Row(tuple(group))
+        row = LaunchRow(tuple(group))
         rows.append(row)
         total += row.total
     rows.sort(key=lambda row: (-row.seconds_saved, -row.total))
-    sure = find_sure_row(rows)
+    sure = find_row_with_sure_saving(rows)
 
-    def rank_row(row: Row) -> tuple[bool, bool]:
+    def rank_row(row: LaunchRow) -> tuple[bool, bool]:
         return not row.leads_with_uncollected_cause(total), row is not sure
 
     return sorted(rows, key=rank_row)
 
 
-def find_sure_row(rows: Sequence[Row]) -> Row | None:
+def find_row_with_sure_saving(rows: Sequence[LaunchRow]) -> LaunchRow | None:
     """Return the row whose saving is sure, and which leads where the largest may save nothing.
 
     Of rows that should save at least a third of the most, the one with the largest low end; None where
@@ -297,7 +299,7 @@ _IDENTIFIED = ("report", "launch", "kernel", "variant", "case", "time")
 _SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 
-def _make_verdict_cells(run: Judged) -> tuple[Any, ...]:
+def _make_verdict_cells(run: JudgedLaunch) -> tuple[Any, ...]:
     said = run.diagnosis
     return (
         said.bound,
@@ -320,7 +322,7 @@ def _replace_none_by_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judged]:
+def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[JudgedLaunch]:
     """Judge every launch of a frame; with source lines where its report is still there."""
     launches = []
     places = []  # of the launches whose report is still there
@@ -339,7 +341,7 @@ def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judge
     return launches
 
 
-def make_findings_frame(launches: Iterable[Judged]) -> DataFrame:
+def make_findings_frame(launches: Iterable[JudgedLaunch]) -> DataFrame:
     """Do `pk.diagnose`: return every finding of judged launches."""
     import pandas as pd
 
@@ -361,7 +363,7 @@ def make_findings_frame(launches: Iterable[Judged]) -> DataFrame:
     return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
 
 
-def add_verdict_columns(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
+def add_verdict_columns(reports: Reports, launches: Sequence[JudgedLaunch]) -> DataFrame:
     """Return a copy of the frame with what was judged behind its identity columns.
 
     That is bound, limiter, because, headroom, saves (s), finding (the leading one) and its gain,
@@ -434,8 +436,8 @@ def _read_raw_counters(report: str) -> dict[int, dict[str, Any]]:
 
 
 def add_source_lines(
-    runs: Sequence[Judged], count: int | None = None, listed: int = 0, around: int = 0
-) -> list[Judged]:
+    runs: Sequence[JudgedLaunch], count: int | None = None, listed: int = 0, around: int = 0
+) -> list[JudgedLaunch]:
     """Return the launches with the source lines of their firing findings.
 
     `count`: at most so many lines a finding; when None three, and a report whose machine code is
@@ -459,7 +461,7 @@ def add_source_lines(
     return lined
 
 
-def explain_unread_lines(runs: Iterable[Judged]) -> list[str]:
+def explain_unread_lines(runs: Iterable[JudgedLaunch]) -> list[str]:
     """Return of which reports the source lines could not be read, and why, each once."""
     said: dict[str, None] = {}
     for run in runs:
@@ -468,7 +470,9 @@ def explain_unread_lines(runs: Iterable[Judged]) -> list[str]:
     return list(said)
 
 
-def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
+def add_readable_source_lines(
+    runs: Sequence[JudgedLaunch], *how: Any
+) -> tuple[list[JudgedLaunch], list[str]]:
     """Return the launches with their lines (`how` as above), and why some are left without."""
     try:
         lined = add_source_lines(runs, *how)
@@ -484,7 +488,7 @@ def add_readable_source_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[J
     return lined, unread
 
 
-def _make_lines_request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
+def _make_lines_request(run: JudgedLaunch, count: int, listed: int, around: int) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
     chosen = {}
@@ -498,7 +502,7 @@ def _make_lines_request(run: Judged, count: int, listed: int, around: int) -> Li
     return LinesRequest(run.report, run.index, chosen, count, listed, around, instructions)
 
 
-def _add_lines(run: Judged, answer: HotLines) -> Judged:
+def _add_lines(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
     listed = tuple(map(_make_hot_line, answer.sampled))
     findings = []
     for finding in run.diagnosis.findings:
@@ -540,7 +544,7 @@ def _make_hot_line(line: CounterLine) -> HotLine:
 
 
 def _correct_gain_of_unfused_arithmetic(
-    run: Judged, findings: Sequence[LaunchFinding], rule: str, share: float
+    run: JudgedLaunch, findings: Sequence[LaunchFinding], rule: str, share: float
 ) -> list[LaunchFinding]:
     """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
 
@@ -582,7 +586,7 @@ _GATHERS = (
 
 
 def _estimate_gain_without_gathers(
-    run: Judged, finding: LaunchFinding, share: float
+    run: JudgedLaunch, finding: LaunchFinding, share: float
 ) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
     waste = run.values.get("excess_sectors", nan)
@@ -654,10 +658,10 @@ def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10
     No rows for findings that happen at no line, or whose counter was not collected.
     """
     from profkit.reports.hotlines import LinesRequest, answer_line_requests, make_lines_frame
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
     path = os.fspath(expand_home(report))
-    runs = judge_reports(read_report([path], lines_follow=True))
+    runs = judge_reports(read_report_files([path], lines_follow=True))
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
     if there:

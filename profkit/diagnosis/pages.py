@@ -66,7 +66,7 @@ class ProbeRange:
 
 
 @dataclass(frozen=True)
-class Decides:
+class PageThreshold:
     """A number that decides: a constant's name, or a limiter; what it is; and why."""
 
     name: str
@@ -76,14 +76,14 @@ class Decides:
     family: str = ""  # the file of rules that it is in
 
 
-def list_thresholds(rule: LaunchRule) -> tuple[Decides, ...]:
+def list_thresholds_in_check(rule: LaunchRule) -> tuple[PageThreshold, ...]:
     """Return the thresholds that a rule's question names, in functions of the rules' files."""
-    found: dict[str, Decides] = {}
+    found: dict[str, PageThreshold] = {}
     _collect_thresholds(rule.check, found, set())
     return tuple(found.values())
 
 
-def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]) -> None:
+def _collect_thresholds(function: Any, found: dict[str, PageThreshold], done: set[int]) -> None:
     function = getattr(function, "check", function)  # of a rule that another asks
     ours = isinstance(function, FunctionType) and function.__module__.startswith(_RULES)
     if not ours or id(function) in done:
@@ -98,19 +98,19 @@ def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]
         used = function.__globals__.get(name)
         if isinstance(used, Threshold):
             family = function.__module__.rpartition(".")[2]
-            decides = Decides(name, f"{used:g}", used.reason, float(used), family)
+            decides = PageThreshold(name, f"{used:g}", used.reason, float(used), family)
             found.setdefault(name, decides)
         _collect_thresholds(used, found, done)
 
 
-def describe_peak_threshold(limiter: str) -> Decides:
+def describe_peak_threshold(limiter: str) -> PageThreshold:
     """Return from where on a unit is near its peak."""
     peak, queue = BY_LIMITER[limiter].peak, " or ".join(BY_LIMITER[limiter].queue)
     value = (
         f"counts as full at {100 * peak.sure:.0f} % of its peak, or at {100 * peak.likely:.0f} % while "
         f"warps spend {100 * peak.queued:.0f} % of their time in {queue}"
     )
-    return Decides(limiter, value, peak.reason)
+    return PageThreshold(limiter, value, peak.reason)
 
 
 def read_rule_page(rule: str) -> WrittenPage:

@@ -59,7 +59,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredGain:
     """What came of taking a finding's cause away and timing what is left."""
 
     ablation: str
@@ -86,7 +86,9 @@ class LaunchFinding(Finding):
     repeats: str = ""  # the leading rule, where this unit is full of that one's work
     # Of bank conflicts: layouts without them, where the addresses say which.
     layouts: Layouts | None = None
-    measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
+    measured: MeasuredGain | None = (
+        None  # `profkit ablate` did, and its record lies beside the report
+    )
 
     @property
     def is_cause(self) -> bool:
@@ -123,7 +125,7 @@ class LaunchFinding(Finding):
 
 
 @dataclass(frozen=True)
-class Together:
+class CombinedGain:
     """Two findings of different kinds, priced at once: a better shape and less work multiply."""
 
     rules: tuple[str, str]
@@ -280,7 +282,7 @@ class Diagnosis:
     # The time over the time at which the unit that binds is at what it can reach, doing the same
     # work. None when not collected.
     headroom: float | None = None
-    together: Together | None = (
+    together: CombinedGain | None = (
         None  # what two of the findings are worth at once; None: no more than one
     )
 

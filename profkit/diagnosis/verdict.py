@@ -20,14 +20,21 @@ from itertools import product
 from math import inf, nan
 from typing import Any
 
-from profkit.diagnosis.rule import Bound, Diagnosis, LaunchFinding, LaunchRule, NearBorder, Together
+from profkit.diagnosis.rule import (
+    Bound,
+    CombinedGain,
+    Diagnosis,
+    LaunchFinding,
+    LaunchRule,
+    NearBorder,
+)
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
 from profkit.model.resources import (
     RESOURCES,
-    Use,
+    ResourceUse,
     find_next_limit,
     list_resource_uses,
     measure_full_slice,
@@ -56,7 +63,7 @@ HALVINGS = 6  # of that margin, until the border is known to a twentieth of a pe
 class _Facts:
     """What decides: how full each resource is, and what the launch's shape costs."""
 
-    usages: tuple[Use, ...]
+    usages: tuple[ResourceUse, ...]
     shape: Diagnosis | None
     worth: float
     waste: float  # the most that is to be expected of leaving out work that need not be done
@@ -115,7 +122,7 @@ def _find_largest_waste_gain(launch: Launch) -> float:
     return worth
 
 
-def _judge_from_few_throughputs(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
+def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
     """A bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "the throughputs of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
@@ -155,7 +162,7 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _judge_units_near_peak(near: list[Use]) -> Diagnosis:
+def _judge_units_near_peak(near: list[ResourceUse]) -> Diagnosis:
     first = _choose_causing_unit(near)
     group, limiter = first.resource.group, first.resource.limiter
     text = f"{limiter} at {share(first.elapsed)} of peak"
@@ -172,7 +179,7 @@ def _judge_units_near_peak(near: list[Use]) -> Diagnosis:
     return Diagnosis(group, limiter, text, is_full=is_full)
 
 
-def _choose_causing_unit(near: list[Use]) -> Use:
+def _choose_causing_unit(near: list[ResourceUse]) -> ResourceUse:
     """Return the unit that is the cause: the first one, unless another only shows in it."""
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
@@ -188,7 +195,7 @@ def _choose_causing_unit(near: list[Use]) -> Use:
     return first
 
 
-def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
+def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
@@ -221,7 +228,7 @@ def _find_bound_across_border(
     for figure, end in product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN)):
         if bound_of(figure, end) == verdict.bound:
             continue
-        factor = _find_flipping_factor(partial(bound_of, figure), verdict.bound, end)
+        factor = _find_factor_that_changes_bound(partial(bound_of, figure), verdict.bound, end)
         if abs(factor - 1) < abs(turned - 1):
             nearest, turned = figure, factor
     if turned == inf:
@@ -234,7 +241,9 @@ def _find_bound_across_border(
     return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
 
 
-def _find_flipping_factor(bound_at: Callable[[float], Bound], bound: Bound, end: float) -> float:
+def _find_factor_that_changes_bound(
+    bound_at: Callable[[float], Bound], bound: Bound, end: float
+) -> float:
     """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
     same, turned = 1.0, end
     for _ in range(HALVINGS):
@@ -321,7 +330,7 @@ def _judge_collected(
     room = compute_headroom(launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _mark_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
+    asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
     ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
@@ -435,7 +444,9 @@ def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchF
     return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
 
 
-def _estimate_combined_gain(launch: Launch, findings: Sequence[LaunchFinding]) -> Together | None:
+def _estimate_combined_gain(
+    launch: Launch, findings: Sequence[LaunchFinding]
+) -> CombinedGain | None:
     """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
 
     Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
@@ -457,7 +468,7 @@ def _estimate_combined_gain(launch: Launch, findings: Sequence[LaunchFinding]) -
     if expect is None or expect.gain < WORTH_NAMING * max(one.ranking_gain, other.ranking_gain):
         return None
     more = expect.gain > WORTH_NAMING * one.ranking_gain * other.ranking_gain
-    return Together((one.rule, other.rule), saving.bound, expect, more)
+    return CombinedGain((one.rule, other.rule), saving.bound, expect, more)
 
 
 def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
@@ -572,7 +583,7 @@ def say_distance_from_roof(room: float) -> str:
     )
 
 
-def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
+def _mark_findings_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     """Mark the findings whose unit does the problem's own work as fast as it can.
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
@@ -628,12 +639,14 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
                 wait_worth = max(wait_worth, finding.ranking_gain)
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
-    special = _select_special_causes(special, wait_worth**MOST)
-    before = _find_more_valuable_findings(verdict, asked, [*special, *plain])
+    special = _rank_special_causes(special, wait_worth**MOST)
+    before = _select_findings_worth_more_than_limiter(verdict, asked, [*special, *plain])
     return [finding.rule for finding in (*first, *before, *special, *plain)]
 
 
-def _select_special_causes(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
+def _rank_special_causes(
+    special: Sequence[LaunchFinding], least_gain: float
+) -> list[LaunchFinding]:
     """Return the special causes that are worth the least, those that no counter bounds first.
 
     Of contended atomics, say, nothing says that it is small.
@@ -642,14 +655,14 @@ def _select_special_causes(special: Sequence[LaunchFinding], least: float) -> li
     for finding in special:
         if finding.gain is None:
             unbounded.append(finding)
-        elif finding.gain and finding.ranking_gain >= least:
+        elif finding.gain and finding.ranking_gain >= least_gain:
             bounded.append(finding)
     unbounded.sort(key=lambda finding: -finding.ranking_gain)
     bounded.sort(key=lambda finding: -finding.ranking_gain)
     return [*unbounded, *bounded]
 
 
-def _find_more_valuable_findings(
+def _select_findings_worth_more_than_limiter(
     verdict: Diagnosis, asked: list[Asked], lead: list[LaunchFinding]
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.

@@ -62,7 +62,7 @@ def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]
         )
 
 
-def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator[str]:
+def describe_changed_ablation_gains(before: Record | None, after: Record | None) -> Iterator[str]:
     """Yield what removing each cause that a fix can reach brought, where it was worth it on a side.
 
     Of one that costs more than before, what it cost.
@@ -72,7 +72,9 @@ def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator
         return
     dearer: dict[str, str] = {}
     if was.gpu == now.gpu:
-        dearer = find_dearer_causes(make_ablation_rows(before, ""), make_ablation_rows(after, ""))
+        dearer = describe_causes_that_cost_more(
+            make_ablation_rows(before, ""), make_ablation_rows(after, "")
+        )
     rows = {row.ablation: row for row in now.measured if row.reachable}
     for row in was.measured:
         later = rows.get(row.ablation)
@@ -87,7 +89,7 @@ def list_ablation_notes(before: Record | None, after: Record | None) -> Iterator
         yield f"ablated: {said}"
 
 
-def find_dearer_causes(
+def describe_causes_that_cost_more(
     before: Iterable[HistoryAblation], after: Iterable[HistoryAblation]
 ) -> dict[str, str]:
     """Return ablation -> in words, what its cause costs after a change, if it surely cost less before.

@@ -26,7 +26,7 @@ from profkit.evidence.causes import (
 )
 from profkit.evidence.conditions import (
     WAIVABLE,
-    Incomparable,
+    ComparisonRefusal,
     get_gpu_uuid,
     list_comparison_notes,
     list_refusals,
@@ -38,7 +38,7 @@ from profkit.evidence.runs import (
     MissingEvidence,
     Row,
     Run,
-    find_named_runs,
+    load_runs_of_side,
     pair_runs,
 )
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
@@ -101,7 +101,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
     before: str = ""
     after: str = ""
     compared: bool = False
-    refusals: tuple[Incomparable, ...] = ()  # why not; waived ones stay here as notes
+    refusals: tuple[ComparisonRefusal, ...] = ()  # why not; waived ones stay here as notes
     time: TimeComparison | None = None  # the verdict on time, None without timing of both
     time_note: str = ""  # where `time` comes from, or why it is None
     # what processes are taken to differ by; None where both were timed in one
@@ -222,7 +222,7 @@ def compare_sides(
     else:
         evidence = Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
-    sides = [find_named_runs(side, evidence, case, problems) for side in (before, after)]
+    sides = [load_runs_of_side(side, evidence, case, problems) for side in (before, after)]
     pairs, alone = pair_runs(sides[0], sides[1])
     if not pairs:
         hint = "record both at one case: profkit profile --variant ... --case ..."
@@ -434,7 +434,7 @@ def read_resource(run: Run, name: str) -> float | None:
         return float(value)
     counted = None
     if name in _FROM_FRAME:
-        counted = run.get_column(name)
+        counted = run.get_value_of_longest_launch(name)
     if isinstance(counted, float) and not isnan(counted):
         return counted
     return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from profkit.evidence.ablated import list_ablation_notes
+from profkit.evidence.ablated import describe_changed_ablation_gains
 from profkit.records.parts import GpuState, NcuRun, RecordedGpu, Timing
 from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document
@@ -32,40 +32,40 @@ SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 _OUTSIDE = re.compile("thermal|hardware|unknown")
 
 
-class Incomparable(Document, frozen=True, kw_only=True):
+class ComparisonRefusal(Document, frozen=True, kw_only=True):
     """Why two runs are not compared: a code and a sentence."""
 
     code: Refused
     sentence: str = ""
 
 
-def _list_run_refusals(run: Run) -> Iterator[Incomparable]:
+def _list_run_refusals(run: Run) -> Iterator[ComparisonRefusal]:
     """Yield why one run compares with nothing: wrong results, errors in memory, code that changed."""
     record = run.record
     if record and record.correct is False:
         error = ""
         if record.max_abs is not None:
             error = f" (largest error {record.max_abs:.3g})"
-        yield Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
+        yield ComparisonRefusal(code="wrong", sentence=f"{run.name} gives wrong results{error}")
     if record and record.sanitizer_errors:
         said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
-        yield Incomparable(code="sanitizer", sentence=said)
+        yield ComparisonRefusal(code="sanitizer", sentence=said)
     if run.stale:
         again = suggest_run_command(run.variant, run.case)
         said = f"{run.name} is stale, its code has changed since: {again}"
-        yield Incomparable(code="stale", sentence=said)
+        yield ComparisonRefusal(code="stale", sentence=said)
 
 
-def list_refusals(before: Run, after: Run) -> list[Incomparable]:
+def list_refusals(before: Run, after: Run) -> list[ComparisonRefusal]:
     """Return why two runs cannot be compared; nothing where they can."""
-    reasons: list[Incomparable] = []
+    reasons: list[ComparisonRefusal] = []
     for run in (before, after):
         reasons += _list_run_refusals(run)
     if before.record and after.record:
         reasons += _refuse_same_binary(before.record, after.record)
     if before.case != after.case:
         reasons.append(
-            Incomparable(
+            ComparisonRefusal(
                 code="case",
                 sentence=f"cases differ: {before.case or 'none'} and {after.case or 'none'}",
             )
@@ -73,12 +73,12 @@ def list_refusals(before: Run, after: Run) -> list[Incomparable]:
     for code, what, get in _CONDITIONS:
         sides = find_differing_values(get, before, after)
         if sides and not are_clocks_alike(*sides):
-            was, now = map(format_condition, sides)
-            reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
+            was, now = map(format_clock_or_text, sides)
+            reasons.append(ComparisonRefusal(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
 
-def _refuse_same_binary(before: Record, after: Record) -> list[Incomparable]:
+def _refuse_same_binary(before: Record, after: Record) -> list[ComparisonRefusal]:
     if not before.code_identity.is_surely_same(after.code_identity):
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
@@ -86,7 +86,7 @@ def _refuse_same_binary(before: Record, after: Record) -> list[Incomparable]:
     names = f"{before.variant} and {after.variant} are the same binary"
     why = "not a comparison: the change never reached the GPU"
     sentence = f"{names} (SASS {(before.sass_hash or '')[:12]}): {why}"
-    return [Incomparable(code="same-binary", sentence=sentence)]
+    return [ComparisonRefusal(code="same-binary", sentence=sentence)]
 
 
 def find_differing_values(
@@ -105,7 +105,7 @@ def are_clocks_alike(one: Any, other: Any) -> bool:
     return numbers and max(one, other) <= CLOCKS * min(one, other)
 
 
-def format_condition(value: Any) -> str:
+def format_clock_or_text(value: Any) -> str:
     """Return a clock in MHz, any other condition as it is."""
     if isinstance(value, float):
         return f"{value / 1e6:.0f} MHz"
@@ -116,7 +116,7 @@ def get_gpu_name(run: Run) -> Any:
     """Return the GPU's name, of the record or else of the report."""
     if run.record and run.record.gpu and run.record.gpu.name:
         return run.record.gpu.name
-    return run.get_column("device")
+    return run.get_value_of_longest_launch("device")
 
 
 def get_clock_control(run: Run) -> str | None:
@@ -126,7 +126,7 @@ def get_clock_control(run: Run) -> str | None:
 
 def get_sm_clock(run: Run) -> float | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
-    clock = run.get_column("sm_clock")
+    clock = run.get_value_of_longest_launch("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
     return run.record.sm_clock if run.record else None
@@ -136,7 +136,7 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", get_gpu_name),
     ("clocks", "SM clocks", get_sm_clock),
     ("clocks", "clock controls", get_clock_control),
-    ("ncu", "Nsight Compute versions", lambda run: run.get_column("ncu_version")),
+    ("ncu", "Nsight Compute versions", lambda run: run.get_value_of_longest_launch("ncu_version")),
 )
 
 
@@ -198,7 +198,7 @@ def get_visible_gpus(record: Record) -> str | None:
     return ncu.visible
 
 
-def find_throttling(record: Record) -> str | None:
+def describe_external_throttling(record: Record) -> str | None:
     """Return what held the clocks down from outside; None where the GPU was not asked."""
     timing = record.timing or Timing()
     held_by = None
@@ -214,7 +214,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (get_gpu_uuid, "another {gpu} ({} and {})"),
     (get_driver, "driver {} and {}"),
     (get_power_limit, "a power limit of {:.0f} and {:.0f} W"),
-    (find_throttling, "clocks limited by {} and by {}"),
+    (describe_external_throttling, "clocks limited by {} and by {}"),
 )
 
 
@@ -254,7 +254,7 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
         )
     if before.record and after.record:
         notes += _list_gpu_notes(before.record, after.record)
-    notes += list_ablation_notes(before.record, after.record)
+    notes += describe_changed_ablation_gains(before.record, after.record)
     notes += _list_clock_notes(get_sm_clock(before), get_sm_clock(after))
     return notes
 

@@ -17,7 +17,7 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.ablated import check_fix_by_ablation
-from profkit.evidence.moves import compute_factor, parse_moves
+from profkit.evidence.moves import compute_factor, parse_expected_changes
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES
@@ -39,7 +39,7 @@ _DEVICE = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "ma
 NOT_THE_KERNEL = (*_DEVICE, "replay_passes", "limit_blocks", "limit_warps")
 
 
-class Moved(Document, frozen=True, kw_only=True):
+class MovedMetric(Document, frozen=True, kw_only=True):
     """A metric that differs."""
 
     metric: str = ""
@@ -78,7 +78,7 @@ Became = Literal["gone", "new", "hidden", "uncovered", "changed", "unknown", "st
 FindingState = Literal["gone", "new", "worse", "better", "still there", "explained", "unknown"]
 
 
-def make_moved_metric(metric: str, unit: str, before: float, after: float) -> Moved:
+def make_moved_metric(metric: str, unit: str, before: float, after: float) -> MovedMetric:
     """Return a metric's move: percentage points of a share, and the factor, infinite from 0."""
     points = None
     if unit == "share":
@@ -86,7 +86,9 @@ def make_moved_metric(metric: str, unit: str, before: float, after: float) -> Mo
     factor = inf
     if before:
         factor = after / before
-    return Moved(metric=metric, unit=unit, before=before, after=after, points=points, factor=factor)
+    return MovedMetric(
+        metric=metric, unit=unit, before=before, after=after, points=points, factor=factor
+    )
 
 
 class TextChange(Document, frozen=True, kw_only=True):
@@ -113,7 +115,7 @@ class FindingSide(Document, frozen=True, kw_only=True):
     repeats: Unprinted[str] = ""  # the rule that says the same of this launch
 
 
-class Amount(Document, frozen=True, kw_only=True):
+class CauseAmounts(Document, frozen=True, kw_only=True):
     """How much of a rule's cause there is on either side, whether or not it fires."""
 
     what: str = ""  # behind the number: "of the warps' time"
@@ -161,7 +163,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
     what: Became = "unknown"
     before: FindingSide = FindingSide()
     after: FindingSide = FindingSide()
-    amount: Amount | None = None  # None where the rule has none, or it was not collected
+    amount: CauseAmounts | None = None  # None where the rule has none, or it was not collected
     # The rule that explains it on the side where it is clear; of one that is hidden or uncovered.
     explained_by: str | None = None
     state: FindingState = "unknown"  # the same as `what`, in the words of the screen
@@ -198,7 +200,7 @@ class LaunchChange(Document, frozen=True, kw_only=True):
     bound: TextChange = TextChange()  # "bound: limiter"
     # duration under ncu, seconds: at ncu's clocks and cache control, one sample each. Never a verdict
     profiled_time: SecondsChange = msgspec.field(default=SecondsChange(), name="profiled_time_s")
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[MovedMetric, ...] = ()
     only_before: tuple[str, ...] = ()  # metrics that only BEFORE has
     only_after: tuple[str, ...] = ()  # metrics that only AFTER has
     findings: tuple[FindingChange, ...] = ()  # those that fire on either side
@@ -242,7 +244,7 @@ def find_leading_rule(verdict: Diagnosis) -> str:
     return ""
 
 
-def list_moved_metrics(before: Row, after: Row) -> tuple[Moved, ...]:
+def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
     """Return every catalogue metric that both have and that differs, farthest first."""
     found = []
     for metric in CATALOGUE.values():
@@ -319,7 +321,7 @@ def make_finding_side(finding: LaunchFinding) -> FindingSide:
 class MeasuredCause(NamedTuple):
     """How much of a cause two launches have, and by which measure."""
 
-    amount: Amount
+    amount: CauseAmounts
     measure: Measure
 
 
@@ -346,7 +348,7 @@ def measure_cause(
                 convert_share_to_cycles(sides[0], launches[0]),
                 convert_share_to_cycles(sides[1], launches[1]),
             )
-        amount = Amount(
+        amount = CauseAmounts(
             what=measure.what,
             unit=measure.unit,
             before=sides[0],
@@ -611,7 +613,7 @@ def check_metric_prediction(
 ) -> HeaderPrediction:
     """Return whether a metric moved as a header predicts."""
     try:
-        (move,) = parse_moves(prediction, "its header")
+        (move,) = parse_expected_changes(prediction, "its header")
     except ProfkitError as error:
         return HeaderPrediction(rule=prediction, said=kind, because=error.message)
     pair = read_metric(before.row, move.metric), read_metric(after.row, move.metric)

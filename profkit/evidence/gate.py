@@ -18,7 +18,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
-from profkit.evidence.ablated import find_dearer_causes, make_ablation_rows
+from profkit.evidence.ablated import describe_causes_that_cost_more, make_ablation_rows
 from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
 from profkit.evidence.conditions import list_machine_differences, list_method_differences
 from profkit.evidence.runs import Evidence, Run
@@ -147,7 +147,9 @@ def judge_gate(
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
         before, after = was.get(renamed.get(key, key)), now.get(key)
-        if faulty := find_faulty_subject(name, get_record(before), get_record(after), base, head):
+        if faulty := judge_stale_or_wrong_subject(
+            name, get_record(before), get_record(after), base, head
+        ):
             subjects.append(faulty)
         elif is_reference_run(before) and is_reference_run(after):
             continue  # a library call is not judged: it shows what the machine did
@@ -278,7 +280,7 @@ def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     return is_same_call and before.timing_session != after.timing_session
 
 
-def find_faulty_subject(
+def judge_stale_or_wrong_subject(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
     """Return a subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
@@ -386,7 +388,7 @@ def judge_timed_subject(
 def say_dearer_causes(before: Record, after: Record) -> str:
     """Return the causes that ablations of both sides say cost more now, as the end of a sentence."""
     rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
-    return "".join(f"; {said}" for said in find_dearer_causes(*rows).values())
+    return "".join(f"; {said}" for said in describe_causes_that_cost_more(*rows).values())
 
 
 def judge_time_comparison(

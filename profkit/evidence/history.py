@@ -67,7 +67,7 @@ MEMORY_LEAST = 40 << 20  # bytes without which it answers nothing
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedRows:
     """What an addition wrote: rows that were not there yet, and what could not be read."""
 
     runs: int
@@ -300,16 +300,16 @@ def _make_read_error(file: str, error: Exception) -> ProfkitError:
 
 
 def add_artifacts(
-    kept: History,
+    history: History,
     evidence: Evidence,
     commit: str | None = None,
     origin: str | None = None,
-) -> Added:
+) -> AddedRows:
     """Add what a folder of artifacts holds and the history does not.
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(kept.read_columns("launches", ["report"])[0]["report"].to_pylist())
+    diagnosed = set(history.read_columns("launches", ["report"])[0]["report"].to_pylist())
     found, problems = evidence.load_readable(counters=False)
     read_reports_together(
         run for run in found if run.record and get_report_sha256(run.record) not in diagnosed
@@ -328,10 +328,10 @@ def add_artifacts(
             continue
         runs.append(row)
         ablations += make_ablation_rows(run.record, row.record)
-    runs = kept.select_new_runs(runs)
+    runs = history.select_new_runs(runs)
     new = {run.record for run in runs}
-    kept.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
-    return Added(len(runs), len(launches), tuple(problems))
+    history.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
+    return AddedRows(len(runs), len(launches), tuple(problems))
 
 
 def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[HistoryLaunch]:
@@ -341,18 +341,18 @@ def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[His
     return list(tables.make_launch_rows(list_frame_rows(run.launches), report))
 
 
-def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:
+def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
     """Make views of the history's tables; return what is wrong with files that cannot be read."""
     problems: list[ProfkitError] = []
     for name in tables.TABLES:
-        files, wrong = kept.open_dataset(name)
+        files, wrong = history.open_dataset(name)
         problems += wrong
         connection.register(f"{name}_files", files)
         connection.execute(_write_distinct_view(name))
     return problems
 
 
-def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
+def query_history(history: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     """Ask the tables `runs`, `launches`, `reports`, `twins` and `ablations` with SQL (DuckDB).
 
     Of an answer with more than ROWS_MOST rows, a few more than these are given.
@@ -361,7 +361,7 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
     """
     with require_package("duckdb", "a question in SQL"):
         import duckdb
-    most = _find_memory_limit()
+    most = _compute_query_memory_limit()
     # Nothing but the tables and this memory: no files, no network, no extensions.
     limits = {"temp_directory": "", "memory_limit": f"{most}B", **_limit_threads()}
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
@@ -369,7 +369,7 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
     late.daemon = True
     late.start()
     try:
-        problems = _register_tables(connection, kept)
+        problems = _register_tables(connection, history)
         with _limit_memory(4 * most):
             return _run_query(connection, sql, most), problems
     except duckdb.InterruptException as error:
@@ -392,7 +392,7 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
         connection.close()
 
 
-def _find_memory_limit() -> int:
+def _compute_query_memory_limit() -> int:
     """Return how many bytes a question may take, and as many its answer."""
     with require_package("pyarrow", "the history"):
         import pyarrow.dataset

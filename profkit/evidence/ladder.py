@@ -27,7 +27,7 @@ Role = Literal["variant", "baseline", "reference"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
 
 
-class Rung(Document, frozen=True, kw_only=True):
+class LadderStep(Document, frozen=True, kw_only=True):
     """One variant of the ladder; null where not known."""
 
     variant: str = ""
@@ -54,7 +54,7 @@ class Ladder(Document, frozen=True, kw_only=True, tag_field="schema", tag="profk
     """All variants of a case, each after its parent."""
 
     case: str = ""  # the problem's case
-    steps: tuple[Rung, ...] = ()  # in ladder order
+    steps: tuple[LadderStep, ...] = ()  # in ladder order
     # records and reports that cannot be read, headers that go round in a circle
     problems: tuple[ProfkitError, ...] = ()
 
@@ -95,7 +95,7 @@ def build_ladder_of_runs(
         if fault is not None:
             problems.append(fault)
         if not run.record.is_reference:
-            recorded[run.variant] = run if fault is None else drop_timing(run)
+            recorded[run.variant] = run if fault is None else copy_without_timing(run)
             parents[run.variant] = run.record.header.after
         elif run.record.warm_samples and fault is None:
             references.append(run)
@@ -107,7 +107,7 @@ def build_ladder_of_runs(
                 "let one of these headers name a variant outside the cycle, or none",
             )
         )
-    steps = tuple(build_rung(recorded, references, place, policy) for place in order)
+    steps = tuple(build_ladder_step(recorded, references, place, policy) for place in order)
     return Ladder(case=case, steps=steps, problems=tuple(problems))
 
 
@@ -131,7 +131,7 @@ def explain_bad_samples(run: Run) -> ProfkitError | None:
     return None
 
 
-def drop_timing(run: Run) -> Run:
+def copy_without_timing(run: Run) -> Run:
     """Return the run without its times."""
     if run.record:
         return replace(run, record=structs.replace(run.record, timing=None))
@@ -157,12 +157,12 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     return order + [(v, 0) for v in lost], lost
 
 
-def build_rung(
+def build_ladder_step(
     runs: Mapping[str, Run],
     references: Iterable[Run],
     variant_and_depth: tuple[str, int],
     policy: Policy,
-) -> Rung:
+) -> LadderStep:
     """Return a variant's step: its time, and the comparison with the one that it changes."""
     variant, depth = variant_and_depth
     run = runs[variant]
@@ -172,7 +172,7 @@ def build_rung(
     verdict = None if run.usable.empty else run.diagnosis()
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
     timed = bool(record and record.warm_samples and not record.faults)
-    return Rung(
+    return LadderStep(
         variant=variant,
         title=record.header.title if record else "",
         parent=after,
@@ -331,7 +331,7 @@ def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -
         return SummaryColumn(name=name, role=role, time=time, against=against)
     metrics = {}
     for metric in METRICS:
-        value = float(run.get_column(metric))
+        value = float(run.get_value_of_longest_launch(metric))
         if not isnan(value):
             metrics[metric] = value
     found = run.diagnosis()

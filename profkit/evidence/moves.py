@@ -18,7 +18,7 @@ _MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
 
 
 @dataclass(frozen=True)
-class Move:
+class ExpectedChange:
     """How a metric is to change: below, above or about a factor of its value before."""
 
     metric: str  # short name in the catalogue
@@ -48,7 +48,7 @@ def compute_factor(before: float, after: float) -> float:
     return 1.0
 
 
-def parse_moves(value: str, name: str) -> tuple[Move, ...]:
+def parse_expected_changes(value: str, name: str) -> tuple[ExpectedChange, ...]:
     """Parse predictions of a header: `stall_barrier<0.5x inst_matrix>2x`."""
     moves = []
     for word in filter(None, re.split(r"[,\s]+", value)):
@@ -59,5 +59,7 @@ def parse_moves(value: str, name: str) -> tuple[Move, ...]:
         if match[1] not in CATALOGUE:
             hint = "profkit explain lists them"
             raise ProfkitError(f"{name}: unknown metric '{match[1]}' in 'moves:'", hint)
-        moves.append(Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3])))
+        moves.append(
+            ExpectedChange(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
+        )
     return tuple(moves)

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
-from profkit.evidence.ablated import HistoryAblation, find_dearer_causes
+from profkit.evidence.ablated import HistoryAblation, describe_causes_that_cost_more
 from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history import History
 from profkit.evidence.samples import (
@@ -106,7 +106,7 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""
         spread = self._spreads_by_gpu.get(uuid)
-        return scale_spread(spread, self._alpha) if spread else None
+        return widen_spread_for_few_runs(spread, self._alpha) if spread else None
 
     def read_history(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -137,7 +137,7 @@ def parse_timestamp(made: str | None) -> float | None:
         return None
 
 
-def scale_spread(spread: Spread, alpha: float = ALPHA) -> float:
+def widen_spread_for_few_runs(spread: Spread, alpha: float = ALPHA) -> float:
     """Return the standard deviation that a test at this level has to assume.
 
     A spread from few differences may be far too small: what is added is what Student's t is wider
@@ -291,7 +291,7 @@ def compare_consecutive_runs(
         spreads = estimate_spreads(ordered)
     scaled: dict[str, float] = {}
     for gpu, spread in spreads.items():
-        scaled[gpu] = scale_spread(spread)
+        scaled[gpu] = widen_spread_for_few_runs(spread)
     policy = replace(STRICT, spread_of=scaled.get)
     measured = _group_measurements(ordered)
     found: list[HistoryStep] = []
@@ -348,7 +348,7 @@ def add_dearer_causes(
     for step in steps:
         rows = by_record.get(step.run.record, ())
         place = (step.run.subject, step.run.gpu_uuid or step.run.gpu)
-        dearer = find_dearer_causes(before.get(place, ()), rows)
+        dearer = describe_causes_that_cost_more(before.get(place, ()), rows)
         if rows:
             before[place] = rows
         said = [step.note] if step.note else []

@@ -25,8 +25,8 @@ from profkit.records.record import (
     Record,
     SourceFile,
     read_record,
+    refresh_header_from_source,
     suggest_run_command,
-    update_header,
 )
 from profkit.records.store import hash_file
 from profkit.reports.frame import list_frame_rows, strip_attrs
@@ -64,13 +64,13 @@ class Run:
         """Return the launches of its reports, a row each; a ProfkitError if a report is damaged."""
         if self._launches is not None:
             return self._launches
-        return read_launches([self.report] if self.report else [])
+        return read_launches_of_whole_reports([self.report] if self.report else [])
 
     def set_launches(self, launches: pd.DataFrame) -> None:
         """Take what was read of its report together with others: it is not read again."""
         self.__dict__["launches"] = launches  # where cached_property looks
 
-    def read_report(self) -> Run:
+    def read_report_files(self) -> Run:
         """Return the run, its report read: a damaged one is said now."""
         _ = self.launches
         return self
@@ -102,7 +102,7 @@ class Run:
         """Return the row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
-            raise MissingEvidence(f"no counters of {self.name}", self.suggest_command())
+            raise MissingEvidence(f"no counters of {self.name}", self.write_rerun_hint())
         times = []
         for time in usable["time"].fillna(0):
             times.append(0.0 if is_impossible("time", time) else time)
@@ -117,7 +117,7 @@ class Run:
     def timed(self) -> Record:
         """Return the record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm_samples:
-            raise MissingEvidence(f"no timing of {self.name}", self.suggest_command("bench"))
+            raise MissingEvidence(f"no timing of {self.name}", self.write_rerun_hint("bench"))
         return self.record
 
     @property
@@ -132,11 +132,11 @@ class Run:
             values.append(float(v))
         if not values or any(isnan(v) for v in values):
             raise MissingEvidence(
-                f"{metric} of {self.name} was not collected", self.suggest_command()
+                f"{metric} of {self.name} was not collected", self.write_rerun_hint()
             )
         return sum(values)
 
-    def get_column(self, name: str) -> Any:
+    def get_value_of_longest_launch(self, name: str) -> Any:
         """Return one column of that row; None without counters."""
         if self.usable.empty:
             return None
@@ -158,7 +158,7 @@ class Run:
     def _verdicts(self) -> dict[int, Diagnosis]:
         return {}
 
-    def suggest_command(self, verb: str = "profile") -> str:
+    def write_rerun_hint(self, verb: str = "profile") -> str:
         """Return the command that records the run again, or why none can."""
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
@@ -185,7 +185,7 @@ class Evidence:
         MissingEvidence where there is neither a record nor a report of it; a ProfkitError where one
         is damaged.
         """
-        return self.load_without_report(variant, case).read_report()
+        return self.load_without_report(variant, case).read_report_files()
 
     def load_without_report(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
@@ -193,7 +193,7 @@ class Evidence:
             self._runs[variant, case] = self.find_run(variant, case)
         return self._runs[variant, case]
 
-    def find_named(self, name: str, case: str | None = None) -> list[RunName]:
+    def expand_run_name(self, name: str, case: str | None = None) -> list[RunName]:
         """Return the runs that a name means: of "stage2" at every case, of "stage2.B" at one.
 
         A ProfkitError where it is a file's name, or no case of the variant was recorded.
@@ -295,7 +295,7 @@ class Evidence:
 
     def find_run(self, variant: str, case: str) -> Run:
         """Return a run whose report is not read yet; a ProfkitError where there is none."""
-        if not (paths.is_plain_word(variant) and paths.is_plain_word(case)):
+        if not (paths.is_valid_run_name(variant) and paths.is_valid_run_name(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
         files = self.find_files(variant, case)
@@ -311,7 +311,7 @@ class Evidence:
             )
         record, stale = None, False
         if files.record:
-            record, stale = update_header(read_record(files.record), self.headers)
+            record, stale = refresh_header_from_source(read_record(files.record), self.headers)
         return Run(variant, case, record, None, files.report, stale)
 
 
@@ -321,22 +321,22 @@ def read_reports_together(runs: Iterable[Run]) -> None:
     One that is not whole is left as it is: who asks for its launches is told why.
     """
     from profkit.reports.frame import Reports
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
     by_report = {}
     for run in runs:
         if run.needs_reading:
             by_report[str(run.report)] = run
-    for part in read_report(by_report).parts:
+    for part in read_report_files(by_report).parts:
         if part.file.status == "ok":
             by_report[part.file.path].set_launches(strip_attrs(Reports((part,)).launches))
 
 
-def read_launches(reports: list[Path]) -> pd.DataFrame:
+def read_launches_of_whole_reports(reports: list[Path]) -> pd.DataFrame:
     """Return the launches of reports as a frame; a ProfkitError where one is not whole."""
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
-    found = read_report(reports)
+    found = read_report_files(reports)
     for file in found.files:
         if file.status != "ok":
             hint = "record it again: profkit profile"
@@ -349,7 +349,7 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
 Comparand = str | Path | Run
 
 
-def find_named_runs(
+def load_runs_of_side(
     side: Comparand,
     evidence: Evidence,
     case: str | None = None,
@@ -374,7 +374,7 @@ def find_named_runs(
             if case in (None, run.case):
                 runs.append(run)
     else:
-        runs = [evidence.load(*name) for name in evidence.find_named(str(side), case)]
+        runs = [evidence.load(*name) for name in evidence.expand_run_name(str(side), case)]
     if not runs:
         at = ""
         if case:
@@ -392,9 +392,9 @@ def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     is named by its file is never stale: it is that file which is asked for.
     """
     if path.suffix == ".json":
-        record, _ = update_header(read_record(path), headers)
+        record, _ = refresh_header_from_source(read_record(path), headers)
         report = paths.find_run_files(path.with_suffix("")).report
-        return [Run(record.variant, record.case, record, None, report).read_report()]
+        return [Run(record.variant, record.case, record, None, report).read_report_files()]
     beside = path.with_suffix(".json")
     if is_file(beside):
         return _read_runs_in(beside, headers)

@@ -82,9 +82,9 @@ def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
     if n * resamples <= _DRAWN_MOST:
-        places = draw_resample_indices(n, resamples, seed)
+        places = get_resample_indices(n, resamples, seed)
     else:
-        places = draw_resample_indices.__wrapped__(n, resamples, seed)
+        places = get_resample_indices.__wrapped__(n, resamples, seed)
     drawn = place[places]
     drawn.sort(axis=-1)
     values = samples[order]
@@ -111,7 +111,7 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def draw_resample_indices(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def get_resample_indices(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.

@@ -127,7 +127,7 @@ def compare_samples(
     answer, reason = decide_answer(speedup, ratio, within)
     across = speedup
     if taken != "apart":
-        wider = widen_interval(ratio, thresholds.session_ratio)
+        wider = widen_estimate(ratio, thresholds.session_ratio)
         across = exponentiate_interval(wider.interval)
     return TimeComparison(
         answer=answer,
@@ -165,7 +165,7 @@ def compute_hedges_g(before: Array, after: Array) -> float:
     return float(before.mean() - after.mean()) / sigma * (1 - 3 / (4 * dof - 1))
 
 
-def pair_rounds(before: list[Array], after: list[Array]) -> list[Array]:
+def compute_log_ratios_of_rounds(before: list[Array], after: list[Array]) -> list[Array]:
     """Return the log ratio of each round of interleaved samples, process by process."""
     if [g.size for g in before] != [g.size for g in after]:
         counts = []
@@ -188,18 +188,18 @@ def estimate_ratio(
     """Return the log of the speed-up, with what so few samples cannot show."""
     fewest = min(map(count_samples, logs))
     if taken == "interleaved":
-        rounds = pair_rounds(*logs)
+        rounds = compute_log_ratios_of_rounds(*logs)
         ratio = summarize_samples(rounds, thresholds, estimate_process_spread(rounds))
     else:
-        ratio = subtract_samples(sides[0], sides[1])
+        ratio = subtract_estimates(sides[0], sides[1])
         if fewest < thresholds.alone and (spread is None or spread.dof is None):
-            ratio = widen_interval(ratio, sqrt(2) * thresholds.alone_spread)
+            ratio = widen_estimate(ratio, sqrt(2) * thresholds.alone_spread)
     if fewest < thresholds.enough:
-        ratio = widen_interval(ratio, factor=thresholds.enough / fewest)
+        ratio = widen_estimate(ratio, factor=thresholds.enough / fewest)
     return ratio
 
 
-def subtract_samples(before: Sample, after: Sample) -> Sample:
+def subtract_estimates(before: Sample, after: Sample) -> Sample:
     """Return the interval of before - after from the interval of each.
 
     Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
@@ -215,7 +215,7 @@ def subtract_samples(before: Sample, after: Sample) -> Sample:
     return Sample(interval, faults, before.unusable or after.unusable, effective)
 
 
-def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
+def widen_estimate(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
     """Return an interval with what so few samples cannot show: a standard deviation, or a factor."""
     if ratio.unusable:
         return ratio

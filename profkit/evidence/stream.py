@@ -16,16 +16,26 @@ from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks 
 from profkit.evidence.history import History
 from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, make_launch_rows
 from profkit.records.store import Document, hash_file
-from profkit.reports.cluster import iterate_reports
-from profkit.reports.frame import Part
-from profkit.reports.reader import prepare_child, read_large_reports, read_part, recover_part
+from profkit.reports.cluster import iterate_results_by_path
+from profkit.reports.frame import ReportLaunches
+from profkit.reports.reader import (
+    prepare_child,
+    read_large_reports,
+    read_one_report,
+    recover_metrics,
+)
 
-__all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
+__all__ = [
+    "StreamedCounts",
+    "diagnose_reports_into_history",
+    "make_history_rows_of_file",
+    "prepare_child",
+]  # children prepare
 BATCH = 500  # reports of one file of the history
 
 
 @dataclass(frozen=True)
-class Streamed:
+class StreamedCounts:
     """How many reports went into a history, and which of them are not whole."""
 
     reports: int
@@ -45,7 +55,7 @@ class StreamedDocument(
     not_ok: tuple[str, ...] = ()
 
 
-def make_stream_document(streamed: Streamed) -> StreamedDocument:
+def make_stream_document(streamed: StreamedCounts) -> StreamedDocument:
     """Return the document of what was streamed."""
     return StreamedDocument(
         reports=streamed.reports,
@@ -55,9 +65,9 @@ def make_stream_document(streamed: Streamed) -> StreamedDocument:
     )
 
 
-def _find_recorded_reports(paths: Collection[str], kept: History) -> set[str]:
+def _find_recorded_reports(paths: Collection[str], history: History) -> set[str]:
     """Return the paths whose reports, as they are today, are in the history."""
-    table, _ = kept.read_table("reports")
+    table, _ = history.read_table("reports")
     seen = table.select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))
     named = set(seen["path"])
@@ -68,55 +78,57 @@ def _find_recorded_reports(paths: Collection[str], kept: History) -> set[str]:
     return known
 
 
-def stream_reports(
+def diagnose_reports_into_history(
     paths: Collection[str],
-    kept: History,
-    client: Any = None,
+    history: History,
+    executor: Any = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Streamed:
+) -> StreamedCounts:
     """Read, diagnose and write down reports that are not in the history yet.
 
-    `client`: an executor or a Dask client; None takes this machine's processors.
+    `executor`: an executor or a Dask client; None takes this machine's processors.
     """
-    known = _find_recorded_reports(paths, kept)
+    known = _find_recorded_reports(paths, history)
     new = (path for path in paths if path not in known)
-    here = f"{__name__}:diagnose_file", f"{__name__}:recover_file_rows"
+    here = f"{__name__}:make_history_rows_of_file", f"{__name__}:make_history_rows_of_crashed_file"
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
     try:
-        for _, (report, found) in iterate_reports(here[0], new, here[1], client):
+        for _, (report, found) in iterate_results_by_path(here[0], new, here[1], executor):
             reports += 1
             launches += len(found)
             if report.status != "ok":
                 not_ok += [report]
             waiting += [report, *found]
             if not reports % BATCH:
-                kept.append_rows(waiting)
+                history.append_rows(waiting)
                 waiting = []
             progress(reports)
     finally:  # what is known when somebody stops it is kept
-        kept.append_rows(waiting)
-    return Streamed(reports, launches, len(known), tuple(not_ok))
+        history.append_rows(waiting)
+    return StreamedCounts(reports, launches, len(known), tuple(not_ok))
 
 
 ReportRows = tuple[HistoryReport, list[HistoryLaunch]]
 
 
-def diagnose_file(path: str) -> ReportRows:
+def make_history_rows_of_file(path: str) -> ReportRows:
     """Return the report's row, and one for each of its launches that ncu could finish."""
-    part = read_part(path)
+    part = read_one_report(path)
     return make_history_rows(
-        part if isinstance(part, Part) else read_large_reports([path], part.memory_weight)[0]
+        part
+        if isinstance(part, ReportLaunches)
+        else read_large_reports([path], part.memory_weight)[0]
     )
 
 
-def recover_file_rows(path: str, why: str) -> ReportRows:
+def make_history_rows_of_crashed_file(path: str, why: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_history_rows(recover_part(path, why))
+    return make_history_rows(recover_metrics(path, why))
 
 
-def make_history_rows(part: Part) -> ReportRows:
+def make_history_rows(part: ReportLaunches) -> ReportRows:
     """Return a report's row and those of its launches."""
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version

@@ -194,7 +194,7 @@ def measure_idleness(launch: Launch) -> Idleness:
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)
     if "sm_active" in launch:
         average = min(1.0, launch["sm_active"])
-        return Idleness(average, _estimate_busiest_sm(launch, average), assumed=True)
+        return Idleness(average, _estimate_busiest_sm_active_share(launch, average), assumed=True)
     launch.need("time")
     busiest = 1.0
     if launch["time"] > 0:
@@ -202,7 +202,7 @@ def measure_idleness(launch: Launch) -> Idleness:
     return Idleness(busiest, busiest, assumed=True)
 
 
-def _estimate_busiest_sm(launch: Launch, average: float) -> float:
+def _estimate_busiest_sm_active_share(launch: Launch, average: float) -> float:
     """The busiest SM where only the average one was counted."""
     if launch.known("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
@@ -506,7 +506,9 @@ def is_narrow_stream(launch: Launch) -> bool:
     Values that lanes exchange or read again are kept on chip instead: where that was not counted,
     it is not known to be a stream.
     """
-    if not launch.known("inst_global_load", "l1_hit", *_EXCHANGES) or not is_narrow(launch):
+    if not launch.known(
+        "inst_global_load", "l1_hit", *_EXCHANGES
+    ) or not has_narrow_neighbouring_accesses(launch):
         return False
     return (
         count_exchange_instructions(launch) < count_global_access_instructions(launch)
@@ -514,7 +516,7 @@ def is_narrow_stream(launch: Launch) -> bool:
     )
 
 
-def is_narrow(launch: Launch) -> bool:
+def has_narrow_neighbouring_accesses(launch: Launch) -> bool:
     """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
     return NOT_SHARED <= count_bytes_per_lane(launch) <= HALF_WIDE and not wastes_sectors(launch)
 
@@ -649,7 +651,7 @@ def count_integer_divisions(launch: Launch) -> float:
     return special
 
 
-def share_of_divisions(launch: Launch) -> float:
+def get_division_share(launch: Launch) -> float:
     """Return the share of the instructions that integer divisions take, at least."""
     return min(1.0, DIVISION * count_integer_divisions(launch) / max(launch["instructions"], 1.0))
 
@@ -738,7 +740,7 @@ def _compute_useful_dram_share(launch: Launch, keep: float) -> float:
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
-def compute_busy_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
+def compute_unit_shares_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _compute_waste_behind_l1(launch, waste)
     pairs, lines = _estimate_scatter_costs(launch)

@@ -134,7 +134,7 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Use:
+class ResourceUse:
     """A resource in one launch: its share of peak (elapsed), of the time at work; is it near?"""
 
     resource: Resource
@@ -142,7 +142,7 @@ class Use:
     share: float
     near: bool
 
-    def scale_share(self, factor: float, launch: Launch) -> Use:
+    def scale_share(self, factor: float, launch: Launch) -> ResourceUse:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
         return replace(self, share=part, near=_is_near_peak(self.resource, part, launch))
@@ -310,7 +310,7 @@ def compute_cycles_waited_per_load(launch: Launch) -> float:
     return waited / loads
 
 
-def measure_resource_use(resource: Resource, launch: Launch) -> Use | None:
+def measure_resource_use(resource: Resource, launch: Launch) -> ResourceUse | None:
     """How busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
@@ -320,7 +320,7 @@ def measure_resource_use(resource: Resource, launch: Launch) -> Use | None:
         part = min(elapsed / compute_share_of_time_with_work(launch), 1.0)
     else:
         part = elapsed
-    return Use(resource, elapsed, part, _is_near_peak(resource, part, launch))
+    return ResourceUse(resource, elapsed, part, _is_near_peak(resource, part, launch))
 
 
 def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
@@ -332,7 +332,7 @@ def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
     return _has_waiting_queue(resource, launch)
 
 
-def list_resource_uses(launch: Launch) -> list[Use]:
+def list_resource_uses(launch: Launch) -> list[ResourceUse]:
     """Every collected resource, busiest first (against what it can reach)."""
     found = []
     for resource in RESOURCES:
@@ -343,7 +343,7 @@ def list_resource_uses(launch: Launch) -> list[Use]:
 
 
 @dataclass(frozen=True)
-class Limit:
+class NextLimit:
     """What binds next."""
 
     limiter: str
@@ -371,7 +371,7 @@ def measure_full_slice(launch: Launch) -> float:
     return busiest
 
 
-def measure_unit_loads(launch: Launch) -> dict[str, float]:
+def measure_unit_shares_of_peak(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     shares = {}
     for resource in RESOURCES:
@@ -394,12 +394,12 @@ def compute_share_of_block_launch_rate(launch: Launch) -> float | None:
     return launch["grid_size"] / launch["time"] / BEGUN[int(launch["sm_count"])]
 
 
-def find_next_limit(launch: Launch, *without: str) -> Limit | None:
+def find_next_limit(launch: Launch, *without: str) -> NextLimit | None:
     """Return the busiest resource other than those: what binds when they no longer do.
 
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
-    shares = measure_unit_loads(launch)
+    shares = measure_unit_shares_of_peak(launch)
     links = shares.pop(LINKS, None)
     if "dram" in without:
         shares.pop("l2", None)
@@ -408,7 +408,7 @@ def find_next_limit(launch: Launch, *without: str) -> Limit | None:
     for unit, part in shares.items():
         most = SCATTERED if unit == "dram" and is_dram_access_scattered(launch) else 1.0
         if unit not in (*without, ENTRY):
-            limits.append(Limit(unit, part, most / part if part > 0 else inf))
+            limits.append(NextLimit(unit, part, most / part if part > 0 else inf))
     return min(limits, key=lambda limit: limit.room, default=None)
 
 

@@ -91,7 +91,7 @@ def _make_ceiling_from_attributes(name: str, row: Values, cc: object) -> Ceiling
 
 
 @dataclass(frozen=True)
-class Point:
+class RooflinePoint:
     """Where a launch is by the bytes of one level."""
 
     level: Place  # "workload": the declared operations over the compulsory bytes
@@ -142,9 +142,9 @@ def list_families(launch: Row) -> tuple[str, ...]:
     return tuple(sorted(rates, key=rank_family, reverse=True))
 
 
-def list_points(
+def list_roofline_points(
     launch: Row, operations: float | None = None, compulsory: float | None = None
-) -> tuple[Point, ...]:
+) -> tuple[RooflinePoint, ...]:
     """The launch's points, DRAM first, in its dominant precision: one per level, then the workload's.
 
     None where something was not collected: `missing` says what. `operations` are what the workload
@@ -171,24 +171,28 @@ def list_points(
         for level in LEVELS:
             moved = _measure_bytes_rate(row, level)
             if moved > 0:
-                point = _make_point(level, family, rate, moved, roof)
+                point = _make_roofline_point(level, family, rate, moved, roof)
                 placed.append(replace(point, note=_explain_no_position(row, level, compulsory)))
     if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
         rate, moved = operations / row["time"], compulsory / row["time"]
-        placed.append(_make_point("workload", family, rate, moved, roof))
+        placed.append(_make_roofline_point("workload", family, rate, moved, roof))
     return tuple(placed)
 
 
-def _make_point(
-    level: Place, family: str, rate: float, moved: float, roof: Mapping[str, float]
-) -> Point:
+def _make_roofline_point(
+    level: Place,
+    family: str,
+    operations_per_second: float,
+    bytes_per_second: float,
+    ceilings: Mapping[str, float],
+) -> RooflinePoint:
     memory: str = level
     if level == "workload":
         memory = "dram"
-    bandwidth, peak = roof.get(memory, nan), roof.get(family, nan)
-    intensity = rate / moved
+    bandwidth, peak = ceilings.get(memory, nan), ceilings.get(family, nan)
+    intensity = operations_per_second / bytes_per_second
     slope = intensity * bandwidth
-    of_memory, of_arithmetic = moved / bandwidth, rate / peak
+    of_memory, of_arithmetic = bytes_per_second / bandwidth, operations_per_second / peak
     if isnan(peak):
         under, share, attainable = memory, of_memory, slope
     elif isnan(slope):
@@ -199,7 +203,9 @@ def _make_point(
         under, share, attainable = family, of_arithmetic, min(slope, peak)
     if isnan(share):
         under = ""
-    return Point(level, family, intensity, rate, moved, attainable, under, share)
+    return RooflinePoint(
+        level, family, intensity, operations_per_second, bytes_per_second, attainable, under, share
+    )
 
 
 def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
@@ -216,7 +222,7 @@ def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
 def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
     best = None
-    for point in list_points(launch):
+    for point in list_roofline_points(launch):
         if point.level == "workload" or not point.roof:
             continue
         if best is None or point.share > best.share:

@@ -29,7 +29,7 @@ from profkit.model.resources import (
     compute_share_of_block_launch_rate,
     find_attainable_share,
     is_dram_access_scattered,
-    measure_unit_loads,
+    measure_unit_shares_of_peak,
 )
 from profkit.reports.metrics.warps import STATES, list_states
 
@@ -103,11 +103,11 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
         ends = max(ends, scenario.ends)
         stays *= 1 - scenario.gone
         keeps *= scenario.keeps
-    least_units, least_waits = _take_least_shares(units), _take_least_shares(waits)
+    least_units, least_waits = _combine_by_least_share(units), _combine_by_least_share(waits)
     return Scenario(least_units, least_waits, places, ends, 1 - stays, keeps)
 
 
-def _take_least_shares(shares: list[Mapping[str, float]]) -> dict[str, float]:
+def _combine_by_least_share(shares: list[Mapping[str, float]]) -> dict[str, float]:
     """Return the least share of each name; where a scenario does not name it, all of it stays."""
     least = {}
     for own in shares:
@@ -132,26 +132,26 @@ def predict_gain(launch: Launch, scenario: Scenario) -> float:
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
     """
-    gain = predict_speedup(launch, scenario, most=1.0, stream=USUAL_STREAM)
+    gain = predict_speedup(launch, scenario, most=1.0, dram_stream_share=USUAL_STREAM)
     return max(1.0, min(gain, bound_speedup_by_waits(launch, scenario)))
 
 
 def predict_speedup(
-    launch: Launch, scenario: Scenario, most: float = inf, stream: float = 1.0
+    launch: Launch, scenario: Scenario, most: float = inf, dram_stream_share: float = 1.0
 ) -> float:
     """Return the speed-up for a scenario, below 1 where more is done than before.
 
     Time is what a launch takes to begin and end, and its work. Work is throughput and latency, added
     as powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most` is the largest share of
-    its reach that a unit counts with, `stream` the share of the best rate that DRAM gets to.
+    its reach that a unit counts with, `dram_stream_share` the share of the best rate that DRAM gets to.
     """
     fixed_time = max(scenario.ends, compute_fixed_time_share(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
-    full_now = compute_fullest_unit_share(launch, Scenario(), stream)
-    full_then = compute_fullest_unit_share(launch, scenario, stream)
+    full_now = compute_fullest_unit_share(launch, Scenario(), dram_stream_share)
+    full_then = compute_fullest_unit_share(launch, scenario, dram_stream_share)
     throughput_now = min(full_now / working_time, most)
     throughput_then = min(full_then / working_time, most)
-    faster = measure_wait_reduction(launch, scenario)
+    faster = compute_issue_wait_ratio(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(throughput_now, LEAST) / max(throughput_then, LEAST)
     latency_left = 1 / (faster * scenario.places)
@@ -170,7 +170,7 @@ def bound_speedup_by_waits(launch: Launch, scenario: Scenario) -> float:
     A warp that is ready and not selected queues for issue slots: these count as a unit already.
     """
     waits = {**scenario.waits, "not_selected": 0.0}
-    faster = measure_wait_reduction(launch, replace(scenario, waits=waits))
+    faster = compute_issue_wait_ratio(launch, replace(scenario, waits=waits))
     if faster == inf:
         return inf
     fixed_time = max(scenario.ends, compute_fixed_time_share(launch))
@@ -195,7 +195,7 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     works while a launch begins and ends.
     """
     stays = []
-    for unit, share in measure_unit_loads(launch).items():
+    for unit, share in measure_unit_shares_of_peak(launch).items():
         stays.append(scenario.units.get(unit, 1.0) * share)
     if (
         is_dram_access_scattered(launch)
@@ -210,7 +210,7 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
         shortest_ends = min(EMPTY_LAUNCH / time, MOST_ENDS)
     ends = max(scenario.ends, shortest_ends)
     working_time = max(1 - scenario.gone - ends, 0.0)
-    latency_left = working_time / (measure_wait_reduction(launch, scenario) * scenario.places)
+    latency_left = working_time / (compute_issue_wait_ratio(launch, scenario) * scenario.places)
     latency_left = max(latency_left, working_time * scenario.keeps)
     least = ends + max(throughput, latency_left)
     if least > 0:
@@ -223,7 +223,7 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
 
     `stream`: the share of the best rate on record that DRAM gets to.
     """
-    shares = measure_unit_loads(launch)
+    shares = measure_unit_shares_of_peak(launch)
     full = 0.0
     for unit, share in shares.items():
         stays = scenario.units.get(unit, 1.0)
@@ -236,7 +236,7 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
     return full
 
 
-def measure_wait_reduction(launch: Launch, scenario: Scenario) -> float:
+def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> float:
     """How many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
         if scenario.waits:
@@ -350,7 +350,7 @@ def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
         if most < inf:
             bound = most
     # Where no unit was counted, nothing says what would bind after it.
-    if len(typical) < len(fixes) or not measured or not measure_unit_loads(launch):
+    if len(typical) < len(fixes) or not measured or not measure_unit_shares_of_peak(launch):
         return Estimate(bound=bound)
     gain = min(predict_gain(launch, join_scenarios(typical)), begun)
     expected = make_expectation(gain, SPREAD, bound)
@@ -381,7 +381,7 @@ def get_expectation(saving: Estimate) -> Expectation | None:
 
 def compute_headroom(launch: Launch) -> float | None:
     """How many times faster the same work could be done; None when a full unit may go unseen."""
-    if not launch.known(*NEEDED) or not measure_unit_loads(launch):
+    if not launch.known(*NEEDED) or not measure_unit_shares_of_peak(launch):
         return None
     if compute_fullest_unit_share(launch, Scenario()) > 0:
         return 1 / compute_least_share_of_time(launch)

@@ -16,7 +16,13 @@ from math import prod
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected, is_mostly_atomics
-from profkit.model.resources import ENTRY, LINKS, RESOURCES, list_resource_uses, measure_unit_loads
+from profkit.model.resources import (
+    ENTRY,
+    LINKS,
+    RESOURCES,
+    list_resource_uses,
+    measure_unit_shares_of_peak,
+)
 from profkit.model.scenario import (
     BARRIER,
     MEMORY,
@@ -107,7 +113,7 @@ class CounterChange:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedLaunch:
     """What one launch is expected to become."""
 
     case: str | None  # of the variant; of a report, its kernel
@@ -123,7 +129,7 @@ class WhatifDocument(
 
     variant: str = ""
     changes: tuple[CounterChange, ...] = ()
-    answers: tuple[Expected, ...] = ()
+    answers: tuple[ExpectedLaunch, ...] = ()
 
 
 def parse_changes(text: str) -> tuple[CounterChange, ...]:
@@ -171,7 +177,7 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
     """
     try:
         launch.need("instructions")
-        if not measure_unit_loads(launch):
+        if not measure_unit_shares_of_peak(launch):
             launch.need("issue_busy")
         gain = predict_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
         return make_expectation(gain, SPREAD, offset=OFFSET)
@@ -191,10 +197,10 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
         if state != BARRIER:
             waits[state] = _compute_share_of_events_left(groups, launch, after)
     if is_mostly_atomics(launch):
-        waits |= dict.fromkeys(MEMORY, _compute_share_left(("l2_atomic_sectors",), launch, after))
+        waits |= dict.fromkeys(MEMORY, _compute_count_ratio(("l2_atomic_sectors",), launch, after))
     units = {}
-    for unit in measure_unit_loads(launch):
-        units[unit] = _compute_share_left(_WORK[unit], launch, after)
+    for unit in measure_unit_shares_of_peak(launch):
+        units[unit] = _compute_count_ratio(_WORK[unit], launch, after)
     for use in list_resource_uses(launch):
         if not use.near:
             continue
@@ -202,7 +208,7 @@ def _make_scenario(launch: Launch, after: Launch) -> Scenario:
         work_left = units[use.resource.limiter]
         for state in use.resource.queue:
             waits[state] = min(waits.get(state, 1.0), work_left)
-    return Scenario(units, waits, _scale_working_warps(launch, after), same_places=True)
+    return Scenario(units, waits, _compute_working_warps_factor(launch, after), same_places=True)
 
 
 def _compute_share_of_events_left(
@@ -213,7 +219,7 @@ def _compute_share_of_events_left(
     An access that moves less ends as much sooner. Fewer accesses for the same data are in between: each
     wait takes its latency, and the queue for the data is as long as before.
     """
-    shares = [_compute_share_left(names, launch, after) for names in groups]
+    shares = [_compute_count_ratio(names, launch, after) for names in groups]
     mean = prod(shares) ** (1 / len(shares))
     data = shares[-1]
     return min(mean, data)
@@ -238,7 +244,7 @@ def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     return Launch(values)
 
 
-def _scale_working_warps(launch: Launch, after: Launch) -> float:
+def _compute_working_warps_factor(launch: Launch, after: Launch) -> float:
     """How many times more warps are at work: more blocks fill places, more warps a block bring."""
     waves = launch.get("waves", 1.0)
     blocks = after["grid_size"] / launch["grid_size"]
@@ -247,7 +253,7 @@ def _scale_working_warps(launch: Launch, after: Launch) -> float:
     return min(filled * after["warps_per_sm"] / launch["warps_per_sm"], max(most, filled))
 
 
-def _compute_share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
+def _compute_count_ratio(names: tuple[str, ...], before: Launch, after: Launch) -> float:
     was = before.sum_known(names)
     if was > 0:
         return after.sum_known(names) / was

@@ -148,7 +148,7 @@ def _explain_no_answer(before: Mapping[str, Any], after: Mapping[str, Any], answ
         return "the two ran on different GPUs: the difference may be theirs, not the change's"
     if answer == "same":
         return ""
-    if not _have_clear_order(before, after):
+    if not _is_one_surely_longer(before, after):
         return (
             "the times without a recorder are estimates, and their intervals do not say which is "
             "less: time both without one, and triage each with --step-ms"
@@ -163,7 +163,7 @@ def _explain_no_answer(before: Mapping[str, Any], after: Mapping[str, Any], answ
     return ""
 
 
-def _have_clear_order(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _is_one_surely_longer(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return whether the same recording is the longer one wherever in their intervals both are.
 
     One recorder slows both hosts alike: their ends are compared in pairs. Two recorders do not.

@@ -19,7 +19,7 @@ NEVER = {"collective", "copy", "set"}  # a collective that is replayed alone wai
 
 
 @dataclass(frozen=True)
-class Counts:
+class KernelVerdicts:
     """What counters say."""
 
     groups: Mapping[str, Diagnosis] = field(default_factory=dict)  # by a group's id
@@ -34,7 +34,7 @@ class Counts:
         return {key: top.ranking_gain for key, top in known.items()}
 
 
-def choose_main_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
+def choose_groups_to_count(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     """The groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
@@ -47,22 +47,22 @@ def choose_main_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     return out
 
 
-def read_counters_of_groups(report: Path, groups: Sequence[KernelGroup]) -> Counts:
+def read_counters_of_groups(report: Path, groups: Sequence[KernelGroup]) -> KernelVerdicts:
     """Judge the launches of a report, and give each group the first that is its.
 
     Raises:
         ProfkitError: The report cannot be read.
     """
     from profkit.diagnosis.launches import judge_reports
-    from profkit.reports.reader import read_report as read_reports
+    from profkit.reports.reader import read_report_files as read_reports
 
     ran = [run for run in reversed(judge_reports(read_reports([report]))) if run.status == "ok"]
     launches = {_make_group_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
     keys = {group.id: _make_group_key(group.name, group.grid, group.block) for group in groups}
     counted = {name: launches[key] for name, key in keys.items() if key in launches}
-    left = [g for g in choose_main_groups(groups) if g.id not in counted]
-    note = f"{len(left)} of {len(choose_main_groups(groups))} groups were asked for and not counted"
-    return Counts(counted, (note,) if left else (), str(report))
+    left = [g for g in choose_groups_to_count(groups) if g.id not in counted]
+    note = f"{len(left)} of {len(choose_groups_to_count(groups))} groups were asked for and not counted"
+    return KernelVerdicts(counted, (note,) if left else (), str(report))
 
 
 def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object, object]:

@@ -14,16 +14,24 @@ from typing import Any, Final, Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.files import is_folder, read_structured
 from profkit.judge import NO_SAVING, Estimate, Status
-from profkit.program.counts import Counts
+from profkit.program.counts import KernelVerdicts
 from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_time_by_origin
 from profkit.program.ranks import Rank
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, make_exact_range
+from profkit.program.replay.scenario import (
+    ALL,
+    EXPECT,
+    HIGH,
+    LOW,
+    Range,
+    StepChange,
+    make_exact_range,
+)
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage
-from profkit.records.store import name_schema
+from profkit.records.store import get_printed_schema
 from profkit.reports.figures import base_name
 
 SCHEMA: Final = "profkit.triage/1"
@@ -233,9 +241,9 @@ class SecondTriageDocument(TypedDict):
     notes: list[str]
 
 
-def make_triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
+def make_triage_document(of: Triage, counts: KernelVerdicts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
-    counts = counts or Counts()
+    counts = counts or KernelVerdicts()
     ranks: list[RankEntry] = []
     if of.ranks:
         ranks = [_describe_rank(row) for row in of.ranks.rows]
@@ -358,13 +366,13 @@ def _describe_finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
         "try": row.advice,
         "where": row.place,
         "on_top_ms": round(row.on_top, 6),
-        "change": _describe_change(of, row.change) if row.change != Change() else None,
+        "change": _describe_change(of, row.change) if row.change != StepChange() else None,
         "evidence": {name: round(value, 6) for name, value in row.evidence.items()},
         "at_most_ms": None if row.saving.bound is None else round(row.saving.bound, 6),
     }
 
 
-def _describe_change(of: Triage, change: Change) -> ChangeEntry:
+def _describe_change(of: Triage, change: StepChange) -> ChangeEntry:
     """What a fix changes of kernels, launches and calls; None where it changes nothing of a part."""
     moved = {index: row.left for index, row in change.stream.items()}
     return {
@@ -377,7 +385,7 @@ def _describe_change(of: Triage, change: Change) -> ChangeEntry:
     }
 
 
-def _describe_host_calls(of: Triage, change: Change) -> CallsEntry | None:
+def _describe_host_calls(of: Triage, change: StepChange) -> CallsEntry | None:
     """The calls that wait less, with what is left of the gap before each and of the call itself."""
     if not change.host:
         return None
@@ -424,7 +432,7 @@ def _describe_shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry
     return out
 
 
-def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
+def _describe_kernel(of: Triage, row: KernelGroup, counts: KernelVerdicts) -> KernelEntry:
     """One kernel or copy; what only counters tell is None where it was not counted."""
     bound = limiter = headroom = missing = None
     report = ""
@@ -434,7 +442,7 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntr
         report = counts.report
     else:
         missing = _explain_unrecorded(of, row)
-    place = row.place or Place()
+    place = row.place or SourcePlace()
     return {
         "id": row.id,
         "name": row.name,
@@ -600,7 +608,7 @@ def read_triage_document(path: Path) -> TriageDocument:
             schema = content.get("schema")
         document = _convert_to_first_form(content, schema)
         if document is None:
-            raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)
+            raise ProfkitError(f"{file}: is {get_printed_schema(schema)}, not {SCHEMA}", HINT)
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", HINT) from error
     except RecursionError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from profkit.program.steps.attribution import Maker
+from profkit.program.steps.attribution import CallOrigin
 from profkit.program.steps.cut import StepWork
 
 # Bytes of a value of each type in PyTorch's words.
@@ -369,7 +369,7 @@ def _are_types_alike(one: str, other: str) -> bool:
     return other == FLOATING and one not in INTEGERS
 
 
-def find_tensor_flows(maker: Maker, kind: str) -> Flows:
+def find_tensor_flows(maker: CallOrigin, kind: str) -> Flows:
     """Return the tensors of the operator that launched a kernel of some kind."""
     tensors: list[Sized] = []
     for sizes, name in zip(maker.shapes, maker.types, strict=False):
@@ -396,7 +396,7 @@ def _make_flow(tensor: Sized) -> Flow:
     return Flow(frozenset({prod(sizes)}), name)
 
 
-def _find_flows_of_gather(maker: Maker, tensors: Sequence[Sized]) -> Flows:
+def _find_flows_of_gather(maker: CallOrigin, tensors: Sequence[Sized]) -> Flows:
     """Numbers are read, and what they name; no number is computed. Tables of embeddings are weights."""
     reads = [_make_flow(tensor) for tensor in tensors if tensor[1] in INTEGERS]
     others = [tensor for tensor in tensors if tensor[1] not in INTEGERS]
@@ -407,7 +407,7 @@ def _find_flows_of_gather(maker: Maker, tensors: Sequence[Sized]) -> Flows:
     return Flows(reads=tuple(reads), makes=(Flow(None, others[0][1]),))
 
 
-def _list_tensors_read(maker: Maker, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_read(maker: CallOrigin, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator reads besides weights."""
     if name in FILLS:
         return ()
@@ -422,7 +422,7 @@ def _list_tensors_read(maker: Maker, name: str, tensors: Sequence[Sized]) -> tup
     return tuple(_make_flow(tensor) for tensor in chosen)
 
 
-def _list_tensors_made(maker: Maker, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_made(maker: CallOrigin, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator makes."""
     name = maker.op.removeprefix("aten::")
     sizes, values = max(tensors, key=lambda tensor: prod(tensor[0]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, list_matching_paths
-from profkit.program.counts import Counts, read_counters_of_groups
+from profkit.program.counts import KernelVerdicts, read_counters_of_groups
 from profkit.program.ranks import merge_timelines, select_ranks
 from profkit.program.readers import describe_inputs
 from profkit.program.readers.gathered import read_recordings
@@ -42,7 +42,7 @@ Recorded = str | Path | ProgramFrames | Iterable[str | Path]
 
 def judge_recordings(
     paths: Sequence[Path], ranks: str = "all", step: str = "", plain_ms: float | None = None
-) -> tuple[Triage, Counts | None]:
+) -> tuple[Triage, KernelVerdicts | None]:
     """Judge torch traces or exports of Nsight Systems, one or one a rank, or a .triage folder.
 
     Those of several ranks may lie in one folder or zip; "-" is standard input.

@@ -20,7 +20,7 @@ from profkit.program.findings import (
     products,
     redundant,
 )
-from profkit.program.findings.case import Words
+from profkit.program.findings.case import RuleTexts
 
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_ffma_execute_kernel__5x_cublas"
@@ -167,7 +167,7 @@ COPY: StepRule = StepRule(
         "Keep data that does not change on the GPU; pin the host memory and copy with "
         "non_blocking=True on a separate stream, one step ahead; merge many small copies into one."
     ),
-    checks=(moves.find_exposed_copies, moves.find_small_copies, moves.find_moving_pages),
+    checks=(moves.find_exposed_copies, moves.find_small_copies, moves.find_waits_for_pages),
     fix=(
         "The replay gives each copy the rate of pinned memory and a separate stream; data that "
         "may stay on the GPU is not copied at all."
@@ -418,11 +418,11 @@ RULES = (
 BY_ID = {rule.id: rule for rule in RULES}
 
 
-def list_rule_texts(rule: str) -> list[Words]:
+def list_rule_texts(rule: str) -> list[RuleTexts]:
     """Return the words of each form of a rule."""
     found = []
     for module in MODULES:
         for value in vars(module).values():
-            if isinstance(value, Words) and value.rule == rule:
+            if isinstance(value, RuleTexts) and value.rule == rule:
                 found.append(value)
     return found

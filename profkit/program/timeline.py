@@ -97,7 +97,7 @@ def read_operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """Where in a program's Python something was launched; empty is what is not known."""
 
     line: str = ""  # the line that says what is computed: src/model.py:64
@@ -228,7 +228,7 @@ class Process:
     activities: Sequence[Activity]  # what the GPU did, in order of start
     calls: Sequence[Call]  # what the host asked for, in order of start
     spans: Sequence[HostSpan]  # names on host threads, in order of start, outer before inner
-    places: Sequence[Place] = ()  # where in its Python what was launched comes from
+    places: Sequence[SourcePlace] = ()  # where in its Python what was launched comes from
     # from when to when recording more than usual slowed its host
     disturbed: Sequence[tuple[int, int]] = ()
 

@@ -11,19 +11,19 @@ from shlex import quote
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
-from profkit.program.findings.case import Advice, Case, StepFinding, Words, is_of_backward
+from profkit.program.findings.case import Advice, RuleTexts, StepCase, StepFinding, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
-from profkit.program.findings.host import make_graph_of_longest_stretch, say_times
+from profkit.program.findings.host import make_graph_of_longest_stretch, say_how_often
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.replay.play import LONG, SEEN, Model
+from profkit.program.replay.play import LONG, SEEN, ReplayModel
 from profkit.program.replay.scenario import (
     EXPECT,
     NOTHING,
     SPREAD,
     CallShare,
-    Change,
-    Hosts,
+    HostModels,
     Range,
+    StepChange,
     make_host_models,
 )
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_kernels
@@ -31,7 +31,7 @@ from profkit.program.steps.idle import (
     CAPTURING,
     IN_GRAPH,
     LATE,
-    Split,
+    PeriodSplit,
     split_step_period,
     sum_busy_by_device,
 )
@@ -40,7 +40,7 @@ from profkit.program.verdict import (
     NO_REASON,
     REASONS,
     WORTH,
-    Verdict,
+    StepVerdict,
     judge_step,
     say_busy_by_device,
 )
@@ -75,13 +75,13 @@ class Triage:
     timeline: Timeline
     process: Process  # the process that is looked at
     steps: Steps
-    split: Split  # where the typical step's time goes, as recorded
-    hosts: Hosts  # the step without the recorder
+    split: PeriodSplit  # where the typical step's time goes, as recorded
+    hosts: HostModels  # the step without the recorder
     # what saves most, first; in front what saves something for sure
     findings: Sequence[StepFinding]
     groups: Sequence[KernelGroup]  # kernels, longest first
     notes: tuple[str, ...]  # what should be known beside it
-    verdict: Verdict  # what is said first; empty where the first finding is
+    verdict: StepVerdict  # what is said first; empty where the first finding is
     ranks: Ranks | None = None  # what the ranks do differently; None for a single process
 
     @property
@@ -160,7 +160,7 @@ def _judge_steps(
 
 
 def _add_uneven_ranks(
-    case: Case, found: list[StepFinding], ranks: Ranks | None
+    case: StepCase, found: list[StepFinding], ranks: Ranks | None
 ) -> list[StepFinding]:
     """Findings with the one that ranks do unlike amounts, where they do."""
     if ranks is None:
@@ -173,13 +173,13 @@ def _add_uneven_ranks(
 
 
 def make_case(
-    process: Process, steps: Steps, replayed: Hosts, gains: Mapping[str, float] | None = None
-) -> Case:
+    process: Process, steps: Steps, replayed: HostModels, gains: Mapping[str, float] | None = None
+) -> StepCase:
     """Return the typical step with all that rules look at."""
     typical = steps.typical
     trains = any(is_of_backward(work) for work in typical.works)
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
-    return Case(
+    return StepCase(
         step=typical,
         split=split_step_period(typical),
         hosts=replayed,
@@ -215,7 +215,7 @@ def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Step
         )
 
 
-UNEVEN = Words(
+UNEVEN = RuleTexts(
     rule="collective",
     says=(
         "rank {rank} computes for {slow:figures} ms per step, against a mean of {mean:figures} over "
@@ -225,7 +225,7 @@ UNEVEN = Words(
 )
 
 
-def _find_uneven_ranks(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
+def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFinding | None:
     """Ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -237,7 +237,7 @@ def _find_uneven_ranks(case: Case, ranks: Ranks, saved: float) -> StepFinding | 
     finding = case.make_finding(
         UNEVEN,
         (),
-        Change(),
+        StepChange(),
         rank=slow.rank,
         slow=slow.computing / 1e6,
         ranks=len(ranks.rows),
@@ -252,7 +252,7 @@ def _find_uneven_ranks(case: Case, ranks: Ranks, saved: float) -> StepFinding | 
 
 
 def estimate_draft_savings(
-    case: Case, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
+    case: StepCase, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
 ) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
     hindering = next((draft for draft in drafts if draft.waits_before_graph), None)
@@ -277,12 +277,12 @@ def estimate_draft_savings(
     ]
 
 
-def _add_other_idle_causes(case: Case, draft: StepFinding) -> StepFinding:
+def _add_other_idle_causes(case: StepCase, draft: StepFinding) -> StepFinding:
     """Say so where idle time is saved that the bar gives another cause.
 
     The bar names what the GPU waited for last; a fix may remove what came before that, too.
     """
-    own = case.sum_idle_time(draft.rule) / 1e6
+    own = case.sum_idle_ns(draft.rule) / 1e6
     if not draft.idle or draft.rule not in IDLE_CAUSES or draft.saving.expected <= own:
         return draft
     others = [row for row in case.split.idle if row.cause != draft.rule and row.cause in REASONS]
@@ -297,7 +297,9 @@ def _add_other_idle_causes(case: Case, draft: StepFinding) -> StepFinding:
     return replace(draft, cause=draft.cause + said)
 
 
-def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, more: float) -> str:
+def _say_waits_before_graph(
+    case: StepCase, hindering: StepFinding, alone: float, more: float
+) -> str:
     """Which waits have to go before a graph can be captured: most of them may be no finding.
 
     Args:
@@ -306,7 +308,7 @@ def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, mo
         alone: Milliseconds that the step saves without them.
         more: Milliseconds that a graph saves then.
     """
-    waits = say_times(len(hindering.waits_before_graph))
+    waits = say_how_often(len(hindering.waits_before_graph))
     place = ""
     if hindering.where:
         where = hindering.where[0]
@@ -321,7 +323,7 @@ def _say_waits_before_graph(case: Case, hindering: StepFinding, alone: float, mo
     )
 
 
-def _note_cost_of_stacks(case: Case) -> str:
+def _note_cost_of_stacks(case: StepCase) -> str:
     """What recording Python frames costs the host, where that is a part of the step worth a word."""
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
@@ -330,7 +332,7 @@ def _note_cost_of_stacks(case: Case) -> str:
 
 
 def _estimate_draft_saving(
-    case: Case, draft: StepFinding, shares: Mapping[str, Range], after: Change | None = None
+    case: StepCase, draft: StepFinding, shares: Mapping[str, Range], after: StepChange | None = None
 ) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
 
@@ -345,16 +347,16 @@ def _estimate_draft_saving(
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
-        saving = saving.limit_to(_find_most_saved_by_kernels(case, draft))
+        saving = saving.limit_to(_find_most_ms_saved_by_kernels(case, draft))
     if draft.idle:
-        most = _estimate_most_idle(case)
+        most = _estimate_most_idle_ms(case)
         if saving.low > most:  # the replay is contradicted: nothing is sure
             saving = saving._replace(low=0.0)
         saving = saving.limit_to(most)
     return saving
 
 
-def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
+def _find_most_ms_saved_by_kernels(case: StepCase, draft: StepFinding) -> float:
     """Milliseconds that the step spends on a draft's kernels: more cannot be saved.
 
     What the kernels take, and beyond that what the step is shorter by if neither they nor what the
@@ -365,7 +367,7 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     gone = _make_full_removal(change)
     models = (case.hosts.usual, *case.hosts.others)
     slowest = max(models, key=lambda model: model.period)
-    host = _sum_host_time(case, change, slowest)
+    host = _sum_host_ns_of_changed_calls(case, change, slowest)
     taken = sum(slowest.items[i].duration + slowest.items[i].launch_lag for i in draft.works)
     launched = [i for i in change.merge if not case.works[i].activity.graph]
     most = 0.0
@@ -377,7 +379,7 @@ def _find_most_saved_by_kernels(case: Case, draft: StepFinding) -> float:
     return min(most, taken + host) / 1e6
 
 
-def _make_full_removal(change: Change) -> Change:
+def _make_full_removal(change: StepChange) -> StepChange:
     """The fix that leaves nothing of any kernel, launch or call that a fix changes."""
     return replace(
         change,
@@ -388,7 +390,7 @@ def _make_full_removal(change: Change) -> Change:
     )
 
 
-def _sum_host_time(case: Case, change: Change, model: Model) -> float:
+def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: ReplayModel) -> float:
     """Nanoseconds of the host in the calls that a fix changes, and before each."""
     calls = {*change.host, *(case.works[i].call for i in change.merge)}
     time = 0.0
@@ -398,7 +400,7 @@ def _sum_host_time(case: Case, change: Change, model: Model) -> float:
     return time
 
 
-def _estimate_most_idle(case: Case) -> float:
+def _estimate_most_idle_ms(case: StepCase) -> float:
     """Milliseconds that the GPU is idle without the recorder: what it computes for stays.
 
     Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
@@ -410,15 +412,15 @@ def _estimate_most_idle(case: Case) -> float:
     pace = played / max(1, recorded)  # of a step that was measured as slower or faster
     busy = case.split.busy / 1e6 * pace
     slower = case.hosts.plain.expect / (case.split.period / 1e6)
-    nobodys = max(0, case.sum_idle_time("other") - SEEN * len(case.works))
+    nobodys = max(0, case.sum_idle_ns("other") - SEEN * len(case.works))
     idle = (case.split.period - case.split.busy - nobodys) / 1e6
     # A recorder makes the host slower, never faster.
     return max(0.0, min(idle * max(1.0, slower), case.hosts.plain.expect - busy))
 
 
-def _add_reason_for_larger_saving(case: Case, draft: StepFinding) -> StepFinding:
+def _add_reason_for_larger_saving(case: StepCase, draft: StepFinding) -> StepFinding:
     """Say so where a draft may save more than its kernels take: starting them takes time, too."""
-    kernels = case.sum_work_time(draft.works)
+    kernels = case.sum_work_ms(draft.works)
     more = draft.saving.high - kernels - draft.evidence.get("work", 0.0)
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
@@ -438,7 +440,7 @@ def _round_up_to_three_digits(value: float) -> float:
     return ceil(value / unit - 1e-9) * unit
 
 
-def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
     names: dict[int, str] = {}
     for group in case.groups:
@@ -462,7 +464,7 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
     return out
 
 
-def _keep_drafts_that_save(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def _keep_drafts_that_save(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Drafts that save enough for a line, and waits that have to go before a graph is of use."""
     kept = []
     for draft in drafts:
@@ -476,7 +478,7 @@ def _keep_drafts_that_save(case: Case, drafts: Sequence[StepFinding]) -> list[St
     return kept
 
 
-def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+def _order_findings(found: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
     """By what they are expected to save; in front the one that is to be done first.
 
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the
@@ -519,7 +521,7 @@ def _must_waits_go_first(row: StepFinding, others: Sequence[StepFinding]) -> boo
     return False
 
 
-def _add_reason_for_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+def _add_reason_for_first(found: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
     """Say why the first finding is first, where another one is expected to save more."""
     if not found:
         return []
@@ -539,16 +541,16 @@ def _add_reason_for_first(found: Sequence[StepFinding], case: Case) -> list[Step
     return [replace(first, cause=cause), *others]
 
 
-def _is_visible_in_bar(row: StepFinding, case: Case) -> bool:
+def _is_visible_in_bar(row: StepFinding, case: StepCase) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
-    if row.rule not in IDLE_CAUSES or row.change == Change():
+    if row.rule not in IDLE_CAUSES or row.change == StepChange():
         return True  # what ranks do differently is in no bar of one rank
     if any(case.works[i].kind not in {"copy", "collective"} for i in row.change.scale):
         return True  # it shortens kernels, which the bar shows as computing
-    return case.sum_idle_time(row.rule) >= SHOWN * case.split.period
+    return case.sum_idle_ns(row.rule) >= SHOWN * case.split.period
 
 
-def _explain_smaller_saving(case: Case, found: StepFinding) -> str:
+def _explain_smaller_saving(case: StepCase, found: StepFinding) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
     if not found.works:
         return ""
@@ -559,7 +561,7 @@ def _explain_smaller_saving(case: Case, found: StepFinding) -> str:
     return f"; the step gains less, because {_name_bottleneck(case, after)} next"
 
 
-def _name_bottleneck(case: Case, after: Model) -> str:
+def _name_bottleneck(case: StepCase, after: ReplayModel) -> str:
     """What takes longest in a step: the host, or the stream with most to do."""
     host = sum(e.gap + e.busy for e in after.events) + after.tail
     streams: defaultdict[int, float] = defaultdict(float)
@@ -573,12 +575,12 @@ def _name_bottleneck(case: Case, after: Model) -> str:
     return "the copies limit it" if kinds <= {"copy", "set"} else "another stream limits it"
 
 
-def _list_doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
+def _list_doubts(timeline: Timeline, case: StepCase, found: Sequence[StepFinding]) -> list[str]:
     """What makes the answer less sure than it looks."""
     return [*_list_doubts_of_host(timeline, case), *_list_unexplained_time(case, found)]
 
 
-def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+def _list_unexplained_time(case: StepCase, found: Sequence[StepFinding]) -> Iterator[str]:
     """What the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
@@ -594,7 +596,7 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
             f"the step runs on {len(devices)} GPUs, which compute in parts of it: "
             f"{say_busy_by_device(case, devices)}; the answer is for all of them together"
         )
-    exposed = case.sum_idle_time("collective")
+    exposed = case.sum_idle_ns("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
             f"for {figures(exposed / 1e6)} ms of the step only collectives run: whether they transfer "
@@ -602,7 +604,7 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
         )
 
 
-def _note_unexplained_idle(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+def _note_unexplained_idle(case: StepCase, found: Sequence[StepFinding]) -> Iterator[str]:
     """Says so where much of the step is idle for no recorded reason, and a finding stands first."""
     if not found or found[0].saving.expected < WORTH * case.hosts.plain.expect:
         return
@@ -622,7 +624,7 @@ def _note_unexplained_idle(case: Case, found: Sequence[StepFinding]) -> Iterator
         )
 
 
-def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
+def _list_doubts_of_host(timeline: Timeline, case: StepCase) -> list[str]:
     if case.hosts.given:
         return ["host times are scaled to the step time given with --step-ms"]
     if not timeline.is_host_slowed or not case.hosts.matches_recording:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from profkit.program.findings.case import Case, StepFinding
+from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.kernels import is_kernel_near_floor
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.idle import (
@@ -57,17 +57,19 @@ NO_REASON = "is idle for a reason that was not recorded"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StepVerdict:
     """What is said first where no finding is."""
 
     category: str  # healthy or unknown; empty where the first finding is the answer
     say: str
 
 
-FOUND = Verdict("", "")
+FOUND = StepVerdict("", "")
 
 
-def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFinding]) -> Verdict:
+def judge_step(
+    case: StepCase, found: Sequence[StepFinding], drafts: Sequence[StepFinding]
+) -> StepVerdict:
     """Say whether a step has a problem, is healthy, or is not known well enough.
 
     Args:
@@ -77,17 +79,19 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     """
     plain = case.hosts.plain.expect
     if not case.hosts.matches_recording:
-        return Verdict("unknown", f"{_say_replay_mismatch(case)}, nor {_name_unknown(case)}")
+        return StepVerdict(
+            "unknown", f"{_say_replay_mismatch(case)}, nor {_describe_largest_unknown(case)}"
+        )
     started = _say_first_step_only(case)
     if started:
-        return Verdict("unknown", started)
+        return StepVerdict("unknown", started)
     if found and _find_saving_of_first(found) >= WORTH * plain:
         return FOUND
-    busy = _find_least_busy_time(case)
+    busy = _find_busy_ns_of_idlest_gpu(case)
     computing = min(1.0, busy / 1e6 / plain)
     unknown = _explain_why_unknown(case, busy, computing)
     if unknown:
-        return Verdict("unknown", f"{_say_small_findings(found)}; {unknown}")
+        return StepVerdict("unknown", f"{_say_small_findings(found)}; {unknown}")
     said = _say_how_busy(case, busy, computing)
     said += (
         f"; no known fix would save more than {format_percent(WORTH)} of the step"
@@ -95,10 +99,10 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     )
     said += _say_idle_as_recorded(case)
     said += _say_idle_without_recorder(case, drafts)
-    return Verdict("healthy", said)
+    return StepVerdict("healthy", said)
 
 
-def _find_least_busy_time(case: Case) -> int:
+def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
     """Nanoseconds in which the GPU computes; of several GPUs in one process the idlest one.
 
     They may take turns. What a step launched may run beyond its end, so no more than what was computed
@@ -108,7 +112,7 @@ def _find_least_busy_time(case: Case) -> int:
     return min(idlest, case.split.busy)
 
 
-def _explain_why_unknown(case: Case, busy: int, computing: float) -> str:
+def _explain_why_unknown(case: StepCase, busy: int, computing: float) -> str:
     """Why nobody can know that a step is healthy; empty where it is.
 
     Args:
@@ -122,13 +126,13 @@ def _explain_why_unknown(case: Case, busy: int, computing: float) -> str:
     near = sum(group.time for group in case.groups if is_kernel_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _is_computing(group))
     if computing < BUSY or near < KNOWN * whole:
-        return f"not known: {_name_unknown(case)}"
+        return f"not known: {_describe_largest_unknown(case)}"
     if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
-        return _say_estimated(case, busy, computing)
+        return _say_busy_without_profiler(case, busy, computing)
     return ""
 
 
-def _say_how_busy(case: Case, busy: int, computing: float) -> str:
+def _say_how_busy(case: StepCase, busy: int, computing: float) -> str:
     """In how much of the step the GPU computes, and what it computes most."""
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
@@ -143,9 +147,9 @@ def _find_saving_of_first(found: Sequence[StepFinding]) -> float:
     return found[0].saving.expected
 
 
-def _say_first_step_only(case: Case) -> str:
+def _say_first_step_only(case: StepCase) -> str:
     """Says so where what was recorded once is a start: later steps have the memory already."""
-    time = case.sum_allocation_time()
+    time = case.sum_allocation_ns()
     if not case.alone or time < START * case.split.period:
         return ""
     names = Counter(call.name for call in case.step.calls if call.allocates)
@@ -157,7 +161,7 @@ def _say_first_step_only(case: Case) -> str:
     )
 
 
-def _say_idle_as_recorded(case: Case) -> str:
+def _say_idle_as_recorded(case: StepCase) -> str:
     """Who is waited for in a recording whose GPU is idle, though it may not be without the recorder."""
     idle = 1 - case.split.busy / case.split.period
     if idle <= 1 - BUSY:
@@ -172,7 +176,7 @@ def _say_idle_as_recorded(case: Case) -> str:
     return f". As recorded the GPU is idle for {format_percent(idle)} of it; {what}{where}"
 
 
-def _say_estimated(case: Case, busy: int, computing: float) -> str:
+def _say_busy_without_profiler(case: StepCase, busy: int, computing: float) -> str:
     """How much the GPU computes where that hangs on what the profiler is thought to have added."""
     return (
         f"not known: how busy the GPU is without the profiler: it computes in "
@@ -201,7 +205,7 @@ def _is_computing(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
 
-def _say_replay_mismatch(case: Case) -> str:
+def _say_replay_mismatch(case: StepCase) -> str:
     """Why nothing is said of savings."""
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
@@ -219,7 +223,7 @@ def _explain_lost_kernels(lost: int) -> str:
     )
 
 
-def _say_top_kind(case: Case) -> str:
+def _say_top_kind(case: StepCase) -> str:
     """The kind of kernels that takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
@@ -231,7 +235,7 @@ def _say_top_kind(case: Case) -> str:
     return f"{format_percent(min(1.0, times[most] / case.split.period))} in {most} kernels"
 
 
-def _name_unknown(case: Case) -> str:
+def _describe_largest_unknown(case: StepCase) -> str:
     """The largest of what is not known: an idle cause or a kernel, and what to record."""
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
@@ -255,18 +259,18 @@ def _name_unknown(case: Case) -> str:
         return f"why the GPU is idle for {idle_share} of the step: no cause alone takes a twentieth"
     return (
         "what the GPU runs in the step, because no kernel of it is in the recording; "
-        f"{_name_recorder(case)} records them"
+        f"{_suggest_recorder(case)} records them"
     )
 
 
-def _say_many_kernels(case: Case, kernels: Sequence[KernelGroup]) -> str:
+def _say_many_kernels(case: StepCase, kernels: Sequence[KernelGroup]) -> str:
     """Kernels of which nobody knows what limits them, and none of which takes much."""
     share = format_percent(sum(group.time for group in kernels) / case.split.period)
     together = f"{len(kernels)} kernels, which together take {share} of the step"
     return f"what limits {together}, {_say_not_counted(case)}"
 
 
-def _say_single_run(case: Case) -> str:
+def _say_single_run(case: StepCase) -> str:
     """What a recording of one run does not tell: whether what it waits for comes again."""
     launches = len({work.call for work in case.works})
     count = "one launch" if launches == 1 else f"{launches:,} launches"
@@ -278,14 +282,14 @@ def _say_single_run(case: Case) -> str:
     )
 
 
-def _name_recorder(case: Case) -> str:
+def _suggest_recorder(case: StepCase) -> str:
     """Name the command that records a program with all that is needed."""
     if case.is_amd:
         return "rocprofv3 --sys-trace -- COMMAND"
     return "profkit triage -- COMMAND"
 
 
-def _say_not_counted(case: Case, whose: str = "their") -> str:
+def _say_not_counted(case: StepCase, whose: str = "their") -> str:
     """That a kernel's counters are missing, and what reads them."""
     tool = "profkit triage -- COMMAND"
     if case.is_amd:
@@ -293,7 +297,7 @@ def _say_not_counted(case: Case, whose: str = "their") -> str:
     return f"because {whose} hardware counters were not read; {tool} reads them"
 
 
-def say_busy_by_device(case: Case, devices: Mapping[int, int]) -> str:
+def say_busy_by_device(case: StepCase, devices: Mapping[int, int]) -> str:
     """In how much of the step each GPU computes."""
     shares = []
     for number, time in devices.items():
@@ -301,7 +305,7 @@ def say_busy_by_device(case: Case, devices: Mapping[int, int]) -> str:
     return ", ".join(shares)
 
 
-def _explain_idle(case: Case, idle: Idle) -> str:
+def _explain_idle(case: StepCase, idle: Idle) -> str:
     """What is not known of idle time, as far as it was recorded, and what to record."""
     share = format_percent(idle.time / case.split.period)
     where = f" ({idle.where})" if idle.where else ""
@@ -310,7 +314,7 @@ def _explain_idle(case: Case, idle: Idle) -> str:
             f"what a step does, because for {share} of the recording a graph is captured, and the GPU "
             "has nothing to run; record its replays: begin after the warm-up"
         )
-    if not case.repeats and case.sum_idle_time("host-launch") >= LARGE * case.split.period:
+    if not case.repeats and case.sum_idle_ns("host-launch") >= LARGE * case.split.period:
         return _say_single_run(case)
     if idle.where == IN_GRAPH:
         return (
@@ -319,23 +323,23 @@ def _explain_idle(case: Case, idle: Idle) -> str:
         )
     said = _SAY_IDLE[idle.cause].format(share=share, where=where)
     if idle.cause in {"host-launch", "host-sync"}:
-        return f"{said}; {_name_host_recorder(case)}"
+        return f"{said}; {_suggest_host_recorder(case)}"
     if idle.cause == "other":
-        return f"{said}; {_name_recorder(case)} records all streams, waits and kernels of graphs"
+        return f"{said}; {_suggest_recorder(case)} records all streams, waits and kernels of graphs"
     return said
 
 
-def _name_host_recorder(case: Case) -> str:
+def _suggest_host_recorder(case: StepCase) -> str:
     """Name what tells how the host spends its time."""
     for maker in case.step.makers:
         if (
             maker.top or maker.range or maker.place
         ):  # of places all operators are known that there are
             return "py-spy record -o host.svg -- COMMAND, or perf, shows it"
-    return f"{_name_recorder(case)} records its operators and lines"
+    return f"{_suggest_recorder(case)} records its operators and lines"
 
 
-def _describe_unknown_kernel(case: Case, group: KernelGroup) -> str:
+def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
     """A kernel of which nobody knows what limits it."""
     share = format_percent(min(1.0, group.time / case.split.period))
     if group.kind == "graph":
@@ -348,11 +352,11 @@ def _describe_unknown_kernel(case: Case, group: KernelGroup) -> str:
     return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
 
-def _say_idle_without_recorder(case: Case, drafts: Sequence[StepFinding]) -> str:
+def _say_idle_without_recorder(case: StepCase, drafts: Sequence[StepFinding]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    waits = (case.sum_idle_time("host-launch") + case.sum_idle_time("host-sync")) / 1e6
+    waits = (case.sum_idle_ns("host-launch") + case.sum_idle_ns("host-sync")) / 1e6
     most = min(waits, case.hosts.plain.high - case.split.busy / 1e6)
     if most < WORTH * case.hosts.plain.high or not any(draft.idle for draft in drafts):
         return ""

@@ -82,7 +82,7 @@ class MeasuredPair(msgspec.Struct, frozen=True):
     hidden: bool  # whether each hides the other: alone neither brings anything
 
 
-class Shape(msgspec.Struct, frozen=True):
+class LaunchOnlyTimes(msgspec.Struct, frozen=True):
     """What launch alone showed: times over the original's; None where it was not tried."""
 
     half_occupancy: float | None = None
@@ -119,7 +119,7 @@ class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt: float | None = None  # the time of the same code assembled here over the original's
     measured: tuple[MeasuredAblation, ...]
     refused: tuple[Refusal, ...]
-    shape: Shape
+    shape: LaunchOnlyTimes
     busy: dict[str, float]  # unit -> share of its peak, from counted instructions
     seen: dict[str, float]  # lanes at work, bytes asked for, loads that decide addresses
     verdict: AblationVerdict

@@ -70,7 +70,7 @@ def read_gpu_column(column: str) -> dict[Capability, Any]:
     return {known: value for known, value in rows.items() if value is not None}
 
 
-def find_measured_range(column: str, cc: Capability | None) -> Levels:
+def get_measured_levels(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = read_gpu_column(column)
     low, expect, high = zip(*rows.values(), strict=True)

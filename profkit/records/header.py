@@ -208,7 +208,7 @@ def parse_header(source: str, name: str) -> Header:
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
         raise ProfkitError(f"{name} has no header", hint)
-    return parse_lines(split_comment(comment), name)
+    return parse_lines(strip_comment_marks(comment), name)
 
 
 def parse_lines(comment: Sequence[str], name: str) -> Header:
@@ -232,7 +232,7 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
-def split_comment(match: re.Match[str]) -> list[str]:
+def strip_comment_marks(match: re.Match[str]) -> list[str]:
     """Return the lines of a comment without its marks."""
     if match["block"] is not None:
         return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]

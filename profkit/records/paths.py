@@ -291,7 +291,7 @@ class RunFiles:
     report: Path | None = None  # the report; of two, the one that is not compressed
 
 
-def is_plain_word(name: str) -> bool:
+def is_valid_run_name(name: str) -> bool:
     """Return whether a name can be a variant's or a case's."""
     return _WORD.fullmatch(name) is not None
 
@@ -331,7 +331,7 @@ def find_all_run_files(
     return runs
 
 
-def choose_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
+def make_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
     """Return where the report and the record of a run are to be written.
 
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
@@ -392,7 +392,7 @@ def read_run_name(path: Path, depth: int) -> RunName | None:
         variant, case = path.stem, resolve_path(path).parent.name
     elif depth == 2:
         return None  # a folder of something else: a search keeps its champion so
-    if not (is_plain_word(variant) and is_plain_word(case)):
+    if not (is_valid_run_name(variant) and is_valid_run_name(case)):
         return None
     if dot or depth == 2 or _has_record(path):
         return (variant, case)

@@ -28,7 +28,7 @@ from profkit.records.store import (
     WhereKnown,
     amend_document,
     convert_struct_to_json,
-    name_schema,
+    get_printed_schema,
     read_struct,
 )
 
@@ -264,7 +264,9 @@ def read_record(path: str | Path) -> Record:
     if isinstance(document, dict):
         schema = document.get("schema")
     if schema != SCHEMA:
-        why = f"{file}: not a run record of this version ({name_schema(schema)}, not {SCHEMA})"
+        why = (
+            f"{file}: not a run record of this version ({get_printed_schema(schema)}, not {SCHEMA})"
+        )
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 
@@ -342,7 +344,9 @@ class SourceFile:
     file: str = ""  # problem/name.cu
 
 
-def update_header(record: Record, files: Mapping[str, SourceFile]) -> tuple[Record, bool]:
+def refresh_header_from_source(
+    record: Record, files: Mapping[str, SourceFile]
+) -> tuple[Record, bool]:
     """Return the record with what its file (of problem/variant) says today; is it stale?
 
     A record keeps what the header said when it was made. Prose and predictions are corrected after

@@ -37,10 +37,10 @@ from profkit.reports.instruction import (
 )
 
 if TYPE_CHECKING:
-    from profkit.reports.lanes import Definitions
+    from profkit.reports.lanes import RegisterDefinitions
 
 
-class Program:
+class DecodedFunction:
     """The instructions of a kernel in the order of their addresses."""
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
@@ -105,7 +105,7 @@ _BEHIND = {
 _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are there
 
 
-def find_awaited_producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
+def find_awaited_producers(program: DecodedFunction, pc: int, state: str = "") -> list[Instruction]:
     """Return the instructions that the one at an address waits for, in the order of their addresses.
 
     Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
@@ -119,7 +119,7 @@ def find_awaited_producers(program: Program, pc: int, state: str = "") -> list[I
     if state == "drain":
         sources = _find_stores_before_exit(program, at)
     elif state in _BEHIND:
-        sources = _find_nearest_before(program, at, _BEHIND[state])
+        sources = _find_nearest_opcodes_before(program, at, _BEHIND[state])
     elif state == "wait":
         # A load or a special function has no fixed latency: its result is waited for by another name.
         code = program.instructions
@@ -127,13 +127,13 @@ def find_awaited_producers(program: Program, pc: int, state: str = "") -> list[I
     elif state in _OF_NO_RESULT:
         sources = set()
     else:
-        sources = _expand_copy_groups(program, _find_awaited_instructions(program, at))
+        sources = _replace_closers_by_async_copies(program, _find_awaited_instructions(program, at))
     if state in _UNITS:
         sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
     return [program.instructions[n] for n in sorted(sources)]
 
 
-def is_gather(program: Program, pc: int) -> bool:
+def is_gather(program: DecodedFunction, pc: int) -> bool:
     """Return whether an address is made of a value loaded for just this access, as x[column[i]] is.
 
     An index that steps through a loop from a loaded start (a row of a sparse matrix) is none: other
@@ -161,14 +161,18 @@ def is_gather(program: Program, pc: int) -> bool:
     return made == {"loaded"}
 
 
-def _find_writers(program: Program, at: int, register: int) -> set[int]:
+def _find_writers(program: DecodedFunction, at: int, register: int) -> set[int]:
     """Return the instructions that a register's value at a place may be of, the nearest on each path."""
     code = program.instructions
-    walk = _walk_back(program, at, lambda n: register in code[n].writes and code[n].guard is None)
+    walk = _iterate_positions_backwards(
+        program, at, lambda n: register in code[n].writes and code[n].guard is None
+    )
     return {n for n in walk if register in code[n].writes}
 
 
-def _walk_back(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[int]:
+def _iterate_positions_backwards(
+    program: DecodedFunction, at: int, stop: Callable[[int], bool]
+) -> Iterator[int]:
     """Yield positions before one, nearest first; not beyond one at which stop holds."""
     seen: set[int] = set()
     front = list(program.before[at])
@@ -183,7 +187,7 @@ def _walk_back(program: Program, at: int, stop: Callable[[int], bool]) -> Iterat
         front = behind
 
 
-def _find_awaited_instructions(program: Program, at: int) -> set[int]:
+def _find_awaited_instructions(program: DecodedFunction, at: int) -> set[int]:
     """Return the instructions that set the scoreboards waited for here, or by a DEPBAR just before."""
     sources = _find_setters_of_awaited_scoreboards(program, at)
     if not sources:
@@ -193,7 +197,9 @@ def _find_awaited_instructions(program: Program, at: int) -> set[int]:
     return sources
 
 
-def _find_nearest_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
+def _find_nearest_opcodes_before(
+    program: DecodedFunction, at: int, opcodes: frozenset[str]
+) -> set[int]:
     """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
     A wait for the results of wgmma is a wait for the products before it.
@@ -201,7 +207,7 @@ def _find_nearest_before(program: Program, at: int, opcodes: frozenset[str]) -> 
     code = program.instructions
 
     def find_nearest_named(start: int, names: Set[str]) -> set[int]:
-        walk = _walk_back(program, start, lambda n: code[n].opcode in names)
+        walk = _iterate_positions_backwards(program, start, lambda n: code[n].opcode in names)
         return {n for n in walk if code[n].opcode in names}
 
     if code[at].opcode == _WARPGROUP:
@@ -217,7 +223,7 @@ def _find_nearest_before(program: Program, at: int, opcodes: frozenset[str]) -> 
     return holders
 
 
-def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
+def _find_setters_of_awaited_scoreboards(program: DecodedFunction, at: int) -> set[int]:
     """Return the instructions that set the scoreboards which this one waits for."""
     instruction = program.instructions[at]
     mask, open_ = instruction.control.wait, 0
@@ -230,7 +236,7 @@ def _find_setters_of_awaited_scoreboards(program: Program, at: int) -> set[int]:
 
 
 def _find_setters_of_scoreboard(
-    program: Program, at: int, scoreboard: int, newest_left_out: int
+    program: DecodedFunction, at: int, scoreboard: int, newest_left_out: int
 ) -> set[int]:
     """Return the instructions that may hold a scoreboard, without the newest `newest_left_out`.
 
@@ -238,27 +244,31 @@ def _find_setters_of_scoreboard(
     """
     code = program.instructions
 
-    walk = _walk_back(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
+    walk = _iterate_positions_backwards(
+        program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1)
+    )
     holders = [n for n in walk if code[n].control.sets_scoreboard(scoreboard)]
     return set(holders[newest_left_out:] or holders)
 
 
-def _find_stores_before_exit(program: Program, at: int) -> set[int]:
+def _find_stores_before_exit(program: DecodedFunction, at: int) -> set[int]:
     """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
     if at and code[at - 1].opcode == "EXIT":
         at -= 1
-    walk = _walk_back(program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR"))
+    walk = _iterate_positions_backwards(
+        program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR")
+    )
     return {n for n in walk if code[n].opcode in STORES}
 
 
-def _expand_copy_groups(program: Program, sources: set[int]) -> set[int]:
+def _replace_closers_by_async_copies(program: DecodedFunction, sources: set[int]) -> set[int]:
     """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
     code = program.instructions
     closing = {n for n in sources if code[n].opcode == _GROUP}
     copies: set[int] = set()
     for n in closing:
-        walk = _walk_back(program, n, lambda m: code[m].opcode == _GROUP)
+        walk = _iterate_positions_backwards(program, n, lambda m: code[m].opcode == _GROUP)
         copies |= {m for m in walk if code[m].opcode in GROUPED}
     if copies:
         return sources - closing | copies
@@ -340,9 +350,9 @@ class LaunchedCode:
         self.shared: dict[Any, Any] = {} if shared is None else shared
         self._functions = functions  # gives the machine code in the report
         self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
-        self._metric = cache(partial(_read_instances, action))
-        self.place: Callable[[int], Place] = cache(self._find_users_place)
-        self.producers: Callable[[int, str], list[int]] = cache(self._list_producers)
+        self._metric = cache(partial(_sum_instances_by_address, action))
+        self.place: Callable[[int], Place] = cache(self._find_line_of_user_code)
+        self.producers: Callable[[int, str], list[int]] = cache(self._list_awaited_addresses)
         self._function_code = cache(self._decode_function)
         self._word = cache(self._disassemble_opcode)
         self._statements = cache(lambda file: find_python_statements(self.sources[file]))
@@ -366,7 +376,7 @@ class LaunchedCode:
                 total[pc] = total.get(pc, 0.0) + factor * value
         return total
 
-    def _find_users_place(self, pc: int) -> Place:
+    def _find_line_of_user_code(self, pc: int) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
         place = self._find_place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
@@ -375,7 +385,7 @@ class LaunchedCode:
         for file, line in table.find_inlined_lines(pc - start) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
-        near = self._find_place_nearby(pc)
+        near = self._find_line_of_nearby_instruction(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
     def _find_lines(self, pc: int) -> tuple[int, LineTable | None]:
@@ -399,7 +409,7 @@ class LaunchedCode:
             return None
         return _cleaned(call[0]), call[1]
 
-    def find_main_call(self, values: Mapping[int, float]) -> CallSite | None:
+    def find_call_with_most_of_line(self, values: Mapping[int, float]) -> CallSite | None:
         """Return the call that has most of a line, by the values of the line's instructions."""
         by_call: dict[Place | None, float] = {}
         for pc, value in values.items():
@@ -432,7 +442,7 @@ class LaunchedCode:
             return (file, min(calls, key=lambda at: abs(at - line)))
         return None
 
-    def _find_place_nearby(self, pc: int) -> Place | None:
+    def _find_line_of_nearby_instruction(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
@@ -481,7 +491,7 @@ class LaunchedCode:
 
     def find_opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
-        program = self.find_program(pc)
+        program = self.find_decoded_function(pc)
         at = None
         if program:
             at = program.index.get(pc)
@@ -491,30 +501,30 @@ class LaunchedCode:
 
     def is_gather(self, pc: int) -> bool:
         """Return whether a load's index was loaded just for it; False if its code is not known."""
-        program = self.find_program(pc)
+        program = self.find_decoded_function(pc)
         return program is not None and is_gather(program, pc)
 
-    def _list_producers(self, pc: int, state: str) -> list[int]:
+    def _list_awaited_addresses(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
-        program = self.find_program(pc)
+        program = self.find_decoded_function(pc)
         if program:
             return [x.pc for x in find_awaited_producers(program, pc, state)]
         return []
 
-    def find_program(self, pc: int) -> Program | None:
+    def find_decoded_function(self, pc: int) -> DecodedFunction | None:
         """Return the function that an address is in; None where its machine code is not known."""
         start = self._find_function_start(pc)
         if start is None:
             return None
         return self._function_code(start)
 
-    def _decode_function(self, start: int) -> Program | None:
+    def _decode_function(self, start: int) -> DecodedFunction | None:
         code = decode_function(
             self._functions_by_start[start].code, start, self.capability, self._word
         )
         if code is None:
             return None
-        return Program(code)
+        return DecodedFunction(code)
 
     def read_function_code(self, pc: int) -> bytes:
         """Return the machine code of the function that an address is in; nothing where not known."""
@@ -600,24 +610,26 @@ class LaunchedCode:
         return 0
 
 
-def group_by_program(
+def group_by_decoded_function(
     kernel: LaunchedCode, counted: Iterable[int]
-) -> list[tuple[Program, list[int]]]:
+) -> list[tuple[DecodedFunction, list[int]]]:
     """Return each function of a launch with the addresses in it that count."""
-    groups: dict[int, tuple[Program, list[int]]] = {}
+    groups: dict[int, tuple[DecodedFunction, list[int]]] = {}
     for pc in sorted(counted):
-        program = kernel.find_program(pc)
+        program = kernel.find_decoded_function(pc)
         if program is not None and pc in program.index:
             groups.setdefault(id(program), (program, []))[1].append(pc)
     return list(groups.values())
 
 
-def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
+def make_register_definitions(
+    kernel: LaunchedCode, program: DecodedFunction
+) -> RegisterDefinitions:
     """Return who writes which register in a function of a launch."""
-    from profkit.reports.lanes import Definitions
+    from profkit.reports.lanes import RegisterDefinitions
 
     pcs = [instruction.pc for instruction in program.instructions]
-    return Definitions(
+    return RegisterDefinitions(
         kernel.read_function_code(pcs[0]),
         lambda n: kernel.disassemble_instruction(pcs[n]),
         program.before,
@@ -664,7 +676,7 @@ def find_python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
     return spans
 
 
-def _read_instances(action: Any, name: str) -> dict[int, float] | None:
+def _sum_instances_by_address(action: Any, name: str) -> dict[int, float] | None:
     """Return address -> value, where it is not zero; None when it was not collected."""
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_correlation_ids():

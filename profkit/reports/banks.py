@@ -17,22 +17,22 @@ from math import gcd
 from typing import Literal
 
 from profkit.reports.addresses import (
+    DecodedFunction,
     LaunchedCode,
     Layout,
     Layouts,
-    Program,
-    group_by_program,
-    read_definitions,
+    group_by_decoded_function,
+    make_register_definitions,
 )
 from profkit.reports.lanes import (
     LANES,
-    Definitions,
     Lanes,
-    Statement,
+    RegisterDefinitions,
+    SassStatement,
     WarpRegisters,
     add_lanes,
+    broadcast_value,
     multiply_lanes,
-    spread_value,
 )
 
 BANKS, BANK = 32, 4  # bytes
@@ -54,7 +54,7 @@ _BLACKWELL, _BLOCK_BEFORE, _BLOCK_SINCE = 100, 0x0, 0x360
 
 
 @dataclass(frozen=True)
-class Access:
+class SharedMemoryAccess:
     """An instruction on shared memory, and its addresses in each lane of each warp of a block."""
 
     pc: int
@@ -128,14 +128,14 @@ def _group_lanes(addresses: Sequence[int], size: int, *, is_load: bool) -> list[
     groups: list[Sequence[int]] = []
     for first in range(0, len(addresses), step):
         both = addresses[first : first + step]
-        if step == lanes or (is_load and _share_neighbours_addresses(both)):
+        if step == lanes or (is_load and _do_neighbours_share_addresses(both)):
             groups.append(both)
         else:
             groups += [both[:lanes], both[lanes:]]
     return groups
 
 
-def _share_neighbours_addresses(addresses: Sequence[int]) -> bool:
+def _do_neighbours_share_addresses(addresses: Sequence[int]) -> bool:
     for near in (1, 2):
         if all(address == addresses[n ^ near] for n, address in enumerate(addresses)):
             return True
@@ -149,14 +149,14 @@ def _share_neighbours_addresses(addresses: Sequence[int]) -> bool:
 class SharedAccesses:
     """The accesses of a launch on shared memory."""
 
-    decoded: tuple[Access, ...]  # those whose addresses were worked out
+    decoded: tuple[SharedMemoryAccess, ...]  # those whose addresses were worked out
     counted: float  # wavefronts of all
     excess: float  # of them, beyond the ideal
     # Bytes that an access of unknown addresses may move at once: padding keeps to multiples of it.
     widest: int
 
     @property
-    def well_predicted(self) -> list[Access]:
+    def well_predicted(self) -> list[SharedMemoryAccess]:
         """Return the accesses whose addresses explain their counted wavefronts."""
         return [access for access in self.decoded if access.is_prediction_right]
 
@@ -165,15 +165,15 @@ def find_shared_accesses(kernel: LaunchedCode) -> SharedAccesses:
     """Return what is known of a launch's accesses; nothing where its machine code is not."""
     counted, ideal = _read_wavefronts(kernel)
     executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
-    decoded: list[Access] = []
+    decoded: list[SharedMemoryAccess] = []
     widest = BANK
-    for program, places in group_by_program(kernel, counted):
-        worked_out = _share_address_lookup(kernel, program)
+    for program, places in group_by_decoded_function(kernel, counted):
+        worked_out = _get_or_make_address_lookup(kernel, program)
         for pc in places:
             at = program.index[pc]
             addresses = worked_out(at)
             if addresses.warps:
-                access = Access(
+                access = SharedMemoryAccess(
                     pc=pc,
                     size=addresses.size,
                     is_load=program.instructions[at].opcode in _LOADS,
@@ -195,7 +195,7 @@ def find_shared_accesses(kernel: LaunchedCode) -> SharedAccesses:
     )
 
 
-def _uses_tile_instructions(program: Program) -> bool:
+def _uses_tile_instructions(program: DecodedFunction) -> bool:
     """Return whether a function copies or multiplies whole tiles, whose layouts are the hardware's."""
     return any(_TILES.match(instruction.opcode) for instruction in program.instructions)
 
@@ -212,7 +212,7 @@ class _Addresses:
 _AddressLookup = Callable[[int], _Addresses]  # of the instruction at a position of a program
 
 
-def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _AddressLookup:
+def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) -> _AddressLookup:
     """Return what works out the addresses of a function, or has done so for another launch of it.
 
     Launches of one kernel in blocks of one size have the same, and a large one takes a quarter of a
@@ -221,7 +221,7 @@ def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _AddressLoo
     start = program.instructions[0].pc
     known = "addresses", kernel.read_function_code(start), start, kernel.block_size
     if known not in kernel.shared:
-        definitions = read_definitions(kernel, program)
+        definitions = make_register_definitions(kernel, program)
         warps = _list_warp_registers(kernel, definitions)
 
         def look_up_addresses(at: int) -> _Addresses:
@@ -230,7 +230,7 @@ def _share_address_lookup(kernel: LaunchedCode, program: Program) -> _AddressLoo
             addresses = _find_addresses_by_warp(warps, at, statement)
             if not addresses:
                 return _Addresses(size, 0, ())
-            rows = _count_rows(statement)
+            rows = _count_addressing_lanes(statement)
             lanes = tuple(value.values[:rows] for value in addresses)
             return _Addresses(size, min(value.bits for value in addresses), lanes)
 
@@ -249,7 +249,9 @@ def _read_wavefronts(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, 
     return {}, {}
 
 
-def _list_warp_registers(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegisters]:
+def _list_warp_registers(
+    kernel: LaunchedCode, definitions: RegisterDefinitions
+) -> list[WarpRegisters]:
     """Return the registers of each warp of a block; none where its size is not known."""
     columns, rows, planes = kernel.block_size
     first = _BLOCK_SINCE if kernel.capability >= _BLACKWELL else _BLOCK_BEFORE
@@ -268,14 +270,14 @@ def _list_warp_registers(kernel: LaunchedCode, definitions: Definitions) -> list
     return warps
 
 
-def _get_bytes_per_lane(statement: Statement) -> int:
+def _get_bytes_per_lane(statement: SassStatement) -> int:
     """Return how many bytes a lane reads or writes at its address."""
     if statement.opcode in _MATRICES:
         return 16
     return max((_BYTES.get(modifier, 0) for modifier in statement.modifiers), default=0) or BANK
 
 
-def _count_rows(statement: Statement) -> int:
+def _count_addressing_lanes(statement: SassStatement) -> int:
     """Return of how many lanes the addresses count: of a matrix each row has one."""
     if statement.opcode not in _MATRICES:
         return LANES
@@ -284,7 +286,7 @@ def _count_rows(statement: Statement) -> int:
 
 
 def _find_addresses_by_warp(
-    warps: Sequence[WarpRegisters], at: int, statement: Statement
+    warps: Sequence[WarpRegisters], at: int, statement: SassStatement
 ) -> list[Lanes]:
     """Return where a statement accesses shared memory in each warp; none where that is not known."""
     if statement.opcode not in _DECODED:
@@ -298,16 +300,16 @@ def _find_addresses_by_warp(
     return found
 
 
-def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes | None:
+def _find_address(warp: WarpRegisters, at: int, statement: SassStatement) -> Lanes | None:
     operand = next((x for x in statement.operands if x.startswith("[")), "")
     names, scales = [], []
     for term in operand.strip("[]").split("+"):
         name, *parts = term.split(".")
         names.append(name)
         scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
-    total = spread_value(0)
+    total = broadcast_value(0)
     for value, scale in zip(warp.evaluate_operands(at, names), scales, strict=True):
-        scaled = value and multiply_lanes(value, spread_value(scale))
+        scaled = value and multiply_lanes(value, broadcast_value(scale))
         if scaled is None:
             return None
         total = add_lanes(total, scaled)
@@ -320,7 +322,7 @@ def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes |
 def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
     """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
     counted, _ = _read_wavefronts(kernel)
-    groups = group_by_program(kernel, counted)
+    groups = group_by_decoded_function(kernel, counted)
     # Nothing is looked for there, and the text of machine code is slow.
     if not groups or any(_uses_tile_instructions(program) for program, _ in groups):
         return Layouts(0.0, ())
@@ -331,16 +333,16 @@ def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
     found: list[Layout] = []
     left = sorted(shared.well_predicted, key=lambda access: -access.excess_wavefronts)
     while left and left[0].has_conflicts and len(found) < MOST:
-        array = _list_overlapping(left[0], shared.well_predicted)
+        array = _list_accesses_of_same_array(left[0], shared.well_predicted)
         change = _find_least_change(array, max(shared.widest, *(x.size for x in array)))
         if change is not None:
-            _add_layout(found, _describe_layout(kernel, change, array, shared.excess))
+            _add_or_merge_layout(found, _make_layout(kernel, change, array, shared.excess))
         left = [access for access in left if access not in array]
     return Layouts(decoded, tuple(found))
 
 
-def _describe_layout(
-    kernel: LaunchedCode, change: LayoutChange, array: Sequence[Access], excess: float
+def _make_layout(
+    kernel: LaunchedCode, change: LayoutChange, array: Sequence[SharedMemoryAccess], excess: float
 ) -> Layout:
     """Return a layout of an array, with the source line of its first access, that with most excess.
 
@@ -361,11 +363,11 @@ def _describe_layout(
         warps=len(moved),
         accesses=len(array),
         share=sum(access.excess_wavefronts for access in array) / excess,
-        called_at=kernel.find_main_call({first.pc: 1.0}),
+        called_at=kernel.find_call_with_most_of_line({first.pc: 1.0}),
     )
 
 
-def _add_layout(found: list[Layout], layout: Layout) -> None:
+def _add_or_merge_layout(found: list[Layout], layout: Layout) -> None:
     """Add what is said of one more array; to the same change of another array where there is one."""
     for n, other in enumerate(found):
         change = layout.kind, layout.row, layout.bytes, layout.size
@@ -376,7 +378,9 @@ def _add_layout(found: list[Layout], layout: Layout) -> None:
     found.append(layout)
 
 
-def _list_overlapping(first: Access, others: Iterable[Access]) -> list[Access]:
+def _list_accesses_of_same_array(
+    first: SharedMemoryAccess, others: Iterable[SharedMemoryAccess]
+) -> list[SharedMemoryAccess]:
     """Return an access and those on the same array: what overlaps it, or overlaps what does."""
     array = [first]
     rest = [access for access in others if access is not first]
@@ -396,22 +400,24 @@ Warps = Sequence[Sequence[int]]
 LayoutChange = tuple[Literal["padding", "swizzle"], int, int, Warps]
 
 
-def _find_least_change(array: Sequence[Access], alignment: int) -> LayoutChange | None:
+def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> LayoutChange | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
     row = _find_row_pitch(array[0])
     if row < NARROWEST or row % alignment:
         return None
     for padding in range(alignment, LINE + 1, alignment):
-        moved = [_pad_rows(access, row, padding) for access in array]
+        moved = [_compute_padded_addresses(access, row, padding) for access in array]
         if _is_free_of_conflicts(array, moved):
             return "padding", row, padding, moved[0]
-    moved = _swizzle_chunks(array, row, alignment)
+    moved = _compute_swizzled_addresses(array, row, alignment)
     if moved and _is_free_of_conflicts(array, moved):
         return "swizzle", row, alignment, moved[0]
     return None
 
 
-def _is_free_of_conflicts(array: Sequence[Access], moved_warps: Sequence[Warps]) -> bool:
+def _is_free_of_conflicts(
+    array: Sequence[SharedMemoryAccess], moved_warps: Sequence[Warps]
+) -> bool:
     """Return whether no access needs more wavefronts than it must, or than before without conflicts."""
     for access, warps in zip(array, moved_warps, strict=True):
         most = access.needed_wavefronts
@@ -422,7 +428,7 @@ def _is_free_of_conflicts(array: Sequence[Access], moved_warps: Sequence[Warps])
     return True
 
 
-def _find_row_pitch(access: Access) -> int:
+def _find_row_pitch(access: SharedMemoryAccess) -> int:
     """Return how many bytes apart the rows are that lanes access at once; 0 where they are in one."""
     apart = 0
     for lanes in access.warps:
@@ -435,7 +441,9 @@ def _find_row_pitch(access: Access) -> int:
     return apart
 
 
-def _pad_rows(access: Access, row: int, padding: int) -> list[list[int]]:
+def _compute_padded_addresses(
+    access: SharedMemoryAccess, row: int, padding: int
+) -> list[list[int]]:
     """Return where an access goes when each row of its array has so many bytes more.
 
     A row begins at the lowest address of a warp: whatever all lanes add keeps them in their rows.
@@ -447,7 +455,9 @@ def _pad_rows(access: Access, row: int, padding: int) -> list[list[int]]:
     return moved
 
 
-def _swizzle_chunks(array: Sequence[Access], row: int, chunk: int) -> list[list[list[int]]]:
+def _compute_swizzled_addresses(
+    array: Sequence[SharedMemoryAccess], row: int, chunk: int
+) -> list[list[list[int]]]:
     """Return where accesses go when chunks change places by the number of their line of 128 bytes.
 
     Nothing where rows are no power of two, or what all lanes add may change the line's number.

@@ -50,7 +50,7 @@ def require_executor(client: Any) -> Any:
     )
 
 
-def iterate_reports(
+def iterate_results_by_path(
     function: str, paths: Iterable[str], died: str, client: Any = None, jobs: int | None = None
 ) -> Iterator[tuple[str, Any]]:
     """Yield path and result of a function of many paths as they are done, holding few at a time.
@@ -99,14 +99,14 @@ def _iterate_on_executor(
 def _submit_chunk(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
     """Return a task; one that a broken pool does not take has failed."""
     try:
-        task: Future[Any] = executor.submit(read_chunk, function, chunk, died)
+        task: Future[Any] = executor.submit(run_on_chunk, function, chunk, died)
     except RuntimeError as error:  # BrokenExecutor is one
         task = Future()
         task.set_exception(error)
     return task
 
 
-def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
+def run_on_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
     return list(zip(paths, run_isolated(function, paths, 1, import_function(died)), strict=True))
 

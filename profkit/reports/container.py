@@ -32,11 +32,11 @@ from profkit.reports.contents import (
     MAGIC,
     ZSTD,
     BlockHeader,
-    Copies,
+    LaunchCopier,
     Result,
     has_id_without_name,
     open_unpacked,
-    read_header,
+    read_block_header,
     read_result,
     repair_frame,
     write_varint,
@@ -44,9 +44,9 @@ from profkit.reports.contents import (
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
 from profkit.reports.wire import (
     SOURCES,
-    Cut,
     Malformed,
     Oddities,
+    TruncatedFile,
     find_message_shape,
     verify_message,
 )
@@ -70,7 +70,7 @@ _Key = tuple[str, int, int, int, int]  # see _identity
 
 
 @dataclass(frozen=True)
-class Frames:
+class ContainerVerdict:
     """The verdict on a report's container: how it is damaged, and its launches."""
 
     status: Status  # empty: nothing in it; damaged: a part is lost; unreadable: not a report
@@ -86,7 +86,7 @@ class Frames:
     # What the library must give of it, too: how many metrics each launch has (array of u32); and
     # whether their names can be believed: if not, no value can.
     metrics: bytes = field(default=b"", repr=False)
-    names: bytes = field(default=b"", repr=False)  # and what digest_names says of theirs (u32 too)
+    names: bytes = field(default=b"", repr=False)  # and what hash_names says of theirs (u32 too)
     is_named: bool = True
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
@@ -96,34 +96,34 @@ class Frames:
         return self.size + self.launches * LAUNCH
 
 
-def digest_name(name: str) -> int:
+def hash_name(name: str) -> int:
     """Return a number of 32 bits for the name of a metric; the sum of them stands for many."""
     return zlib.crc32(name.encode("utf-8", "backslashreplace"))
 
 
-def digest_names(names: Iterable[str]) -> int:
+def hash_names(names: Iterable[str]) -> int:
     """Return a number of 32 bits for some names of metrics, in whatever order they come."""
-    return sum(map(digest_name, names)) & _ALL_BITS
+    return sum(map(hash_name, names)) & _ALL_BITS
 
 
 _ALL_BITS = 0xFFFFFFFF
-_walked: dict[_Key, Frames] = {}
+_walked: dict[_Key, ContainerVerdict] = {}
 
 
-def check_report(path: str | Path) -> Frames:
+def check_report(path: str | Path) -> ContainerVerdict:
     """Return what the bytes of a file say, of any file; it is walked once in this process."""
     try:
         key = _identify_file(path)
         if key not in _walked:
             _remember_verdict(key, _walk_to_end(path, _Walk(path)))
     except OSError as error:
-        return Frames("unreadable", (error.strerror or str(error)).lower())
+        return ContainerVerdict("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
-        return Frames("unreadable", "cannot be a path")
+        return ContainerVerdict("unreadable", "cannot be a path")
     except MemoryError:
         if not is_memory_limited():
             raise
-        return Frames("unreadable", OUT_OF_MEMORY)
+        return ContainerVerdict("unreadable", OUT_OF_MEMORY)
     return _walked[key]
 
 
@@ -134,7 +134,7 @@ def _identify_file(path: str | Path) -> _Key:
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _remember_verdict(key: _Key, walk: _Walk) -> Frames:
+def _remember_verdict(key: _Key, walk: _Walk) -> ContainerVerdict:
     """Return the verdict of a finished walk over a file, and keep it for the next time."""
     frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
@@ -154,9 +154,9 @@ def repair_report(path: str | Path, copy: str | Path, metrics_only: bool = False
 
     With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
-    copies = Copies()
+    copies = LaunchCopier()
     _walk_to_end(path, _Walk(path, copies, metrics_only))
-    copies.write_copy(Path(copy))
+    copies.write_collected_launches(Path(copy))
 
 
 def split_report(
@@ -166,20 +166,20 @@ def split_report(
     *,
     metrics_only: bool = False,
     code: bool = False,
-) -> Generator[tuple[Path, tuple[int, ...]], None, Frames]:
+) -> Generator[tuple[Path, tuple[int, ...]], None, ContainerVerdict]:
     """Yield small reports, each of about PART bytes and with the indices of the launches in it.
 
     Made one by one, on demand; the caller may remove one that it has read. Of a damaged report what is
     left, as repair. `wanted`: indices of launches, None for all. `code`: with the machine code of all
     kernels in each; else with none. Returns what the bytes say, as check.
     """
-    copies, names = Copies(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
+    copies, names = LaunchCopier(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
     key, walk = _identify_file(path), _Walk(path, copies, metrics_only)
     for _ in _walk_frames(path, walk):
         if copies.size >= PART:
-            yield copies.write_copy(next(names))
+            yield copies.write_collected_launches(next(names))
     if copies.size:
-        yield copies.write_copy(next(names))
+        yield copies.write_collected_launches(next(names))
     return _remember_verdict(key, walk)
 
 
@@ -242,9 +242,9 @@ def read_frames(
         frame = b"".join(pieces)
         update(frame)
         if at > limit and len(frame) == room and room < size and len(prefix) == 4:
-            raise Cut(f"it needs at least {at:,} bytes, and has at most {limit:,}", frame)
+            raise TruncatedFile(f"it needs at least {at:,} bytes, and has at most {limit:,}", frame)
         if len(prefix) < 4 or len(frame) < size:
-            raise Cut(f"it is cut off: it needs at least {at:,} bytes", frame)
+            raise TruncatedFile(f"it is cut off: it needs at least {at:,} bytes", frame)
         yield frame
 
 
@@ -252,7 +252,7 @@ class _Walk:
     """What was seen while walking the frames one by one."""
 
     def __init__(
-        self, path: str | Path, out: Copies | None = None, metrics_only: bool = False
+        self, path: str | Path, out: LaunchCopier | None = None, metrics_only: bool = False
     ) -> None:
         self.start = b""
         self.compressed = False
@@ -291,7 +291,7 @@ class _Walk:
             if self._out is not None:
                 self._out.append_file_header(frame)
         elif not self._left:
-            self._begin_block(read_header(frame, odd), odd)
+            self._begin_block(read_block_header(frame, odd), odd)
         else:
             field, count = self._left.pop()
             if count > 1:
@@ -301,7 +301,7 @@ class _Walk:
             whole = self._is_whole_frame(field, frame, odd)
             if odd.first and self._out is not None:
                 whole = whole and self._is_from_newer_ncu()
-            self._keep_frame(field, frame, whole)
+            self._pass_frame_to_copier(field, frame, whole)
         self._odd = self._odd or odd.first
 
     def _is_from_newer_ncu(self) -> bool:
@@ -309,7 +309,7 @@ class _Walk:
         version = self._version or check_report(self._path).ncu_version
         return is_newer_ncu(version)
 
-    def _begin_block(self, block: BlockHeader, odd: Oddities) -> None:
+    def _begin_block(self, block: BlockHeader, oddities: Oddities) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
         self._hollow += not announced
         if self._hollow > HOLLOW:
@@ -323,19 +323,19 @@ class _Walk:
             self._is_named = False
             self.problems.append("the names of metrics are damaged")
         self._names += block.names or ()
-        self._check_session(block.session, odd)
+        self._check_session(block.session, oddities)
         if block.version is not None and not self._version:
             self._version = block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
             self._out.append_block_header(block.about)
 
-    def _check_session(self, numbers: list[int], odd: Oddities) -> None:
+    def _check_session(self, numbers: list[int], oddities: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
         shape = find_message_shape("SessionDetails")
         twice = self._session.intersection(numbers) - shape.repeated
         if twice and wire.MERGED not in self._session:
-            odd.note_oddity(
+            oddities.keep_first_oddity(
                 f"field {min(twice)} of SessionDetails twice, as in two reports in one file"
             )
         self._session.update(numbers)
@@ -347,11 +347,11 @@ class _Walk:
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _is_whole_frame(self, field: int, frame: bytes, odd: Oddities) -> bool:
+    def _is_whole_frame(self, field: int, frame: bytes, oddities: Oddities) -> bool:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
-                    verify_message(frame, 0, len(frame), find_message_shape("Source"), odd)
+                    verify_message(frame, 0, len(frame), find_message_shape("Source"), oddities)
             except Malformed as error:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
@@ -364,7 +364,7 @@ class _Walk:
         self._metrics.append(0)
         self._same.append(self._launches - 1)
         try:
-            self._add_launch(read_result(frame, _KINDS[field], odd))
+            self._add_launch(read_result(frame, _KINDS[field], oddities))
         except Malformed as error:
             self.problems.append(f"launch {self._launches - 1} is damaged: {error}")
             return False
@@ -381,27 +381,27 @@ class _Walk:
     def note_unreadable_rest(self, error: Malformed) -> None:
         """Note that nothing behind this can be read."""
         self.problems.append(str(error))
-        if isinstance(error, Cut) and self._left:
-            self._keep_frame(self._left[-1][0], error.left, whole=False)
+        if isinstance(error, TruncatedFile) and self._left:
+            self._pass_frame_to_copier(self._left[-1][0], error.left, whole=False)
 
-    def _keep_frame(self, field: int, frame: bytes, whole: bool) -> None:
+    def _pass_frame_to_copier(self, field: int, frame: bytes, whole: bool) -> None:
         if self._out is None or not self._is_named:
             return
         left: bytes | None = frame if whole else None
         if field in _KINDS and (self._metrics_only or not whole):
             left = repair_frame(frame, _KINDS[field])
         if left is not None:
-            self._out.keep_frame(field, self._process, left)
+            self._out.collect_frame(field, self._process, left)
 
     def require_complete_blocks(self) -> None:
         if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 
-    def make_verdict(self) -> Frames:
+    def make_verdict(self) -> ContainerVerdict:
         if not self.start and not self.problems:
-            return Frames("empty", "the file has 0 bytes")
+            return ContainerVerdict("empty", "the file has 0 bytes")
         if not MAGIC.startswith(self.start):
-            return Frames("unreadable", "not an Nsight Compute report")
+            return ContainerVerdict("unreadable", "not an Nsight Compute report")
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
         self._launches += sum(left for field, left in self._left if field in _KINDS)
@@ -411,19 +411,19 @@ class _Walk:
             more = ""
             if len(self.problems) > 1:
                 more = f" (and {len(self.problems) - 1} more)"
-            frames = Frames("damaged", self.problems[0] + more, *counted)
+            frames = ContainerVerdict("damaged", self.problems[0] + more, *counted)
         elif self._launches:
-            frames = Frames("ok", "; ".join(self._list_notes()), *counted)
+            frames = ContainerVerdict("ok", "; ".join(self._list_notes()), *counted)
         else:
-            frames = Frames("empty", "it contains no launch", *counted)
-        metrics, names = self._metrics.tobytes(), self._digest_launches()
+            frames = ContainerVerdict("empty", "it contains no launch", *counted)
+        metrics, names = self._metrics.tobytes(), self._hash_names_of_each_launch()
         return replace(frames, metrics=metrics, names=names, is_named=self._is_named)
 
-    def _digest_launches(self) -> bytes:
-        """Return digest_names of each launch; nothing of a damaged report, whose names may be wrong."""
+    def _hash_names_of_each_launch(self) -> bytes:
+        """Return hash_names of each launch; nothing of a damaged report, whose names may be wrong."""
         if self.problems:
             return b""
-        known = [digest_name(name.decode()) for name in self._names]
+        known = [hash_name(name.decode()) for name in self._names]
         digests: dict[int, int] = {}
         for ids, launch in self._sequences.items():
             numbers = (wire.read_varint(id_, 0)[0] for id_ in ids)

@@ -33,11 +33,11 @@ from profkit.reports.wire import (
     SESSION,
     SIZE,
     SOURCES,
-    Kind,
     Malformed,
     MessageShape,
     NotText,
     Oddities,
+    ResultKind,
     find_message_shape,
     inspect_field,
     iterate_fields,
@@ -61,14 +61,14 @@ class BlockHeader:
     process: bytes  # the field of `about` that says which process
 
 
-def read_header(data: bytes, odd: Oddities) -> BlockHeader:
+def read_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
     """Return a block's header; Malformed where its bytes are no protobuf."""
     counts, size = dict.fromkeys(COUNTERS, 0), 0
     names: list[bytes] | None = []
     session: list[int] = []
     version, process = None, b""
     about = bytearray()
-    for number, start, stop, whole in _read_header_fields(data, odd):
+    for number, start, stop, whole in _read_header_fields(data, oddities):
         if number in counts:
             counts[number] = start
         elif number == SIZE:
@@ -76,7 +76,7 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
         else:
             about += whole  # in place: what is joined to bytes is copied each time
         if number == NAMES:
-            table = read_names(data, start, stop)
+            table = read_string_table(data, start, stop)
             if table is None or names is None:
                 names = None
             else:
@@ -89,7 +89,7 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
     return BlockHeader(counts, size, names, session, version, bytes(about), process)
 
 
-def _read_header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
+def _read_header_fields(data: bytes, oddities: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
     """Yield the fields of a block header, checked: number, start (or value), end, all its bytes.
 
     Not the names, of which a report has thousands: they are read at once.
@@ -99,10 +99,10 @@ def _read_header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, 
     while at < len(data):
         begin = at
         number, wire_type, start, stop, at = read_field(data, at, len(data))
-        verify_field_order(number, before, shape, odd)
+        verify_field_order(number, before, shape, oddities)
         before = number
         if number != NAMES or wire_type != BYTES:
-            inspect_field(data, (number, wire_type, start, stop), shape, odd)
+            inspect_field(data, (number, wire_type, start, stop), shape, oddities)
         yield number, start, stop, data[begin:at]
 
 
@@ -134,7 +134,7 @@ class Result:
     strange: str = ""  # its name is not UTF-8: the library gives it all the same
 
 
-def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
+def read_result(data: bytes, kind: ResultKind, oddities: Oddities) -> Result:
     """Check a result; Malformed where it is damaged.
 
     Not what is inside a section or a chart: nobody reads that, and the library gives nothing of the
@@ -150,15 +150,18 @@ def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
     at = before = 0
     while at < len(data):
         if data[at] == tag:
-            verify_field_order(kind.metrics, before, shape, odd)
+            verify_field_order(kind.metrics, before, shape, oddities)
             before = kind.metrics
-            at = _read_metrics(data, at, tag, (ids, metrics), odd)
+            at = _collect_metrics(data, at, tag, (ids, metrics), oddities)
             continue
         number, wire_type, start, stop, at = read_field(data, at, len(data))
-        verify_field_order(number, before, shape, odd)
+        verify_field_order(number, before, shape, oddities)
         before = number
         seen.add(number)
-        strange = _check_part(data, (number, wire_type, start, stop), shape, odd) or strange
+        strange = (
+            _find_tolerated_fault_in_field(data, (number, wire_type, start, stop), shape, oddities)
+            or strange
+        )
         if number == kind.samples:
             risky = risky or not _are_warp_samples_in_order(data, start, stop)
         elif number == kind.nvtx:
@@ -175,14 +178,14 @@ def _verify_complete(seen: set[int], ids: Sequence[bytes], shape: MessageShape) 
         raise Malformed("a metric is in the place of another")
 
 
-def _check_part(
-    data: bytes, part: tuple[int, int, int, int], shape: MessageShape, odd: Oddities
+def _find_tolerated_fault_in_field(
+    data: bytes, field: tuple[int, int, int, int], shape: MessageShape, oddities: Oddities
 ) -> str:
     """Check one field of a result; return what is strange in it, though the library reads it."""
     try:
-        inspect_field(data, part, shape, odd)
+        inspect_field(data, field, shape, oddities)
     except NotText as error:
-        if part[0] not in shape.texts:
+        if field[0] not in shape.texts:
             raise Malformed(str(error)) from None
         return str(error)
     return ""
@@ -233,7 +236,7 @@ def _read_first_number(data: bytes, at: int, end: int) -> int:
     return -1
 
 
-def repair_frame(data: bytes, kind: Kind) -> bytes | None:
+def repair_frame(data: bytes, kind: ResultKind) -> bytes | None:
     """Return what can be read of a damaged result; None when not even the identity is left.
 
     The library drops a whole launch for a wrong byte in a section that is not read here. So only
@@ -245,7 +248,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     kept: dict[int, bytes] = {}
     metrics = _KeptMetrics()
     try:
-        for number, wire_type, start, stop, begin, at in _list_spans(data):
+        for number, wire_type, start, stop, begin, at in _iterate_fields_with_offsets(data):
             if number == kind.metrics and wire_type == BYTES:
                 if _is_whole_metric(data, start, stop):
                     metrics.add_metric(_read_metric_id(data, start), data[begin:at])
@@ -283,7 +286,7 @@ class _KeptMetrics:
         return b"".join(self._bodies.values())
 
 
-def _list_spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
+def _iterate_fields_with_offsets(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
     """Yield the fields of a message, each also with where it begins and ends."""
     at = 0
     while at < len(data):
@@ -292,12 +295,12 @@ def _list_spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
         yield number, wire_type, start, stop, begin, at
 
 
-def _is_whole_field(data: bytes, part: tuple[int, int, int, int], shape: MessageShape) -> bool:
+def _is_whole_field(data: bytes, field: tuple[int, int, int, int], shape: MessageShape) -> bool:
     odd = Oddities()
     try:
-        inspect_field(data, part, shape, odd)
+        inspect_field(data, field, shape, odd)
     except NotText:  # a name is one in any bytes
-        return part[0] in shape.texts
+        return field[0] in shape.texts
     except Malformed:
         return False
     return not odd.first
@@ -393,7 +396,7 @@ def _compile_instance_patterns() -> tuple[re.Pattern[bytes], ...]:
 _INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
 
 
-def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
+def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> None:
     """Raise Malformed unless a metric is whole, its instances too."""
     begin, run, _, ending = _compile_instance_patterns()
     if match := begin.match(data, start, stop):
@@ -401,13 +404,13 @@ def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
         while at < stop and data[at] == _INSTANCE:
             at = run.match(data, at, stop).end()  # type: ignore[union-attr]
             if at < stop and data[at] == _INSTANCE:
-                at = _verify_instance(data, at, stop, odd)
+                at = _verify_instance(data, at, stop, oddities)
         if ending.match(data, at, stop):
             return
-    verify_message(data, start, stop, find_message_shape("Metric"), odd)
+    verify_message(data, start, stop, find_message_shape("Metric"), oddities)
 
 
-def _verify_instance(data: bytes, at: int, stop: int, odd: Oddities) -> int:
+def _verify_instance(data: bytes, at: int, stop: int, oddities: Oddities) -> int:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
     value = _compile_instance_patterns()[2]
     head = data[at : at + 6]  # tag, size, tag of the key, size, tag of a text, size
@@ -417,7 +420,7 @@ def _verify_instance(data: bytes, at: int, stop: int, odd: Oddities) -> int:
         if match and match.end() == at + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
     _, _, start, behind, at = read_field(data, at, stop)
-    verify_message(data, start, behind, find_message_shape("MetricInstance"), odd)
+    verify_message(data, start, behind, find_message_shape("MetricInstance"), oddities)
     return at
 
 
@@ -426,12 +429,12 @@ def _read_metric_id(data: bytes, start: int) -> bytes:
     return data[start + 1 : read_varint(data, start + 1)[1]]
 
 
-def _read_metrics(
+def _collect_metrics(
     data: bytes,
     at: int,
     tag: int,
     ids_and_metrics: tuple[list[bytes], dict[bytes, bytes]],
-    odd: Oddities,
+    oddities: Oddities,
 ) -> int:
     """Check the metrics at an offset, and take their ids and each by its id; return where they end.
 
@@ -447,7 +450,7 @@ def _read_metrics(
             at = match.end()
         else:
             _, _, start, stop, at = read_field(data, at, end)
-            _verify_metric(data, start, stop, odd)
+            _verify_metric(data, start, stop, oddities)
             id_ = _read_metric_id(data, start)
         ids.append(id_)
         whole = data[begin:at]
@@ -485,7 +488,7 @@ def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     return True
 
 
-def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
+def read_string_table(data: bytes, at: int, end: int) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
     names = _split_table(data[at:end])
     try:
@@ -584,7 +587,7 @@ class _PackedFile:
 LAUNCH = 4 << 10  # bytes that a launch takes where it is read, however few it has in the file
 
 
-class Copies:
+class LaunchCopier:
     """What is copied on a walk: launches, and the sources of these.
 
     Of all launches, or of those that are wanted; without `code` no sources, which are machine code.
@@ -609,7 +612,7 @@ class Copies:
         if frame:
             self._head += _prefix_with_size(frame)
 
-    def keep_frame(self, field: int, process: bytes, frame: bytes) -> None:
+    def collect_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
         block = _prefix_with_size(make_single_frame_header(field, frame, process))
         if field == SOURCES and self._code:
@@ -623,7 +626,7 @@ class Copies:
                 self._launches.append(block + _prefix_with_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
 
-    def write_copy(self, path: Path) -> tuple[Path, tuple[int, ...]]:
+    def write_collected_launches(self, path: Path) -> tuple[Path, tuple[int, ...]]:
         """Write the launches since the last file into one that the library can read.
 
         Return it, and their indices.

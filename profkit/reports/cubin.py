@@ -177,7 +177,7 @@ class LineTable:
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         if at < 0:
             return []
-        return self._list_frames(self._ordered[at])
+        return self._list_inline_frames(self._ordered[at])
 
     def find_distinguishing_call(self, frames: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
         """Return the call that tells this use of an inlined line from its others; None where it is one.
@@ -187,7 +187,7 @@ class LineTable:
         if len(frames) < 2:
             return None
         rows = self._by_line.get(frames[0], [])[:USES]
-        uses = {tuple(self._list_frames(row)) for row in rows}
+        uses = {tuple(self._list_inline_frames(row)) for row in rows}
         if len(uses) < 2:
             return None
         for depth in range(1, len(frames)):
@@ -197,7 +197,7 @@ class LineTable:
                 return frames[depth]
         return None
 
-    def _list_frames(self, row: LineRow | None) -> list[tuple[str, int]]:
+    def _list_inline_frames(self, row: LineRow | None) -> list[tuple[str, int]]:
         """Return (file, line) of a row and of the calls that it is inlined from, the innermost first."""
         frames: list[tuple[str, int]] = []
         while row is not None and len(frames) < min(len(self.rows), DEEPEST):
@@ -377,7 +377,7 @@ def read_code(path: str | Path) -> ReportCode:
     known: list[Function] = []
     budget = ReadBudget(0, spare=_SPARE)
     is_bounded = True
-    for frame in _read_sources(path):
+    for frame in _iterate_source_frames(path):
         budget.raise_limit(len(frame))
         left = budget.left
         try:
@@ -405,7 +405,7 @@ def find_launched_function(
     return None
 
 
-def _read_sources(path: str | Path) -> Iterator[bytes]:
+def _iterate_source_frames(path: str | Path) -> Iterator[bytes]:
     with suppress(OSError, Malformed), open_regular(path) as file, open_unpacked(file) as plain:
         if plain.read(len(MAGIC)) == MAGIC:
             for x in read_frames(plain, _LIMIT):

@@ -67,7 +67,7 @@ def read_scalars(action: Any) -> dict[str, float | str]:
 
 def read_launch_identity(action: Any, record: Record | None, time: float) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
-    ranges = _read_ranges(action)
+    ranges = _read_nvtx_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return identify_launch(
         kernel and clean_text(kernel),
@@ -177,7 +177,7 @@ def _read_whole_number(value: Any, most: int) -> int | None:
     return int(value)
 
 
-def _read_ranges(action: Any) -> list[str]:
+def _read_nvtx_ranges(action: Any) -> list[str]:
     """Return the push/pop ranges round a launch, outer to inner, of all domains."""
     state = action.nvtx_state()
     if state is None:
@@ -221,14 +221,14 @@ PLACES = {name: n for n, name in enumerate(CATALOGUE)}
 
 
 @dataclass(frozen=True)
-class Rows:
+class LaunchBatch:
     """Some launches' share of the frame, small enough to come back from a child process."""
 
     identity: Sequence[Identity] = ()
     values: bytes = b""  # float64, launches x columns, row by row
     rules: Sequence[RuleRow] = ()
     counts: bytes = b""  # array of u32: how many metrics the library gave of each launch
-    names: bytes = b""  # array of u32: what digest_names says of their names
+    names: bytes = b""  # array of u32: what hash_names says of their names
     columns: Sequence[int] = tuple(PLACES.values())  # the places of the values' metrics, ascending
 
     def __post_init__(self) -> None:
@@ -244,7 +244,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part(Rows):
+class ReportLaunches(LaunchBatch):
     """One report's launches, as rows of the frame."""
 
     file: ReportFile = field(kw_only=True)
@@ -279,8 +279,8 @@ def drop_uncollected(values: array[float], launches: int) -> tuple[bytes, tuple[
     return kept.tobytes(), tuple(columns)
 
 
-def join_values(
-    parts: Sequence[Rows], more_columns: Iterable[int]
+def join_metric_values(
+    parts: Sequence[LaunchBatch], more_columns: Iterable[int]
 ) -> tuple[array[float], tuple[int, ...]]:
     """Return the values of all parts together, and their columns: these of each part, and more."""
     all_columns = set(more_columns)
@@ -338,7 +338,7 @@ class MetricRow(Mapping[str, float]):
 class Reports:
     """Everything that was read. The frames are made when they are asked for: pandas takes 0.2 s."""
 
-    parts: tuple[Part, ...]  # one per file, in the order of the paths
+    parts: tuple[ReportLaunches, ...]  # one per file, in the order of the paths
 
     @property
     def files(self) -> tuple[ReportFile, ...]:

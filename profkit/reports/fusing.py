@@ -6,13 +6,13 @@ Counters know how many single multiplies and adds ran, not whether an add's oper
 from __future__ import annotations
 
 from profkit.reports.addresses import (
+    DecodedFunction,
     LaunchedCode,
-    Program,
-    group_by_program,
-    read_definitions,
+    group_by_decoded_function,
+    make_register_definitions,
 )
 from profkit.reports.instruction import FAMILIES
-from profkit.reports.lanes import Definitions, list_registers
+from profkit.reports.lanes import RegisterDefinitions, list_registers
 
 _ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
 
@@ -24,10 +24,10 @@ def compute_fusable_share(kernel: LaunchedCode) -> float | None:
     """
     executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
     all_fp32 = fusable = 0.0
-    for program, places in group_by_program(kernel, executed):
+    for program, places in group_by_decoded_function(kernel, executed):
         opcodes = {instruction.opcode for instruction in program.instructions}
         has_both = not opcodes.isdisjoint(_ADDS) and not opcodes.isdisjoint(_PRODUCTS)
-        definitions = read_definitions(kernel, program)
+        definitions = make_register_definitions(kernel, program)
         for pc in places:
             at = program.index[pc]
             opcode = program.instructions[at].opcode
@@ -41,7 +41,9 @@ def compute_fusable_share(kernel: LaunchedCode) -> float | None:
     return None
 
 
-def _adds_single_product(program: Program, definitions: Definitions, at: int) -> bool:
+def _adds_single_product(
+    program: DecodedFunction, definitions: RegisterDefinitions, at: int
+) -> bool:
     """Return whether an operand of an add is, on every path, the result of a single multiply."""
     for operand in definitions.statement(at).operands:
         for register in list_registers(operand):

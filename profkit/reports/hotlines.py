@@ -34,7 +34,7 @@ from profkit.reports.isolated import (
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
-    count_children,
+    choose_number_of_children,
     estimate_unpacked_size,
     is_named_by_record,
     open_launches,
@@ -220,7 +220,7 @@ def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] 
     """Return the answers of a report that is large or known to be whole; None of another.
 
     Where the library is to write machine code as text, only in a process that is known to make no
-    forks that do so too (a notebook's pool): see LibraryRoom.
+    forks that do so too (a notebook's pool): see InProcessReadBudget.
     """
     path, requests = item
     if estimate_unpacked_size(path) > LARGE:
@@ -234,7 +234,9 @@ def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] 
         return None
     if _needs_disassembly(requests) and not ROOM.may_write_text:
         return None
-    return answer_requests_of_report(item) if ROOM.reserve_room(check_report(path).size) else None
+    return (
+        answer_requests_of_report(item) if ROOM.reserve_read_here(check_report(path).size) else None
+    )
 
 
 def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
@@ -258,10 +260,10 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
     _refuse_unknown_launches(path, launches, frames.launches)
     places: list[int] = []  # in `requests`, in the order of the answers
 
-    def make_copies() -> Iterator[list[Any]]:
+    def iterate_copies_with_requests() -> Iterator[list[Any]]:
         split = split_report(path, folder, set(launches), metrics_only=frames.risky, code=True)
         for copy, inside in split:
-            asked = _select_requests(requests, inside)
+            asked = _renumber_requests_for_copy(requests, inside)
             places.extend(asked)
             yield [os.fspath(copy), list(asked.values())]
 
@@ -270,8 +272,10 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
 
     function = f"{__name__}:answer_requests_of_report"
     with make_temporary_folder() as folder:
-        most = count_children(frames.size)
-        read = run_isolated(function, make_copies(), most, died_in_copy, remove_copy)
+        most = choose_number_of_children(frames.size)
+        read = run_isolated(
+            function, iterate_copies_with_requests(), most, died_in_copy, remove_copy
+        )
     answers = [_answer_without_lines()] * len(requests)
     for place, answer in zip(places, chain.from_iterable(read), strict=False):
         answers[place] = answer
@@ -284,7 +288,7 @@ def _refuse_unknown_launches(path: str, launches: Iterable[int], count: int) -> 
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
 
 
-def _select_requests(
+def _renumber_requests_for_copy(
     requests: Sequence[Mapping[str, Any]], launches: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return number of a request -> the request of a copy that has only these launches."""
@@ -346,7 +350,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     for key, names in request.counters.items():
         counters[key] = list_first_lines(tuple(names))
         if _EXCESS in names:
-            gathered[key] = _share_gathered_sectors(kernel)
+            gathered[key] = _compute_gathered_sector_share(kernel)
         if _CONFLICTS in names:
             from profkit.reports.banks import find_conflict_free_layouts
 
@@ -362,7 +366,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     )
 
 
-def _share_gathered_sectors(kernel: LaunchedCode) -> float:
+def _compute_gathered_sector_share(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     excess = gathers = 0.0
     for pc, value in _sum_first_collected(kernel, COUNTERS[_EXCESS]).items():
@@ -393,7 +397,7 @@ def _list_lines_of_first_counter(
         else:
             sums = _sum_counter_by_line(kernel, counter)
         if sums:
-            return _list_lines(kernel, name, sums, count)
+            return _rank_lines_by_sum(kernel, name, sums, count)
     return []
 
 
@@ -457,10 +461,10 @@ def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[Counte
         place = kernel.place(pc)
         sums[place].add_value(states.total(), pc)
         sums[place].states.update(states)
-    return _list_lines(kernel, "samples", sums, count, sass)
+    return _rank_lines_by_sum(kernel, "samples", sums, count, sass)
 
 
-def _list_lines(
+def _rank_lines_by_sum(
     kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum], count: int, sass: int = 0
 ) -> list[CounterLine]:
     """Return the largest sums as lines, the largest first."""
@@ -469,13 +473,13 @@ def _list_lines(
     for x in sums.values():
         stall, samples_there = _find_main_stall(x.states)
         stalled = x.value / total, x.value, stall, samples_there / x.value
-        producer = _find_instruction(kernel, x.producer)
-        line = CounterLine(name, *_find_instruction(kernel, x.pc), *stalled, *producer)
+        producer = _locate_instruction(kernel, x.producer)
+        line = CounterLine(name, *_locate_instruction(kernel, x.pc), *stalled, *producer)
         lines.append((line, x))
     lines.sort(key=lambda pair: (-pair[0].value, *pair[0].place, pair[0].pc or 0))
     listed = []
     for line, x in lines[:count]:
-        called_at = kernel.find_main_call(x.by_pc)
+        called_at = kernel.find_call_with_most_of_line(x.by_pc)
         instructions = _list_instructions(kernel, x, sass)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
@@ -501,7 +505,7 @@ def _list_instructions(
     return tuple(listed)
 
 
-def _find_instruction(
+def _locate_instruction(
     kernel: LaunchedCode, pc: int | None
 ) -> tuple[str | None, int | None, int | None, str]:
     """Return file, line, address and opcode; of none, that nothing is known."""

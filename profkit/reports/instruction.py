@@ -162,7 +162,7 @@ def decode_function(
     instructions = []
     for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
         pc = start + BYTES * at
-        opcode = name_opcode(low, capability) or named(pc)
+        opcode = decode_opcode(low, capability) or named(pc)
         if not opcode:
             return None
         instructions.append(
@@ -221,7 +221,7 @@ def _list_read_registers(low: int, high: int, opcode: str) -> tuple[int, ...]:
     return tuple(register for register in operands if register != _ZERO)
 
 
-def name_opcode(low: int, capability: int) -> str | None:
+def decode_opcode(low: int, capability: int) -> str | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
     form = low & 0xFFF
     if form in BY_FORM:

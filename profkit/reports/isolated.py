@@ -506,7 +506,7 @@ HERE_BYTES = 16 << 20  # of these together, not compressed: 120 MB of memory
 
 
 @dataclass
-class LibraryRoom:
+class InProcessReadBudget:
     """What the library may still take of this process."""
 
     files_left: int = HERE_FILES
@@ -515,25 +515,25 @@ class LibraryRoom:
     # have and would wait for.
     may_write_text: bool = False
 
-    def write_text_here(self) -> None:
+    def allow_disassembly_here(self) -> None:
         """Let this process write machine code as text: for one that is over when it has answered."""
         self.may_write_text = True
 
-    def close_room(self) -> None:
+    def forbid_reading_here(self) -> None:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
-    def has_room(self, size: int) -> bool:
+    def may_read_here(self, size: int) -> bool:
         """Return whether a report of so many bytes may be read here."""
         return not size or (self.files_left > 0 and size <= self.bytes_left)
 
-    def reserve_room(self, size: int) -> bool:
+    def reserve_read_here(self, size: int) -> bool:
         """Return the same, and count the report where it is read here.
 
         Not where forks have opened the library, and this process has not: it would take as much again.
         """
         with _GUARD:
-            if not self.has_room(size):
+            if not self.may_read_here(size):
                 return False
             if size:
                 are_forks = any(key[0] == os.getpid() for key in _SERVERS)
@@ -544,7 +544,7 @@ class LibraryRoom:
             return True
 
 
-ROOM = LibraryRoom()  # of this process
+ROOM = InProcessReadBudget()  # of this process
 
 
 def _explain_killed_child(code: int) -> str:

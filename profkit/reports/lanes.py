@@ -41,7 +41,7 @@ class Lanes:
         return min(self.values) == max(self.values)
 
 
-def spread_value(value: int) -> Lanes:
+def broadcast_value(value: int) -> Lanes:
     """Return one known value in all lanes."""
     return Lanes((value % WORD,) * LANES)
 
@@ -96,7 +96,7 @@ def convert_to_signed(value: int) -> int:
     return value - WORD if value >> (BITS - 1) else value
 
 
-def _find_others_above_known(operands: Sequence[Lanes], at: int, known: int) -> int | None:
+def _find_operands_with_high_bits_set(operands: Sequence[Lanes], at: int, known: int) -> int | None:
     """Return which operands but one have all bits set above the known ones; None where some have.
 
     An operand is the bit of the table's index that it decides: 4, 2 or 1.
@@ -113,7 +113,7 @@ def _find_others_above_known(operands: Sequence[Lanes], at: int, known: int) -> 
     return others
 
 
-def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
+def compute_lop3(operands: Sequence[Lanes], table: int) -> Lanes | None:
     """Return what LOP3 makes of three operands; `table` has the answer for each three bits."""
     known = min(operand.bits for operand in operands)
     values = _apply_truth_table([operand.values for operand in operands], table)
@@ -126,7 +126,7 @@ def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     if len(unknown) > 1:
         return None
     at = unknown[0]
-    others = _find_others_above_known(operands, at, known)
+    others = _find_operands_with_high_bits_set(operands, at, known)
     if others is None:
         return None
     cleared, set_ = table >> others & 1, table >> (others | 4 >> at) & 1
@@ -182,7 +182,7 @@ _FOURS = re.compile(r"[HIDBQ]MMA$")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SassStatement:
     """An instruction as the disassembler writes it, taken apart."""
 
     guard: str  # the predicate it runs under; "" without
@@ -192,24 +192,24 @@ class Statement:
     writes: tuple[str, ...]  # registers
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str) -> SassStatement:
     """Return an instruction's parts; with nothing in them where the text is none."""
     found = _TEXT.match(text)
     if not found:
-        return Statement("", "", (), (), ())
+        return SassStatement("", "", (), (), ())
     guard, opcode, modifiers, rest = found.groups(default="")
     parts = tuple(modifiers.strip(".").split(".")) if modifiers else ()
     operands = tuple(part.strip() for part in rest.split(",")) if rest else ()
     if _SILENT.match(opcode):
-        return Statement(guard, opcode, parts, operands, ())
+        return SassStatement(guard, opcode, parts, operands, ())
     while operands and _PREDICATE.match(operands[0]):
         operands = operands[1:]
     first = _REGISTER.match(operands[0]) if operands else None
     if first is None:
-        return Statement(guard, opcode, parts, operands, ())
+        return SassStatement(guard, opcode, parts, operands, ())
     writes = _name_written_registers(first[1], first[2], _count_written_registers(opcode, parts))
     sources = tuple(x for x in operands[1:] if not _PREDICATE.match(x))
-    return Statement(guard, opcode, parts, sources, writes)
+    return SassStatement(guard, opcode, parts, sources, writes)
 
 
 def _name_written_registers(kind: str, number: str, count: int) -> tuple[str, ...]:
@@ -232,16 +232,16 @@ def _count_written_registers(opcode: str, modifiers: Sequence[str]) -> int:
 # What an instruction makes of its operands: None where lanes differ in a way that is not known.
 
 MaybeLanes = Lanes | None
-Maker = Callable[[Statement, Sequence[Lanes]], MaybeLanes]
+Maker = Callable[[SassStatement, Sequence[Lanes]], MaybeLanes]
 
 
-def _compute_sum(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_sum(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     if "X" in statement.modifiers:  # with a carry
         return None
     return reduce(add_lanes, operands)
 
 
-def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_product(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     if "X" in statement.modifiers:
         return None
     if "HI" in statement.modifiers:
@@ -250,7 +250,7 @@ def _compute_product(statement: Statement, operands: Sequence[Lanes]) -> MaybeLa
     return product and add_lanes(product, operands[2])
 
 
-def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_high_product(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Return the upper half of a product, which divisions by constants are made of."""
     left, right, more = operands[:3]
     if not (left.is_exact and right.is_exact):
@@ -263,13 +263,13 @@ def _compute_high_product(statement: Statement, operands: Sequence[Lanes]) -> Ma
     return add_lanes(Lanes(tuple(products)), more)
 
 
-def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_scaled_sum(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
     if "X" in statement.modifiers:
         return None
     count = operands[-1].values[0] & (BITS - 1)
     if "HI" not in statement.modifiers:
-        product = multiply_lanes(operands[0], spread_value(1 << count))
+        product = multiply_lanes(operands[0], broadcast_value(1 << count))
         return product and add_lanes(product, operands[1])
     if len(operands) == 4 and any(operands[2].values):
         return None
@@ -277,17 +277,17 @@ def _compute_scaled_sum(statement: Statement, operands: Sequence[Lanes]) -> Mayb
     return moved and add_lanes(moved, operands[1])
 
 
-def _compute_bits(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
-    return combine_bits(operands[:3], operands[3].values[0])
+def _compute_bits(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
+    return compute_lop3(operands[:3], operands[3].values[0])
 
 
-def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_shifted(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     low, count, high = operands[:3]
     if not count.is_exact or not count.is_uniform:
         return None
     by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
     if "L" in modifiers and "HI" not in modifiers:
-        return multiply_lanes(low, spread_value(1 << by))
+        return multiply_lanes(low, broadcast_value(1 << by))
     if "R" in modifiers and "HI" in modifiers:
         return shift_right(high, by, signed="S32" in modifiers or "S64" in modifiers)
     if "R" in modifiers and not any(high.values) and high.is_exact:
@@ -295,16 +295,16 @@ def _compute_shifted(statement: Statement, operands: Sequence[Lanes]) -> MaybeLa
     return None
 
 
-def _compute_move(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_move(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     return operands[0]
 
 
-def _compute_first_lane(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_first_lane(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute R2UR: the lanes have one value, or the first active one's is taken."""
     return Lanes((operands[0].values[0],) * LANES, operands[0].bits)
 
 
-def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_shuffle(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     """Compute SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
     source, index = operands[:2]
     if "IDX" not in statement.modifiers or not (index.is_exact and index.is_uniform):
@@ -312,7 +312,7 @@ def _compute_shuffle(statement: Statement, operands: Sequence[Lanes]) -> MaybeLa
     return Lanes((source.values[index.values[0] % LANES],) * LANES, source.bits)
 
 
-def _compute_absolute(_: Statement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_absolute(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     if not operands[0].is_exact:
         return None
     return Lanes(tuple(abs(convert_to_signed(x)) % WORD for x in operands[0].values))
@@ -338,7 +338,7 @@ _OWN = re.compile(
 )
 
 
-def compute_value(statement: Statement, operands: Sequence[Lanes | None]) -> MaybeLanes:
+def compute_value(statement: SassStatement, operands: Sequence[Lanes | None]) -> MaybeLanes:
     """Return the first register that an instruction writes."""
     known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
@@ -354,7 +354,7 @@ def compute_value(statement: Statement, operands: Sequence[Lanes | None]) -> May
     return None
 
 
-class Definitions:
+class RegisterDefinitions:
     """Which instructions of a function may have written a register last; the same for all warps.
 
     `machine_code` has 16 bytes for each instruction. The third is the first register that it writes, if
@@ -414,7 +414,7 @@ class WarpRegisters:
     """
 
     def __init__(
-        self, code: Definitions, special: Mapping[str, Lanes], constants: Mapping[int, int]
+        self, code: RegisterDefinitions, special: Mapping[str, Lanes], constants: Mapping[int, int]
     ) -> None:
         self._code = code
         self._special, self._constants = special, constants
@@ -473,7 +473,7 @@ class WarpRegisters:
     def _read_operand(self, at: int, operand: str) -> tuple[MaybeLanes] | None:
         """Return the value of an operand; None while it is not known yet."""
         if _NUMBER.match(operand):
-            return (spread_value(_read_number(operand)),)
+            return (broadcast_value(_read_number(operand)),)
         plain = operand.lstrip("-~|!").rstrip("|")
         value: MaybeLanes
         constant = _CONSTANT.match(plain)
@@ -498,17 +498,17 @@ class WarpRegisters:
         if operand.startswith("-"):
             value = negate_lanes(value)
         if operand.startswith("~"):
-            value = add_lanes(negate_lanes(value), spread_value(-1))
+            value = add_lanes(negate_lanes(value), broadcast_value(-1))
         return (value,)
 
     def _read_constant(self, bank: int, offset: int) -> Lanes:
         if bank == 0 and offset in self._constants:
-            return spread_value(self._constants[offset])
+            return broadcast_value(self._constants[offset])
         return UNKNOWN
 
     def _read_register(self, at: int, register: str) -> tuple[MaybeLanes] | None:
         if register.endswith("Z"):
-            return (spread_value(0),)
+            return (broadcast_value(0),)
         definitions = self._code.find(at, register)
         if not definitions:
             return (None,)

@@ -18,8 +18,8 @@ from profkit.files import BudgetSpent, ReadBudget, read_bytes
 from profkit.reports.container import LAUNCH_KEPT, Status
 from profkit.reports.frame import (
     Identity,
-    Part,
     ReportFile,
+    ReportLaunches,
     Reports,
     clean_text,
     drop_uncollected,
@@ -57,7 +57,9 @@ def make_raw_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     Names that profkit does not read are ignored.
     """
     launches = list(rows)
-    part = make_raw_part(launches, ReportFile("", None, "ok", "", len(launches), None))
+    part = make_report_of_raw_counters(
+        launches, ReportFile("", None, "ok", "", len(launches), None)
+    )
     if launches and not any(_read_counters(row, n) for n, row in enumerate(launches)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
@@ -66,9 +68,9 @@ def make_raw_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return Reports((part,)).launches
 
 
-def make_raw_part(
+def make_report_of_raw_counters(
     rows: Iterable[Mapping[str, Any]], file: ReportFile, budget: ReadBudget | None = None
-) -> Part:
+) -> ReportLaunches:
     """Return the same as one file's share of a frame; a BudgetSpent of more launches than it has for."""
     identity: list[Identity] = []
     values: array[float] = array("d")
@@ -86,7 +88,7 @@ def make_raw_part(
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
     collected, columns = drop_uncollected(values, len(identity))
-    return Part(tuple(identity), collected, columns=columns, file=file)
+    return ReportLaunches(tuple(identity), collected, columns=columns, file=file)
 
 
 def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
@@ -105,12 +107,12 @@ def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
                 f"from_raw: row {index}: {name} is {value!r}, not a number",
                 "give values as Nsight Compute stores them; None for what was not collected",
             )
-        if _is_finite(value):
+        if _fits_finite_float(value):
             read[str(name)] = float(value)
     return read
 
 
-def _is_finite(value: Any) -> bool:
+def _fits_finite_float(value: Any) -> bool:
     try:
         return isfinite(value)
     except OverflowError:  # a whole number that no float holds
@@ -126,13 +128,13 @@ def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     return clean_text(value)
 
 
-def read_printed_table(path: str) -> Part:
+def read_printed_table(path: str) -> ReportLaunches:
     """Return what `ncu --csv` printed as one file's share of a frame."""
     lost = ""
     status: Status = "unreadable"
     sha256 = None
     unread = ReportFile(path, None, "unreadable", "", 0, None)
-    part = Part(file=unread)
+    part = ReportLaunches(file=unread)
     try:
         content = read_bytes(path, TABLE_MOST)
         sha256 = hashlib.sha256(content).hexdigest()
@@ -140,7 +142,7 @@ def read_printed_table(path: str) -> Part:
             table = open_printed_table(lambda: _decode_lines(content), path)
             lost = table.loss_sentence
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
-            part = make_raw_part(table.iterate_launches(), unread, budget)
+            part = make_report_of_raw_counters(table.iterate_launches(), unread, budget)
             nothing = "a header without launches"
         else:
             nothing = "0 bytes"
@@ -222,7 +224,7 @@ class PrintedTable:
         """
         if self.has_row_per_metric:
             return self._read_metric_rows()
-        if not any(_is_metric(column) for column in self.head):
+        if not any(_is_metric_name(column) for column in self.head):
             raise ProfkitError(f"{self.name}: no column is a metric", _HOW)
         return self._read_launch_rows()
 
@@ -266,7 +268,7 @@ class PrintedTable:
         is_first = self.whole == 1
         if is_first and not self.has_row_per_metric and not row[0].strip():
             self.units = row
-        elif not self.has_row_per_metric or _is_metric(row[self.head.index(_LONG[0])]):
+        elif not self.has_row_per_metric or _is_metric_name(row[self.head.index(_LONG[0])]):
             for place in number_columns:
                 number = row[place].partition("(")[0].strip()
                 self.has_comma = self.has_comma or _EUROPEAN.fullmatch(number) is not None
@@ -275,7 +277,7 @@ class PrintedTable:
         """Return the places of a row's numbers."""
         if self.has_row_per_metric:
             return [self.head.index(_LONG[2])]
-        return [n for n, column in enumerate(self.head) if _is_metric(column)]
+        return [n for n, column in enumerate(self.head) if _is_metric_name(column)]
 
     def _count_loss(self, what: str) -> None:
         self.losses += 1
@@ -327,7 +329,7 @@ class PrintedTable:
             launch = _read_identity(cells)
             for n in metrics:
                 column = self.head[n]
-                launch |= _read_values(column, row[n], units.get(column, ""), self.has_comma)
+                launch |= _parse_cell(column, row[n], units.get(column, ""), self.has_comma)
             yield launch
 
     def _read_metric_rows(self) -> Iterator[RawLaunch]:
@@ -336,13 +338,13 @@ class PrintedTable:
         for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
             metric, unit, value = (cells[column] for column in _LONG)
-            if not _is_metric(metric):
+            if not _is_metric_name(metric):
                 continue
             key = (cells.get("Process ID", ""), cells[_LAUNCH])
             launch = launches.get(key)
             if launch is None:
                 launch = launches[key] = _read_identity(cells)
-            for read, number in _read_values(metric, value, unit, self.has_comma).items():
+            for read, number in _parse_cell(metric, value, unit, self.has_comma).items():
                 if launch.setdefault(names.setdefault(read, read), number) != number:
                     why = f"{self.name}: has two values of {clean_text(read)} for the launch"
                     raise ProfkitError(
@@ -385,7 +387,7 @@ def _is_truncated(line: str, *, is_quoted: bool) -> bool:
     return is_open or (is_quoted and line.startswith('"') and not line.rstrip().endswith('"'))
 
 
-def _is_metric(column: str) -> bool:
+def _is_metric_name(column: str) -> bool:
     """Return whether it is a metric's name: columns in front and labels have no double underscore."""
     return "__" in column or column in RAW_NAMES
 
@@ -404,7 +406,7 @@ def _read_identity(cells: Mapping[str, str]) -> RawLaunch:
     return launch
 
 
-def _read_values(metric: str, text: str, unit: str, has_decimal_comma: bool) -> RawLaunch:
+def _parse_cell(metric: str, text: str, unit: str, has_decimal_comma: bool) -> RawLaunch:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
         if text:

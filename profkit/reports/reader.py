@@ -38,23 +38,23 @@ from profkit.records.paths import (
 from profkit.records.record import Record, get_declared_work, get_report_sha256, read_record_beside
 from profkit.reports.container import (
     PART,
-    Frames,
+    ContainerVerdict,
     Status,
     check_report,
-    digest_names,
+    hash_names,
     repair_report,
     split_report,
 )
 from profkit.reports.frame import (
     PLACES,
     Identity,
-    Part,
+    LaunchBatch,
     ReportFile,
+    ReportLaunches,
     Reports,
-    Rows,
     RuleRow,
     drop_uncollected,
-    join_values,
+    join_metric_values,
     list_nvidia_rules,
     read_catalogued_metrics,
     read_launch_identity,
@@ -180,28 +180,28 @@ def prepare_for_library(
         yield copy
 
 
-def read_metric_rows(item: Sequence[Any]) -> Rows:
-    """Return the launches of a report from only the metrics in a copy: see read_rows."""
+def read_launch_batch_metrics_only(item: Sequence[Any]) -> LaunchBatch:
+    """Return the launches of a report from only the metrics in a copy: see read_launch_batch."""
     copy, path, first = item
     with prepare_for_library(copy, metrics_only=True) as bare:
-        return _collect_rows(bare, path, first)
+        return _collect_launch_batch(bare, path, first)
 
 
-def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
+def read_launch_batch(item: Sequence[Any]) -> tuple[LaunchBatch, list[str | None]]:
     """Return launches and the kernels that the library gave, of (a copy, the report, first number).
 
     The version of ncu is missing. The library gives nothing of a launch when a part of it is damaged,
     though not its names: then only the metrics are read.
     """
-    rows = _collect_rows(*item)
+    rows = _collect_launch_batch(*item)
     kernels = [row[2] for row in rows.identity]
     if None in kernels:
         require_memory_for_report(item[0])
-        rows = replace(read_metric_rows(item), rules=rows.rules)
+        rows = replace(read_launch_batch_metrics_only(item), rules=rows.rules)
     return rows, kernels
 
 
-def _collect_rows(copy: str, path: str, first: int) -> Rows:
+def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
     record = read_record_beside(path)
     identity: list[Identity] = []
     values: array[float] = array("d")
@@ -211,38 +211,38 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
     for index, action in enumerate(iterate_actions(copy), first):
         names = action.metric_names()
         counts.append(len(names))
-        digests.append(digest_names(names))
+        digests.append(hash_names(names))
         metrics = evaluate_metrics(read_catalogued_metrics(action, names))
         who = read_launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in list_nvidia_rules(action.rule_results()))
     collected, columns = drop_uncollected(values, len(identity))
-    return Rows(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
+    return LaunchBatch(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
-def join_rows_of_report(
-    path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
-) -> Part:
+def join_and_judge_report(
+    path: str, verdict: ContainerVerdict, rows: Sequence[LaunchBatch], kernels: Sequence[str | None]
+) -> ReportLaunches:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
     record = read_record_beside(path)
     counts = b"".join(some.counts for some in rows)
-    if not frames.is_named:
+    if not verdict.is_named:
         rows = ()
     read = chain.from_iterable(some.identity for some in rows)
-    identity = tuple((*row[:-1], frames.ncu_version) for row in read)
+    identity = tuple((*row[:-1], verdict.ncu_version) for row in read)
     said: dict[int, float] = {}
     if identity:
-        said = _index_declared_work(record, frames.launches)
-    values, columns = join_values(rows, said)
+        said = _index_declared_work(record, verdict.launches)
+    values, columns = join_metric_values(rows, said)
     for place, number in said.items():
         values[columns.index(place)] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
-    status, message = _judge_file_status(frames, kernels, counts, record)
-    if status != "damaged" and (why := _describe_name_mismatch(frames, rows)):
+    status, message = _judge_file_status(verdict, kernels, counts, record)
+    if status != "damaged" and (why := _describe_name_mismatch(verdict, rows)):
         status, message = "damaged", why
-    file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
-    return Part(identity, values.tobytes(), rules, columns=columns, file=file)
+    file = ReportFile(path, verdict.sha256, status, message, len(identity), verdict.ncu_version)
+    return ReportLaunches(identity, values.tobytes(), rules, columns=columns, file=file)
 
 
 def _index_declared_work(record: Record | None, launches: int) -> dict[int, float]:
@@ -251,10 +251,10 @@ def _index_declared_work(record: Record | None, launches: int) -> dict[int, floa
     return {PLACES[name]: number for name, number in declared.items()}
 
 
-def _describe_name_mismatch(frames: Frames, rows: Sequence[Rows]) -> str:
+def _describe_name_mismatch(verdict: ContainerVerdict, rows: Sequence[LaunchBatch]) -> str:
     """Return what is damaged where the library names a launch's metrics as the file does not."""
     given = b"".join(some.names for some in rows)
-    pairs = zip(array("I", frames.names), array("I", given), strict=False)
+    pairs = zip(array("I", verdict.names), array("I", given), strict=False)
     for launch, (ours, theirs) in enumerate(pairs):
         if ours != theirs:
             why = "Nsight Compute's library gives its metrics other names than the file"
@@ -264,41 +264,45 @@ def _describe_name_mismatch(frames: Frames, rows: Sequence[Rows]) -> str:
 
 def read_large_reports(
     paths: Sequence[str], total_bytes: int, jobs: int | None = None
-) -> list[Part]:
+) -> list[ReportLaunches]:
     """Read reports of so many bytes together in children, some launches at a time.
 
     Memory does not grow with them. One set of children takes what all are split into.
     """
     with make_temporary_folder() as folder:
-        split = _Split(paths, os.fspath(folder))
-        many = count_children(total_bytes, jobs)
-        copies = split.make_copies()
+        split = _ReportSplitter(paths, os.fspath(folder))
+        many = choose_number_of_children(total_bytes, jobs)
+        copies = split.iterate_copies()
         answers = run_isolated(
-            f"{__name__}:read_rows", copies, many, split.read_without_library, remove_copy
+            f"{__name__}:read_launch_batch",
+            copies,
+            many,
+            split.read_metrics_after_crash,
+            remove_copy,
         )
-    by_report: list[list[tuple[Rows, list[str | None]]]] = [[] for _ in paths]
+    by_report: list[list[tuple[LaunchBatch, list[str | None]]]] = [[] for _ in paths]
     for owner, answer in zip(split.owners, answers, strict=True):
         by_report[owner].append(answer)
     read = []
     for path, own in zip(paths, by_report, strict=True):
         if path in split.unread:
-            read.append(_make_unread_part(path, split.unread[path]))
+            read.append(_make_unread_report(path, split.unread[path]))
         else:
-            read.append(_join_pieces(path, split.checked[path], own))
+            read.append(_join_batches_of_report(path, split.checked[path], own))
     return read
 
 
-class _Split:
+class _ReportSplitter:
     """Reports that are read as copies of some of their launches each."""
 
     def __init__(self, paths: Sequence[str], folder: str) -> None:
         self.paths = paths
         self.folder = folder  # for the copies
-        self.checked: dict[str, Frames] = {}
+        self.checked: dict[str, ContainerVerdict] = {}
         self.owners: list[int] = []  # of each copy, the number of its report
         self.unread: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
 
-    def make_copies(self) -> Iterator[list[Any]]:
+    def iterate_copies(self) -> Iterator[list[Any]]:
         """Yield [copy, report, number of its first launch], while the children read."""
         for number, path in enumerate(self.paths):
             inside = os.path.join(self.folder, str(number))
@@ -314,26 +318,30 @@ class _Split:
             else:
                 self.checked[path] = check_report(path)  # known from the split
 
-    def read_without_library(self, item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
+    def read_metrics_after_crash(
+        self, item: Sequence[Any], why: str
+    ) -> tuple[LaunchBatch, list[str | None]]:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_fault_of_file(why):
-            rows = run_isolated(f"{__name__}:read_metric_rows", [item], 1, self._keep_reason)[0]
+            rows = run_isolated(
+                f"{__name__}:read_launch_batch_metrics_only", [item], 1, self._keep_reason
+            )[0]
         else:
             rows = self._keep_reason(item, why)
         return rows, [None for _ in rows.identity]
 
-    def _keep_reason(self, item: Sequence[Any], why: str) -> Rows:
+    def _keep_reason(self, item: Sequence[Any], why: str) -> LaunchBatch:
         if not is_fault_of_file(why):
             self.unread[item[1]] = why
-        return Rows()
+        return LaunchBatch()
 
 
-def _join_pieces(
-    path: str, frames: Frames, pieces: Sequence[tuple[Rows, list[str | None]]]
-) -> Part:
+def _join_batches_of_report(
+    path: str, verdict: ContainerVerdict, pieces: Sequence[tuple[LaunchBatch, list[str | None]]]
+) -> ReportLaunches:
     """Return what the pieces of a report say together."""
     kernels = [*chain.from_iterable(some for _, some in pieces)]
-    return join_rows_of_report(path, frames, [rows for rows, _ in pieces], kernels)
+    return join_and_judge_report(path, verdict, [rows for rows, _ in pieces], kernels)
 
 
 def remove_copy(item: Sequence[Any]) -> None:
@@ -346,30 +354,30 @@ def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     return [read_scalars(action) for action in iterate_actions(item[0])]
 
 
-def count_children(total_bytes: int, jobs: int | None = None) -> int:
+def choose_number_of_children(total_bytes: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
     return max(1, min(jobs or count_processors(), total_bytes // _OF_A_PROCESS))
 
 
 def _judge_file_status(
-    frames: Frames, kernels: Sequence[str | None], counts: bytes, record: Record | None
+    verdict: ContainerVerdict, kernels: Sequence[str | None], counts: bytes, record: Record | None
 ) -> tuple[Status, str]:
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
-    if frames.status == "damaged":
-        return frames.status, frames.message
-    if get_report_sha256(record) not in (None, frames.sha256):
+    if verdict.status == "damaged":
+        return verdict.status, verdict.message
+    if get_report_sha256(record) not in (None, verdict.sha256):
         return "damaged", "not the file that the run record next to it names (sha256 differs)"
-    if len(kernels) != frames.launches:
-        return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
+    if len(kernels) != verdict.launches:
+        return "damaged", f"{len(kernels)} of {verdict.launches} launches can be read"
     for index, kernel in enumerate(kernels):
         if kernel is None:
             return "damaged", f"launch {index} is damaged"
-    held = array("I", frames.metrics)
+    held = array("I", verdict.metrics)
     for index, (ours, theirs) in enumerate(zip(held, array("I", counts), strict=True)):
         if ours != theirs:
             given = f"it holds {ours} metrics, and Nsight Compute's library gives {theirs}"
             return "damaged", f"launch {index} is damaged: {given}"
-    return frames.status, frames.message
+    return verdict.status, verdict.message
 
 
 __all__ = ["ReportFile", "Reports", "expand_paths", "iterate_actions", "prepare_child"]
@@ -382,12 +390,12 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
     """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
-    return read_some_reports(expand_paths(patterns), client).launches
+    return read_reports_or_raise(expand_paths(patterns), client).launches
 
 
-def read_some_reports(paths: Sequence[str | Path], client: Any = None) -> Reports:
+def read_reports_or_raise(paths: Sequence[str | Path], client: Any = None) -> Reports:
     """Read reports, or raise a ProfkitError where none of them can be read."""
-    reports = read_report(paths, client=client)
+    reports = read_report_files(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
         more = ""
         if len(reports.files) > 1:
@@ -396,7 +404,7 @@ def read_some_reports(paths: Sequence[str | Path], client: Any = None) -> Report
     return reports
 
 
-def read_report(
+def read_report_files(
     paths: Iterable[str | Path],
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -413,7 +421,7 @@ def read_report(
     takes 20 MB for it.
     """
     names = [os.fspath(path) for path in paths]
-    known: dict[str, Part] = {}
+    known: dict[str, ReportLaunches] = {}
     for name, part in _read_small_first(names, jobs, client, lines_follow=lines_follow):
         known[name] = part
         if progress:
@@ -425,7 +433,7 @@ def read_report(
 
 def _read_small_first(
     names: Sequence[str], jobs: int | None, client: Any, *, lines_follow: bool
-) -> Iterator[tuple[str, Part]]:
+) -> Iterator[tuple[str, ReportLaunches]]:
     """Yield each file with its part as it is done, and large ones together at the end."""
     # A file that is large even when it is packed is not walked first to learn that.
     large: dict[str, int] = {}
@@ -436,7 +444,7 @@ def _read_small_first(
     for name, part in _read_each_file(
         small, jobs, client, lines_follow and is_any_unrecorded(small)
     ):
-        if isinstance(part, Frames):
+        if isinstance(part, ContainerVerdict):
             large[name] = part.memory_weight
         else:
             yield name, part
@@ -457,19 +465,19 @@ def is_any_unrecorded(paths: Iterable[str]) -> bool:
 
 def _read_each_file(
     names: list[str], jobs: int | None, client: Any, is_apart: bool
-) -> Iterator[tuple[str, Part | Frames]]:
+) -> Iterator[tuple[str, ReportLaunches | ContainerVerdict]]:
     """Yield each file with its part as it is done; of a large one only what the check says.
 
     `is_apart`: in forks, however few there are.
     """
     size = sum(estimate_unpacked_size(name) for name in names if not is_csv_table(name))
-    are_few = len(names) <= FEW and size <= MUCH and ROOM.has_room(size)
+    are_few = len(names) <= FEW and size <= MUCH and ROOM.may_read_here(size)
     if client is not None or not are_few or (is_apart and size):
-        from profkit.reports.cluster import iterate_reports
+        from profkit.reports.cluster import iterate_results_by_path
 
         most = min(jobs or count_processors(), len(names))
-        yield from iterate_reports(
-            f"{__name__}:read_part", names, f"{__name__}:recover_part", client, most
+        yield from iterate_results_by_path(
+            f"{__name__}:read_one_report", names, f"{__name__}:recover_metrics", client, most
         )
     else:
         for name in names:
@@ -512,7 +520,7 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
         with make_temporary_folder() as folder:
             parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
-            many = count_children(frames.memory_weight)
+            many = choose_number_of_children(frames.memory_weight)
             read = run_isolated(
                 f"{__name__}:read_raw_rows", copies, many, raise_unreadable, remove_copy
             )
@@ -553,7 +561,7 @@ def open_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
         yield find_action
 
 
-def read_part(path: str) -> Part | Frames:
+def read_one_report(path: str) -> ReportLaunches | ContainerVerdict:
     """Read one report in this process; of a large one only what the check says.
 
     It is damaged, too, when the library gives less than the file holds, or when the file is not the
@@ -565,20 +573,24 @@ def read_part(path: str) -> Part | Frames:
         return read_printed_table(path)
     frames = check_report(path)
     if frames.status == "unreadable":
-        return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
+        return ReportLaunches(
+            file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None)
+        )
     if frames.memory_weight > LARGE:
         return frames
     with prepare_for_library(
         path, repaired=frames.status == "damaged" or frames.wrong_suffix
     ) as copy:
-        rows, kernels = read_rows([copy, path, 0])
-    return join_rows_of_report(path, frames, [rows], kernels)
+        rows, kernels = read_launch_batch([copy, path, 0])
+    return join_and_judge_report(path, frames, [rows], kernels)
 
 
-def read_metrics_only(path: str) -> Part:
+def read_metrics_only(path: str) -> ReportLaunches:
     """Read only the metrics of a report: it crashed a child otherwise."""
-    rows = read_metric_rows([path, path, 0])
-    return join_rows_of_report(path, check_report(path), [rows], [row[2] for row in rows.identity])
+    rows = read_launch_batch_metrics_only([path, path, 0])
+    return join_and_judge_report(
+        path, check_report(path), [rows], [row[2] for row in rows.identity]
+    )
 
 
 def estimate_unpacked_size(path: str) -> int:
@@ -589,7 +601,7 @@ def estimate_unpacked_size(path: str) -> int:
         return 0
 
 
-def _read_in_process(path: str) -> Part | Frames:
+def _read_in_process(path: str) -> ReportLaunches | ContainerVerdict:
     if is_csv_table(path):
         frames = None
     else:
@@ -601,35 +613,37 @@ def _read_in_process(path: str) -> Part | Frames:
         and is_small
         and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
     ):
-        return run_isolated(f"{__name__}:read_part", [path], 1, recover_part)[0]  # type: ignore[no-any-return]
-    return read_part(path)
+        return run_isolated(f"{__name__}:read_one_report", [path], 1, recover_metrics)[0]  # type: ignore[no-any-return]
+    return read_one_report(path)
 
 
-def _may_read_in_process(frames: Frames) -> bool:
+def _may_read_in_process(verdict: ContainerVerdict) -> bool:
     """Return whether a report may be read in this process: where there is nothing to read, too."""
-    return not frames.launches or ROOM.reserve_room(frames.size)
+    return not verdict.launches or ROOM.reserve_read_here(verdict.size)
 
 
-def recover_part(path: str, why: str) -> Part:
+def recover_metrics(path: str, why: str) -> ReportLaunches:
     """Read only the metrics of a file that a child died of, and say so."""
     if not is_fault_of_file(why):
-        return _make_unread_part(path, why)
-    part: Part = run_isolated(f"{__name__}:read_metrics_only", [path], 1, _make_unread_part)[0]
+        return _make_unread_report(path, why)
+    part: ReportLaunches = run_isolated(
+        f"{__name__}:read_metrics_only", [path], 1, _make_unread_report
+    )[0]
     if part.file.status in ("damaged", "unreadable"):
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
-def _make_unread_part(path: str, why: str) -> Part:
+def _make_unread_report(path: str, why: str) -> ReportLaunches:
     if why == OUT_OF_MEMORY:  # walking it here may take as much
-        return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
+        return ReportLaunches(file=ReportFile(path, None, "unreadable", why, 0, None))
     frames = check_report(path)
     status: Status
     if is_fault_of_file(why):
         status = "damaged"
     else:
         status = "unreadable"
-    return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
+    return ReportLaunches(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 
 def _make_unreadable_error(path: str, why: str) -> ProfkitError:

@@ -72,7 +72,7 @@ def serve_requests(wire: int) -> None:
         if asked.recv_into(request, size, socket.MSG_WAITALL) < size:  # who asked was killed
             break
         function, environment = json.loads(request)
-        call = _find_function(function)
+        call = _import_function_for_forks(function)
         child = _fork_child()
         if child is None:
             _report_children_ended(passed[2:], CANNOT_FORK)
@@ -91,7 +91,7 @@ def serve_requests(wire: int) -> None:
 
 
 @cache
-def _find_function(function: str) -> Function:
+def _import_function_for_forks(function: str) -> Function:
     """Import a function, and do once what its forks need; what refuses where that cannot be done."""
     call = import_function(function)
     find_result_types(function)

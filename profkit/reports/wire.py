@@ -41,7 +41,7 @@ class NotText(Malformed):
     """A text that is not UTF-8: whole but for that."""
 
 
-class Cut(Malformed):
+class TruncatedFile(Malformed):
     """The file ends too early; `left` is what there is of its last frame."""
 
     def __init__(self, why: str, left: bytes) -> None:
@@ -73,7 +73,7 @@ class MessageShape:
         else:
             self.plain[number] = WIRES[kind]
 
-    def add_part(self, number: int, part: MessageShape) -> None:
+    def add_submessage(self, number: int, part: MessageShape) -> None:
         """Add a field that is a message itself."""
         self.wires[number] = BYTES
         self.parts[number] = part
@@ -85,7 +85,7 @@ class Oddities:
     def __init__(self) -> None:
         self.first = ""
 
-    def note_oddity(self, what: str) -> None:
+    def keep_first_oddity(self, what: str) -> None:
         """Keep the first oddity that is found."""
         self.first = self.first or what
 
@@ -154,50 +154,56 @@ def iterate_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, i
         yield number, wire, start, stop
 
 
-def verify_message(data: bytes, at: int, end: int, message: MessageShape, odd: Oddities) -> None:
+def verify_message(
+    data: bytes, at: int, end: int, message: MessageShape, oddities: Oddities
+) -> None:
     """Raise Malformed unless the message at [at, end) has its shape, all the way down.
 
-    `odd` gets what only a newer ncu can have written.
+    `oddities` gets what only a newer ncu can have written.
     """
     seen: set[int] = set()
     before = 0
     while at < end:
         number, wire, start, stop, at = read_field(data, at, end)
         if number <= before:
-            verify_field_order(number, before, message, odd)
+            verify_field_order(number, before, message, oddities)
         before = number
         seen.add(number)
         if message.plain.get(number) != wire:
-            inspect_field(data, (number, wire, start, stop), message, odd)
+            inspect_field(data, (number, wire, start, stop), message, oddities)
     if not message.required <= seen:
         raise Malformed("a message that lacks a part")
     if message.has_one and len(seen) > 1:
-        odd.note_oddity(f"a {message.name} with {len(seen)} values")
+        oddities.keep_first_oddity(f"a {message.name} with {len(seen)} values")
 
 
-def verify_field_order(number: int, before: int, message: MessageShape, odd: Oddities) -> None:
+def verify_field_order(
+    number: int, previous_number: int, message: MessageShape, oddities: Oddities
+) -> None:
     """Check that a field may follow the one before it: protobuf writes them by their numbers."""
-    if number < before:
-        odd.note_oddity(f"field {number} of {message.name} behind field {before}")
-    elif number == before and number not in message.repeated:
-        odd.note_oddity(f"field {number} of {message.name} twice")
+    if number < previous_number:
+        oddities.keep_first_oddity(
+            f"field {number} of {message.name} behind field {previous_number}"
+        )
+    elif number == previous_number and number not in message.repeated:
+        oddities.keep_first_oddity(f"field {number} of {message.name} twice")
 
 
 def inspect_field(
-    data: bytes, part: tuple[int, int, int, int], message: MessageShape, odd: Oddities
+    data: bytes, field: tuple[int, int, int, int], message: MessageShape, oddities: Oddities
 ) -> None:
     """Check one field of a message, as `fields` gives it; as verify_message."""
-    number, wire, start, stop = part
+    number, wire, start, stop = field
     expected = message.wires.get(number)
     if expected is None:
-        odd.note_oddity(f"field {number} of {message.name}")
+        oddities.keep_first_oddity(f"field {number} of {message.name}")
     elif wire != expected:
         raise Malformed(f"field {number} of the wrong type")
     elif wire == VARINT:
         if start >> message.bits.get(number, 64):
             raise Malformed(f"field {number} is too large a number")
     elif number in message.parts:
-        verify_message(data, start, stop, message.parts[number], odd)
+        verify_message(data, start, stop, message.parts[number], oddities)
     elif number in message.texts:
         try:
             data[start:stop].decode()
@@ -335,7 +341,7 @@ def find_message_shape(name: str) -> MessageShape:
         if kind in WIRES:
             shape.add_field(number, kind)
         else:
-            shape.add_part(number, find_message_shape(kind))
+            shape.add_submessage(number, find_message_shape(kind))
     return shape
 
 
@@ -347,7 +353,7 @@ RESULT_SOURCE = 15  # field of a kernel's result: required, but it may be empty
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResultKind:
     """A kind of result and the numbers of the fields that all kinds have."""
 
     counter: int  # field of the block header that says how many follow
@@ -363,8 +369,8 @@ class Kind:
 
 
 KINDS = (
-    Kind(RESULTS, "KernelResult", metrics=13, nvtx=21, samples=36),
-    Kind(RANGES, "RangeResult", metrics=4, nvtx=10, samples=22),
-    Kind(LISTS, "ListResult", metrics=4, nvtx=10, samples=26),
-    Kind(GRAPHS, "GraphResult", metrics=4, nvtx=10, samples=24),
+    ResultKind(RESULTS, "KernelResult", metrics=13, nvtx=21, samples=36),
+    ResultKind(RANGES, "RangeResult", metrics=4, nvtx=10, samples=22),
+    ResultKind(LISTS, "ListResult", metrics=4, nvtx=10, samples=26),
+    ResultKind(GRAPHS, "GraphResult", metrics=4, nvtx=10, samples=24),
 )

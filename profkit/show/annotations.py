@@ -13,7 +13,7 @@ from json import dumps
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from profkit.diagnosis.launches import Row
+from profkit.diagnosis.launches import LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
@@ -48,7 +48,7 @@ class Annotation:
 # What there is to annotate.
 
 
-def annotate_launches(rows: Iterable[Row]) -> list[Annotation]:
+def annotate_launches(rows: Iterable[LaunchRow]) -> list[Annotation]:
     """Return the findings of launches that have their source lines, the worst launch first."""
     found: dict[tuple[str, int | None, str], Annotation] = {}
     for row in rows:

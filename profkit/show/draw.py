@@ -13,13 +13,13 @@ from math import atan2, degrees, inf, isfinite, log, log10
 
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import Judged
-from profkit.evidence.ladder import Ladder, Rung
+from profkit.diagnosis.launches import JudgedLaunch
+from profkit.evidence.ladder import Ladder, LadderStep
 from profkit.evidence.samples import Interval
 from profkit.model import roofline as model
 from profkit.reports import figures
 from profkit.show import numbers
-from profkit.show.numbers import HistoryPoint, find_reference_times
+from profkit.show.numbers import HistoryPoint, get_latest_reference_times
 from profkit.show.text.escape import escape_html
 from profkit.show.text.words import format_measured_speedup, format_median, name_device
 
@@ -69,7 +69,7 @@ def write_svg(height: int, label: str, parts: Iterable[str], **attributes: objec
     return write_element("svg", *parts, **named)
 
 
-def make_log_scale(low: float, high: float) -> Callable[[float], float]:
+def make_log_position_function(low: float, high: float) -> Callable[[float], float]:
     """Return where a value lies between two others, 0 to 1; equal ones are both at 0."""
     wide = log(high / low) or 1.0
     return lambda value: log(value / low) / wide
@@ -118,7 +118,7 @@ def draw_bar(bar: Bar) -> Markup:
     return write_element("a", tip, rects, **link)
 
 
-Numbered = tuple[int, str, Judged]  # number on the page, label, launch
+Numbered = tuple[int, str, JudgedLaunch]  # number on the page, label, launch
 APART = 13  # pixels between the words of two flats
 WIDE = 1200  # of the picture of all launches
 NAMED = 12  # launches whose names stand in it
@@ -126,7 +126,7 @@ NEAR_EDGE = 70  # per cent of the width, from which on a name is left of its poi
 WIDTHS = {True: 560, False: WIDE}  # for the angle of words until the script knows the width
 
 
-def make_roofline_row(run: Judged) -> numbers.Row:
+def make_roofline_row(run: JudgedLaunch) -> numbers.Row:
     return {**run.values, "cc": run.cc, "status": run.status}
 
 
@@ -139,7 +139,7 @@ def draw_roofline_of_each_device(launches: Sequence[Numbered]) -> dict[str, Mark
 
 
 @dataclass(frozen=True)
-class _Frame:
+class _RooflineFrame:
     left: float
     right: float
     bottom: float
@@ -147,12 +147,14 @@ class _Frame:
     height: int
 
     def place_intensity(self, intensity: float) -> str:
-        return format_position(make_log_scale(self.left, self.right)(intensity))
+        return format_position(make_log_position_function(self.left, self.right)(intensity))
 
     def place_rate(self, rate: float) -> float:
-        return self.height * (1 - make_log_scale(self.bottom, self.top)(rate))
+        return self.height * (1 - make_log_position_function(self.bottom, self.top)(rate))
 
-    def place_points(self, points: Sequence[model.Point]) -> list[tuple[str, float, model.Point]]:
+    def place_points(
+        self, points: Sequence[model.RooflinePoint]
+    ) -> list[tuple[str, float, model.RooflinePoint]]:
         """Return the points that are drawn, from the left: across as a share, down in pixels."""
         placed = []
         for intensity, rate, point in numbers.place_points_in_frame(points, self.left, self.right):
@@ -176,13 +178,13 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     Of a `single` launch the levels are named at the points.
     """
     rows = [make_roofline_row(run) for _, _, run in launches]
-    each = [model.list_points(row) for row in rows]
+    each = [model.list_roofline_points(row) for row in rows]
     if not any(each):
         reasons = "; ".join(numbers.count_reasons_for_no_point(rows))
         why = reasons or "its counters do not give a position"
         return write_element("p", escape_html(f"No point: {why}."), class_="faint")
     roofs = numbers.choose_ceilings(rows, list(chain.from_iterable(each)))
-    frame = _Frame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
+    frame = _RooflineFrame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
     named = choose_named_launches(frame, launches, each, roofs)
     groups = []
     for launch, points in zip(launches, each, strict=True):
@@ -194,7 +196,7 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
     return write_svg(frame.height, "Roofline", parts, role="group", **looks)
 
 
-def draw_axes(frame: _Frame) -> Iterator[str]:
+def draw_axes(frame: _RooflineFrame) -> Iterator[str]:
     """Yield the grid with its numbers, and the titles of the axes."""
     middle = {"class_": "tick", "text_anchor": "middle"}
     for tick in numbers.list_log_ticks(frame.left, frame.right):
@@ -212,9 +214,9 @@ def draw_axes(frame: _Frame) -> Iterator[str]:
 
 
 def choose_named_launches(
-    frame: _Frame,
+    frame: _RooflineFrame,
     launches: Sequence[Numbered],
-    each: Sequence[Sequence[model.Point]],
+    each: Sequence[Sequence[model.RooflinePoint]],
     roofs: Sequence[numbers.Roof],
 ) -> set[int]:
     """Return the numbers of the launches whose names fit beside their points, the first ones first."""
@@ -234,7 +236,7 @@ def choose_named_launches(
     return named
 
 
-def _list_roof_name_boxes(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[_Box]:
+def _list_roof_name_boxes(frame: _RooflineFrame, roofs: Iterable[numbers.Roof]) -> list[_Box]:
     """Return where the names of flat roofs are: at the right, over or under their line."""
     boxes = []
     for roof in roofs:
@@ -244,7 +246,9 @@ def _list_roof_name_boxes(frame: _Frame, roofs: Iterable[numbers.Roof]) -> list[
     return boxes
 
 
-def _list_point_pixels(frame: _Frame, points: Sequence[model.Point]) -> list[tuple[float, float]]:
+def _list_point_pixels(
+    frame: _RooflineFrame, points: Sequence[model.RooflinePoint]
+) -> list[tuple[float, float]]:
     """Return where points are in the picture of all launches, in pixels from its left and top."""
     return [(float(x[:-1]) / 100 * WIDE, y) for x, y, _ in frame.place_points(points)]
 
@@ -271,7 +275,7 @@ def place_point_name(x: float, wide: float, length: float) -> tuple[float, float
 
 
 def draw_roofs(
-    frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str
+    frame: _RooflineFrame, roofs: Sequence[numbers.Roof], tilt: str
 ) -> tuple[list[Markup], list[Markup]]:
     """Return the lines and their names, which stand above the points."""
     lines, names = [], []
@@ -309,7 +313,11 @@ def _describe_roof(roof: numbers.Roof) -> str:
 
 
 def draw_connected_points(
-    frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool, named: bool
+    frame: _RooflineFrame,
+    launch: Numbered,
+    points: Sequence[model.RooflinePoint],
+    single: bool,
+    named: bool,
 ) -> str:
     """Return a launch's points, tied by lines; "" where none is in the frame.
 
@@ -345,7 +353,7 @@ def _write_label(label: str, x: str, y: float, named: bool) -> Markup:
     return write_svg_text(label, class_=look, x=x, y=y - 8, **side)
 
 
-def _draw_point(number: int, label: str, x: str, y: float, point: model.Point) -> Markup:
+def _draw_point(number: int, label: str, x: str, y: float, point: model.RooflinePoint) -> Markup:
     """Return a point as a link to its launch; hollow where its position says nothing."""
     tip = write_tooltip(*filter(None, list_tooltip_facts(label, point)))
     mark = write_element("use", href=f"#m-{point.level}", x=x, y=y)
@@ -356,7 +364,7 @@ def _draw_point(number: int, label: str, x: str, y: float, point: model.Point) -
     return write_element("a", tip, mark, class_=look, href=f"#launch-{number}", tabindex=-1)
 
 
-def list_tooltip_facts(label: str, point: model.Point) -> Iterator[str]:
+def list_tooltip_facts(label: str, point: model.RooflinePoint) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
     family = ""
     if point.family:
@@ -386,12 +394,12 @@ Place = Callable[[float], float]  # a time -> where it is across, 0 to 1
 
 def draw_ladder(ladder: Ladder) -> Markup:
     """Return every variant that was timed, in the ladder's order, then the references."""
-    references = find_reference_times(ladder.steps)
+    references = get_latest_reference_times(ladder.steps)
     times = [*(step.time for step in ladder.steps if step.time), *references.values()]
     if not times:
         return Markup("")
     ends = list(chain.from_iterable(map(find_interval_ends, times)))
-    place = make_log_scale(min(ends), max(ends))
+    place = make_log_position_function(min(ends), max(ends))
     rows = []
     for step in ladder.steps:
         if step.time:
@@ -403,7 +411,7 @@ def draw_ladder(ladder: Ladder) -> Markup:
     return write_element("div", *rows, class_="rungs", role="group", aria_label=label)
 
 
-def _draw_step_row(step: Rung, time: Interval, place: Place) -> Markup:
+def _draw_step_row(step: LadderStep, time: Interval, place: Place) -> Markup:
     """Return the row of a variant: its time, and how it compares with its parent."""
     change = None
     against: str | None = step.note
@@ -482,7 +490,7 @@ def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> It
     `looks`: the class of each machine.
     """
     low, high = min(p.low for p in points), max(p.high for p in points)
-    scale = _HistoryScale(max(1, len(points) - 1), make_log_scale(low, high))
+    scale = _HistoryScale(max(1, len(points) - 1), make_log_position_function(low, high))
     for time, y in ((high, _EDGE + 4), (low, _HISTORY_HIGH - _EDGE + 4)):
         yield write_svg_text(figures.seconds(time), dx=-12, y=y, text_anchor="end")
     for before, point in pairwise(points):

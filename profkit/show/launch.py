@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
-from profkit.diagnosis.launches import HotLine, Judged, Row
+from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.counters import list_explained_limiters
@@ -50,18 +50,18 @@ _LEVELS = (  # its name, in metrics, how near its peak it was, what hit
 @dataclass(frozen=True)
 class PageRow:
     number: int  # from 1, worst first
-    row: Row  # launches alike
+    row: LaunchRow  # launches alike
     all_time: float  # of the launches, in s
 
     @property
     def share_of_time(self) -> float:
         """Its part of all time, 0-1; NaN when not known."""
-        if self.all_time and self.row.times:
+        if self.all_time and self.row.known_times_sorted:
             return self.row.total / self.all_time
         return nan
 
     @property
-    def run(self) -> Judged:
+    def run(self) -> JudgedLaunch:
         return self.row.median_launch
 
     @property
@@ -100,7 +100,7 @@ def summarize_row(shown: PageRow) -> dict[str, Any]:
     }
     if len(row.launches) > 1:
         summary["count"] = words.format_count_and_times(row)
-    if row.times:
+    if row.known_times_sorted:
         summary["time"] = figures.seconds(row.total)
         sort["time"] = row.total
     if run.status == "ok":
@@ -109,7 +109,7 @@ def summarize_row(shown: PageRow) -> dict[str, Any]:
     return {**summary, **finding, "sort": numbers}
 
 
-def _summarize_roof(run: Judged) -> tuple[str, float]:
+def _summarize_roof(run: JudgedLaunch) -> tuple[str, float]:
     """Return the share of the nearest roof as text and as a number; "" and NaN without a roof."""
     nearest = find_nearest_roof(make_roofline_row(run))
     if nearest is None:
@@ -118,7 +118,7 @@ def _summarize_roof(run: Judged) -> tuple[str, float]:
     return f"{share(part)} of {make_display_name(name)}", part
 
 
-def _summarize_finding(row: Row) -> tuple[dict[str, Any], float]:
+def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], float]:
     """Return the cells of a row's leading finding, and its gain for sorting; NaN without one."""
     top, diagnosis = row.median_launch.top, row.median_launch.diagnosis
     cells = {"finding": "", "cause": "", "gain": words.format_expected_gain(top)}
@@ -168,7 +168,7 @@ def iterate_linked_words(several: Sequence[PageRow]) -> Iterator[dict[str, str]]
         yield {"name": name, "meaning": f"{rule.title}. {rule.meaning}", "advice": rule.advice}
 
 
-def describe_launch(shown: PageRow) -> dict[str, Any]:
+def make_launch_section(shown: PageRow) -> dict[str, Any]:
     """Return what the launch's own part of the page says: texts, pictures and their numbers."""
     run = shown.run
     known = {}
@@ -214,7 +214,7 @@ def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]
         yield bare
 
 
-def list_stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
+def list_stalls(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
     """Return name, look and share (0-1) of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
@@ -226,7 +226,7 @@ def list_stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
     return sorted(shown, key=lambda row: -row[2][0])
 
 
-def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
+def list_pipes(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
     """Return name, look and shares (0-1) of pipes that did something, busiest first.
 
     The shares are of elapsed and of active cycles, as far as they were collected.
@@ -270,13 +270,13 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     levels = []
     for title, level, busy, hits in _LEVELS:
         facts = [make_metric_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
-        facts.append(describe_bandwidth(values, level))
+        facts.append(make_bandwidth_fact(values, level))
         down, up = (figures.quantity(value, "byte") for value in moved[level])
         levels.append({"name": title, "facts": facts, "down": down, "up": up})
     return levels
 
 
-def describe_bandwidth(values: Values, level: str) -> dict[str, Any]:
+def make_bandwidth_fact(values: Values, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
@@ -313,7 +313,7 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         if finding.status == "clear":
             clear.add(finding.rule)
         else:
-            findings[finding.rule] = describe_finding(finding)
+            findings[finding.rule] = list_finding_values_for_script(finding)
     return {
         "number": shown.number,
         "label": shown.label,
@@ -329,7 +329,7 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def describe_finding(finding: LaunchFinding) -> list[Any]:
+def list_finding_values_for_script(finding: LaunchFinding) -> list[Any]:
     """Return status, cause, gain and its text; of what fires also what it explains, and if it is a note.
 
     What it explains is there twice: as its own limiters, and with the waits for a unit that is full.
@@ -345,7 +345,9 @@ def describe_finding(finding: LaunchFinding) -> list[Any]:
     return said
 
 
-def list_cause_amounts(run: Judged, rules: Sequence[str]) -> dict[str, list[list[Any] | None]]:
+def list_cause_amounts(
+    run: JudgedLaunch, rules: Sequence[str]
+) -> dict[str, list[list[Any] | None]]:
     """Return how much of each rule's cause a launch has, by each of its measures, with the text."""
     launch = Launch(run.values)
     amounts: dict[str, list[list[Any] | None]] = {}

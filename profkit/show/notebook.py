@@ -28,7 +28,7 @@ from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
 from profkit.evidence.noise import KnownSpreads
-from profkit.evidence.runs import Evidence, Run, find_named_runs
+from profkit.evidence.runs import Evidence, Run, load_runs_of_side
 from profkit.files import expand_home, is_folder, is_there, write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
@@ -101,9 +101,9 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
     answer = frame.attrs.get("answer")
     if answer and answer["rows"] == len(frame) and "rule" in frame.columns:
         yield Paragraph(answer["text"])  # of part of the launches it would be another one
-    frame, not_shown = _leave_out_silent(frame)
+    frame, not_shown = _drop_rules_that_do_not_fire(frame)
     count = len(frame)
-    frame, doubts = _leave_out_doubts(frame)
+    frame, doubts = _drop_measurement_notes(frame)
     most = pd.options.display.max_rows or len(frame)
     rows = frame
     if len(frame) > most:
@@ -156,7 +156,7 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
     return Grid(tuple(head), tuple(cells), wraps=wraps, asked=True)
 
 
-def _leave_out_silent(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _drop_rules_that_do_not_fire(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of findings that fire, and how many others there are: "234 clear"."""
     if not {"rule", "status"} <= set(frame.columns):
         return frame, []
@@ -167,7 +167,7 @@ def _leave_out_silent(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return frame[frame["status"] == "fires"], others
 
 
-def _leave_out_doubts(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, int]]:
+def _drop_measurement_notes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, int]]:
     """Return a frame without rows on the measurement, and how many it has of each of these rules.
 
     Where it has no other rows, they are what was asked for.
@@ -380,7 +380,7 @@ def diagnose(
     judged = launches.judge_frame(resolve_launches(runs, artifacts), rules)
     found = Frame(launches.make_findings_frame(judged))
     if judged:
-        sentences = words.write_headline(launches.make_launch_rows(judged))
+        sentences = words.write_headline(launches.group_and_rank_launches(judged))
         found.attrs["answer"] = {"text": " ".join(sentences), "rows": len(found)}
     return found
 
@@ -530,7 +530,7 @@ def report(
     from profkit.show import page
 
     files, chosen = resolve_reports(runs, artifacts)
-    reports = reader.read_report(files, lines_follow=True)
+    reports = reader.read_report_files(files, lines_follow=True)
     shown = []
     for j in launches.judge_reports(reports):
         if not chosen or (j.report, j.index) in chosen:
@@ -665,7 +665,7 @@ def resolve_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Da
     if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
-        runs = find_named_runs(given, Evidence(Path(artifacts)))
+        runs = load_runs_of_side(given, Evidence(Path(artifacts)))
         frames = [run.launches for run in runs if len(run.launches)]
         why = f"{given}: its run record has no report", "profkit profile makes one"
     else:

@@ -19,7 +19,7 @@ from profkit.reports.metrics import CATALOGUE, compute
 from profkit.reports.metrics.launch import OCCUPANCY
 
 if TYPE_CHECKING:
-    from profkit.evidence.ladder import Rung
+    from profkit.evidence.ladder import LadderStep
     from profkit.evidence.noise import HistoryStep
     from profkit.evidence.samples import Interval
 
@@ -77,7 +77,7 @@ def find_rate_unit(family: str) -> str:
     return "FLOP/s"
 
 
-def say_share_of_roof(point: model.Point) -> str:
+def say_share_of_roof(point: model.RooflinePoint) -> str:
     return f"{figures.share(point.share)} of {make_display_name(point.roof)}"
 
 
@@ -88,7 +88,7 @@ def say_position(row: Row) -> str:
         why = "; ".join(missing.why for missing in model.list_missing_metrics(row))
         return f"no position: {why or 'what that takes was not collected'}"
     reached: list[str] = []
-    for point in model.list_points(row):
+    for point in model.list_roofline_points(row):
         if point.level == "workload":
             continue
         if point.rate and not reached:
@@ -116,7 +116,7 @@ def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
 
 def explain_empty_roofline(rows: Sequence[Row]) -> str:
     """Say why no launch has a point on a roofline; "" where one has, or where there is no launch."""
-    if not rows or any(model.list_points(row) for row in rows):
+    if not rows or any(model.list_roofline_points(row) for row in rows):
         return ""
     reasons = count_reasons_for_no_point(rows).most_common(1)
     why = "its counters were not collected"
@@ -140,7 +140,7 @@ def list_longest_launches(rows: Sequence[Row]) -> list[Row]:
     return kept or list(rows)
 
 
-def choose_ceilings(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
+def choose_ceilings(rows: Sequence[Row], points: Sequence[model.RooflinePoint]) -> list[Roof]:
     """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran.
 
     Each is a range over the launches that last longest; over all where only a shorter one has it.
@@ -199,7 +199,7 @@ def _split_roofs(roofs: Sequence[Roof]) -> tuple[list[Roof], list[Roof]]:
 
 
 def compute_axis_limits(
-    roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
+    roofs: Sequence[Roof], launches: Sequence[Sequence[model.RooflinePoint]]
 ) -> tuple[float, float, float, float]:
     """Return left, right, bottom and top of the frame that holds roofs and positions."""
     slopes, flats = _split_roofs(roofs)
@@ -219,7 +219,7 @@ def compute_axis_limits(
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def _list_intensities(launches: Sequence[Sequence[model.Point]]) -> list[float]:
+def _list_intensities(launches: Sequence[Sequence[model.RooflinePoint]]) -> list[float]:
     """Return the intensities above zero of launches' positions; of other points without one."""
     intensities = []
     for points in launches:
@@ -231,8 +231,8 @@ def _list_intensities(launches: Sequence[Sequence[model.Point]]) -> list[float]:
 
 
 def place_points_in_frame(
-    points: Sequence[model.Point], left: float, right: float
-) -> list[tuple[float, float, model.Point]]:
+    points: Sequence[model.RooflinePoint], left: float, right: float
+) -> list[tuple[float, float, model.RooflinePoint]]:
     """Return the points in the frame with their places, from the left.
 
     Also at an edge one that is all there is beyond it, just inside: left of the frame it slides
@@ -317,7 +317,7 @@ def find_deciding_block_limits(row: Mapping[str, float]) -> tuple[dict[str, floa
 _ALIKE = 1.02  # references nearer than this share a line
 
 
-def find_reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
+def get_latest_reference_times(steps: Sequence[LadderStep]) -> dict[str, Interval]:
     """Return reference -> its time, the one that was measured beside the last of the steps."""
     times: dict[str, Interval] = {}
     for step in steps:
@@ -325,9 +325,9 @@ def find_reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
     return times
 
 
-def find_reference_medians(steps: Sequence[Rung]) -> dict[str, float]:
+def get_reference_medians_by_name(steps: Sequence[LadderStep]) -> dict[str, float]:
     """Return names -> median; those that are as good as one share a name."""
-    medians = {name: time.median for name, time in find_reference_times(steps).items()}
+    medians = {name: time.median for name, time in get_latest_reference_times(steps).items()}
     references: dict[str, float] = {}
     for name, time in sorted(medians.items(), key=lambda pair: pair[1]):
         last = next(reversed(references), None)

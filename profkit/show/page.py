@@ -21,10 +21,10 @@ from markupsafe import Markup
 
 from profkit.diagnosis.launches import (
     LINES,
-    Judged,
-    Row,
+    JudgedLaunch,
+    LaunchRow,
     add_readable_source_lines,
-    make_launch_rows,
+    group_and_rank_launches,
 )
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
@@ -44,7 +44,7 @@ from profkit.show.draw import draw_histories, draw_ladder, draw_roofline_of_each
 from profkit.show.numbers import (
     PIPES,
     WORDS,
-    find_reference_times,
+    get_latest_reference_times,
     group_history_points,
     make_display_name,
 )
@@ -53,9 +53,9 @@ from profkit.show.text.blocks import page_html
 from profkit.show.text.escape import escape_text
 from profkit.show.text.words import (
     BOUNDS,
+    describe_row_order,
     format_median,
     format_metric,
-    name_row_order,
     say_total_time,
     write_headline,
 )
@@ -85,7 +85,7 @@ class Page:
 
 def render_page(
     reports: Reports,
-    chosen: Sequence[Judged],
+    chosen: Sequence[JudgedLaunch],
     title: str = TITLE,
     top: int | None = None,
     programs: Sequence[PageProgram] = (),
@@ -95,12 +95,12 @@ def render_page(
 
     `reports`: every file that was asked for, readable or not.
     """
-    every = make_launch_rows(chosen)
+    every = group_and_rank_launches(chosen)
     shown, notes = _make_page_rows(every, top)
-    ladders, ladder_notes = _find_ladders(reports, {run.report for run in chosen})
+    ladders, ladder_notes = _build_ladders_beside_reports(reports, {run.report for run in chosen})
     notes += ladder_notes
     runs = [row.run for row in shown]
-    content = _describe_answer(title, every, shown)
+    content = _make_page_head(title, every, shown)
     content |= _describe_launch_table(shown)
     content |= _draw_page_pictures(shown)
     content |= {
@@ -118,8 +118,8 @@ def render_page(
     return Page(html, len(shown), content["left_out"], tuple(notes))
 
 
-def _describe_answer(
-    title: str, every: Sequence[Row], shown: Sequence[launch.PageRow]
+def _make_page_head(
+    title: str, every: Sequence[LaunchRow], shown: Sequence[launch.PageRow]
 ) -> dict[str, Any]:
     """Return the page's names, its first sentences, and how much of all rows it shows."""
     runs = []
@@ -135,16 +135,16 @@ def _describe_answer(
         "left_out": len(every) - len(shown),
         "count": launches,
         "total": say_total_time(every),
-        "order": name_row_order(every),
+        "order": describe_row_order(every),
     }
 
 
-def _sum_times(rows: Iterable[Row]) -> float:
+def _sum_times(rows: Iterable[LaunchRow]) -> float:
     return sum(row.total for row in rows)
 
 
 def _make_page_rows(
-    every: Sequence[Row], top: int | None
+    every: Sequence[LaunchRow], top: int | None
 ) -> tuple[list[launch.PageRow], list[str]]:
     """Return the worst `top` rows with their hottest source lines, and notes on unreadable sources."""
     chosen = every[:top]
@@ -165,7 +165,7 @@ def _describe_launch_table(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     choices: dict[str, Counter[str]] = {"bound": Counter(), "device": Counter(), "case": Counter()}
     for row in shown:
         summary = launch.summarize_row(row)
-        rows.append((summary, launch.describe_launch(row)))
+        rows.append((summary, launch.make_launch_section(row)))
         for key, counts in choices.items():
             counts[summary[key]] += 1
     words = list(launch.iterate_linked_words(shown))
@@ -206,21 +206,21 @@ def _make_program_sections(
     return sections
 
 
-def make_tab_title(title: str, runs: Sequence[Judged]) -> str:
+def make_tab_title(title: str, runs: Sequence[JudgedLaunch]) -> str:
     """Return what tells a page from others in a row of tabs: its reports and GPU, or its own title."""
     if title != TITLE or not runs:
         return title
     return f"{name_reports(runs)} - profkit"
 
 
-def write_page_heading(title: str, runs: Sequence[Judged]) -> str:
+def write_page_heading(title: str, runs: Sequence[JudgedLaunch]) -> str:
     """Return the heading of a page: its own title, or its reports and GPU."""
     if title != TITLE or not runs:
         return title
     return f"Kernels: {name_reports(runs)}"
 
 
-def name_reports(runs: Sequence[Judged]) -> str:
+def name_reports(runs: Sequence[JudgedLaunch]) -> str:
     """Return the report that launches are from, how many more there are, and the GPU."""
     files = list(dict.fromkeys(Path(run.report).name for run in runs))
     name = files[0]
@@ -267,7 +267,7 @@ def _format_ladder_times(ladders: Iterable[Ladder]) -> dict[tuple[str | None, st
     times: dict[tuple[str | None, str | None], str] = {}
     for ladder in ladders:
         measured = {step.variant: step.time for step in ladder.steps}
-        measured |= find_reference_times(ladder.steps)
+        measured |= get_latest_reference_times(ladder.steps)
         for name, time in measured.items():
             times[name, ladder.case] = format_median(time)
     return times
@@ -382,7 +382,9 @@ def _find_runs_beside_reports(
     return list(runs.values()), problems
 
 
-def _find_ladders(reports: Reports, shown: Collection[str]) -> tuple[list[Ladder], list[str]]:
+def _build_ladders_beside_reports(
+    reports: Reports, shown: Collection[str]
+) -> tuple[list[Ladder], list[str]]:
     """Return a ladder per case of the records beside reports, and what could not be used of them."""
     runs, notes = _find_runs_beside_reports(reports, shown)
     cases: dict[str, list[Run]] = {}
@@ -403,7 +405,7 @@ def _find_ladders(reports: Reports, shown: Collection[str]) -> tuple[list[Ladder
 
 
 def make_history_section(
-    name: str, every: Sequence[HistoryStep], shown: Iterable[Judged]
+    name: str, every: Sequence[HistoryStep], shown: Iterable[JudgedLaunch]
 ) -> dict[str, Any]:
     """Return the history of the variants and cases that are shown; all of it where it has none."""
     subjects = {f"{run.variant}.{run.case}" for run in shown}

@@ -47,7 +47,7 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    marks = list_work_marks(of.triage)
+    marks = list_highlight_marks_of_works(of.triage)
     lanes = draw_timeline(of.triage, at)
     head, rows = _make_kernels_table(of, launched, at)
     return {
@@ -72,7 +72,7 @@ def make_program_section(of: PageProgram, number: int, launched: Launched) -> di
 def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the step as a bar of computing and idle time by its cause, and the key to its looks."""
     bars = []
-    for cause, begin, end, text in screen.iterate_step_parts(step):
+    for cause, begin, end, text in screen.iterate_step_segments(step):
         bars.append(Bar(begin, end, LOOKS[cause], text))
     legend = [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)]
     return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
@@ -90,7 +90,7 @@ def _list_finding_cards(
     """List findings as cards; a card without a mark covers nothing that is drawn."""
     drawn = set(chain.from_iterable(marks.values()))
     for cause in screen.CAUSES:
-        drawn.update(list_gap_marks(of.triage, cause))
+        drawn.update(list_highlight_marks_of_idle(of.triage, cause))
     cards = []
     for number, row in enumerate(of.content["findings"], 1):
         title, advice = screen.write_finding_texts(row, of.content["step"])
@@ -169,7 +169,7 @@ def write_highlight_rules(of: PageProgram, number: int) -> str:
     return ""
 
 
-def list_work_marks(of: Triage) -> dict[int, tuple[str, ...]]:
+def list_highlight_marks_of_works(of: Triage) -> dict[int, tuple[str, ...]]:
     """Return each work's marks: f1 for the first finding that covers it, k1 for its kernel's row."""
     marks: dict[int, list[str]] = {}
     for number, finding in enumerate(of.findings[:FINDINGS], 1):
@@ -181,7 +181,7 @@ def list_work_marks(of: Triage) -> dict[int, tuple[str, ...]]:
     return {index: tuple(own) for index, own in marks.items()}
 
 
-def list_gap_marks(of: Triage, cause: str) -> tuple[str, ...]:
+def list_highlight_marks_of_idle(of: Triage, cause: str) -> tuple[str, ...]:
     """Return the marks of idle time: those of findings that are about idle time of its cause."""
     marks = []
     for number, finding in enumerate(of.findings[:FINDINGS], 1):
@@ -198,7 +198,7 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
         at: The page's element of each group of kernels that has one.
     """
     first, wide = of.steps.typical.first, max(1, of.split.period)
-    marks = list_work_marks(of)
+    marks = list_highlight_marks_of_works(of)
     lanes = {"idle": _list_idle_bars(of, first, wide)}
     works = list(enumerate(of.steps.typical.works))
     elements = _list_page_elements(of, at or {})
@@ -229,7 +229,7 @@ def _list_idle_bars(of: Triage, first: int, wide: int) -> list[Bar]:
             end=(stop - first) / wide,
             look=LOOKS[cause],
             about=f"idle, {cause}: {_say_time(stop - start)}",
-            marks=list_gap_marks(of, cause),
+            marks=list_highlight_marks_of_idle(of, cause),
         )
         bars.append(bar)
     return bars

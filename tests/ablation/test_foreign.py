@@ -14,7 +14,7 @@ from profkit.lab.ablation.binary import make_binary_problem
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.cuda.library import load_library
 from profkit.lab.measure.data import prepare_data
-from profkit.lab.measure.targets import Places, choose_target
+from profkit.lab.measure.targets import LabFolders, find_target_of_options
 from profkit.records.header import parse_header
 from profkit.records.record import Record
 
@@ -56,7 +56,7 @@ def put_files(folder: Path, launch: str = LAUNCH) -> tuple[Path, Path]:
 def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
     name = make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
-    target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     module = target.problem.module
     floats, order = module.inputs(None, 0)
     assert (floats.dtype, order.tolist()) == ("float32", list(range(1000)))
@@ -125,7 +125,7 @@ def test_a_kernel_may_have_no_array_at_all(tmp_path: Path) -> None:
         tmp_path, "grid = [1, 1, 1]\nblock = [32, 1, 1]\nargument = [{ value = 3 }]"
     )
     name = make_problem(source, "count", read_launch(file), tmp_path / "kernels")
-    target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     assert target.problem.module.inputs(None, 0) == ()
     assert len(target.problem.module.outputs(None)) == 1, "a problem has one at least"
 
@@ -191,7 +191,7 @@ def load_inputs(folder: Path) -> list[list[float]]:
     folder.joinpath("my.cu").write_text(SOURCE)
     launch = read_launch(folder / "launch.toml")
     name = make_problem(folder / "my.cu", "scale<float>", launch, folder / "kernels")
-    target = choose_target(Places(folder / "kernels"), [name], False, (CASE,), False)
+    target = find_target_of_options(LabFolders(folder / "kernels"), [name], False, (CASE,), False)
     assert len(target.problem.module.outputs(None)) == 1
     prepared = prepare_data(target.problem, CASE, 0, folder / "build", None)
     return [array.tolist() for array in prepared.load_inputs()]
@@ -302,8 +302,8 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
         return found, None
 
     monkeypatch.setattr(run, "build_target", lambda _: ([*map(make_build, names)], Path()))
-    monkeypatch.setattr(run.device, "add_gpu_identity", lambda _: None)
-    monkeypatch.setattr(run.device, "describe_gpu", lambda: None)
+    monkeypatch.setattr(run.device, "add_gpu_uuid_and_driver", lambda _: None)
+    monkeypatch.setattr(run.device, "query_gpu", lambda: None)
     monkeypatch.setattr(run, "_ablate_case", ablate_case)
     monkeypatch.setattr(
         run, "make_record", lambda _run, name, case: Record(variant=name, case=case)
@@ -372,7 +372,7 @@ def test_a_kernel_of_a_program_is_launched_with_the_code_that_it_holds(
     program = put_program(tmp_path, monkeypatch, plain)
     launch = read_launch(tmp_path / "launch.toml")
     name = make_binary_problem(program, "scale", launch, tmp_path / "kernels", "90")
-    target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     (variant,) = target.variants
     source = variant.path.read_text()
     assert "unsigned value2 = (unsigned)7;" in source

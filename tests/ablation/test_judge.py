@@ -8,16 +8,16 @@ import pytest
 
 from profkit.lab.ablation.change import Refused
 from profkit.lab.ablation.comparison import (
-    refuse_other_base,
-    refuse_work_of_others,
+    refuse_base_slower_than_original,
+    refuse_gain_of_other_work,
 )
-from profkit.lab.ablation.judge import Case, judge_case
-from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
+from profkit.lab.ablation.judge import AblatedCall, judge_case
+from profkit.records.ablation import AblationVerdict, LaunchOnlyTimes, MeasuredAblation, Refusal
 
-SHAPE = Shape(
+SHAPE = LaunchOnlyTimes(
     half_occupancy=1.0, half_grid=0.5, idle=0.02, longest_block=1.1, blocks=1056, blocks_per_sm=8
 )
-QUIET = Case(
+QUIET = AblatedCall(
     seconds=1e-4,
     measured={},
     refused={},
@@ -51,9 +51,9 @@ LOADS = row("hits-l2", 2.0, False, "dram-bandwidth")
 BARRIERS = row("no-barriers", 1.4, False, "barrier-wait")
 
 
-def shaped(**values: Any) -> Shape:
+def shaped(**values: Any) -> LaunchOnlyTimes:
     given = {name: getattr(SHAPE, name) for name in SHAPE.__struct_fields__}
-    return Shape(**{**given, **values})
+    return LaunchOnlyTimes(**{**given, **values})
 
 
 def judged(**values: Any) -> AblationVerdict:
@@ -233,11 +233,11 @@ def test_warps_that_wait_for_one_wait_at_a_barrier_or_a_product() -> None:
 
 def test_a_base_is_refused_where_it_is_surely_another() -> None:
     original = [1.0 + 0.001 * (n % 3) for n in range(32)]
-    refuse_other_base(original, [1.01 * time for time in original])
+    refuse_base_slower_than_original(original, [1.01 * time for time in original])
     with pytest.raises(Refused, match=r"1\.050 times as long"):
-        refuse_other_base(original, [1.05 * time for time in original])
+        refuse_base_slower_than_original(original, [1.05 * time for time in original])
     unsteady = [1.025 * (1 + 0.04 * (n % 2)) - 0.02 for n in range(32)]
-    refuse_other_base(original, unsteady)
+    refuse_base_slower_than_original(original, unsteady)
 
 
 def test_wide_accesses_need_accesses_that_surely_bring_something() -> None:
@@ -246,5 +246,5 @@ def test_wide_accesses_need_accesses_that_surely_bring_something() -> None:
         msgspec.structs.replace(*row("no-memory", 1.024, False).values(), low=0.95),
     ]
     with pytest.raises(Refused, match="all accesses gone"):
-        refuse_work_of_others(rows)
-    refuse_work_of_others([rows[0], msgspec.structs.replace(rows[1], low=1.023)])
+        refuse_gain_of_other_work(rows)
+    refuse_gain_of_other_work([rows[0], msgspec.structs.replace(rows[1], low=1.023)])

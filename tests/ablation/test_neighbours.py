@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from profkit.lab.ablation import survey
-from profkit.lab.ablation.change import Change
+from profkit.lab.ablation.change import CodeChange
 from profkit.lab.ablation.classes.conflict_free import avoid_bank_conflicts
 from profkit.lab.ablation.neighbours import find_multiples, find_strides
 from profkit.lab.ablation.ptx import read_module
@@ -35,7 +35,7 @@ KERNEL = """.version 8.0
 """
 
 
-def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], Change]:
+def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], CodeChange]:
     """The strides of the loads, which are in conflict, and the change that puts their lanes apart."""
     module = read_module(KERNEL.format(line))
     code = make_code(module)

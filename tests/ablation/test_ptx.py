@@ -7,7 +7,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import find_accesses
-from profkit.lab.ablation.ptx import Changes, cut_other_entries, read_module
+from profkit.lab.ablation.ptx import PtxEdits, cut_other_entries, read_module
 
 KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -21,7 +21,7 @@ def entry(
 
 def test_nothing_changed_is_the_same_text() -> None:
     text = KERNEL.read_text()
-    assert Changes(read_module(text)).write_module() == text
+    assert PtxEdits(read_module(text)).write_edited_module() == text
 
 
 @pytest.mark.parametrize(

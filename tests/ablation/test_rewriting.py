@@ -15,13 +15,13 @@ import pytest
 from profkit.collect.tools import find_tool
 from profkit.lab.ablation import survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
-from profkit.lab.ablation.change import Change, Code, Refused
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.ptx import Changes, Module, read_module
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule, read_module
 from profkit.lab.ablation.rows import find_rows
 from profkit.lab.ablation.streams import (
     ROW,
-    find_streams,
+    group_accesses_into_streams,
     make_full_walk,
     make_window_walk,
     take_turns,
@@ -47,7 +47,7 @@ PROBES = (
 LOW, HIGH = 1 << 20, 1 << 25
 
 
-def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
+def make_code(module: PtxModule, low: int = LOW, high: int = HIGH) -> SurveyedCode:
     """A kernel of which every access was executed, scattered and in conflict, within some megabytes."""
     accesses = find_accesses(module)
     blocks = module.blocks
@@ -55,7 +55,7 @@ def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
     seen = survey.read_counters(module, accesses, words)
     anchored = frozenset(access.number for access in accesses if access.in_global)
     names = [name for name, kernel in module.kernels.items() if kernel.is_entry]
-    return Code(
+    return SurveyedCode(
         module=module,
         accesses=accesses,
         survey=seen,
@@ -70,7 +70,7 @@ def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
     )
 
 
-def make_changes(code: Code) -> dict[str, Change]:
+def make_changes(code: SurveyedCode) -> dict[str, CodeChange]:
     made = {}
     for ablation in list_ablations():
         with suppress(Refused):
@@ -103,7 +103,7 @@ def test_what_is_not_changed_stays_in_its_order() -> None:
 def test_streams_lie_within_what_was_touched() -> None:
     for low, high in ((LOW, HIGH), (LOW + 100, LOW + 100 + 3 * ROW), (LOW + 511, LOW + 2000)):
         code = make_code(read_module(KERNEL.read_text()), low, high)
-        for stream in find_streams(code.accesses, code.survey):
+        for stream in group_accesses_into_streams(code.accesses, code.survey):
             assert low <= stream.base
             assert stream.base + stream.length <= high
             assert stream.base % ROW == 0
@@ -196,7 +196,7 @@ def test_an_access_that_stays_is_where_it_was_while_its_neighbours_are_led() -> 
 def test_no_access_of_a_turn_is_behind_the_end(size: int) -> None:
     code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + size)
     for walk in (make_full_walk(code), make_window_walk(2 * ROW)):
-        for stream in find_streams(code.accesses, code.survey):
+        for stream in group_accesses_into_streams(code.accesses, code.survey):
             one = take_turns(stream, walk(stream))
             assert 0 <= one.step < one.room
             for place in one.places.values():
@@ -306,15 +306,15 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
     module = read_module(file.read_text())
     code = make_code(module)
     texts = {"base": module.text, "count": survey.write_counting_module(module, code.accesses)}
-    texts["timeline"] = timeline.write_timeline(module)
+    texts["timeline"] = timeline.write_module_recording_times(module)
     for name, found in make_changes(code).items():
         rewritten = read_module(found.text)
         texts[f"{name}, counting"] = survey.write_counting_module(rewritten, [])
-        pinned = Changes(rewritten)
+        pinned = PtxEdits(rewritten)
         for kernel in rewritten.kernels.values():
             if kernel.is_entry:
                 pinned.require_min_blocks(kernel, 256, 1)
-        texts[name] = pinned.write_module()
+        texts[name] = pinned.write_edited_module()
     if probe == "tensor-wgmma":  # ptxas takes most of a second for each text
         texts = {"base": texts["base"], **dict(take_part(texts.items(), one_of=12))}
     # Names of files are in what nvcc writes.

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from profkit.lab.ablation.assemble import assemble_ptx
-from profkit.lab.ablation.change import Code, Refused
+from profkit.lab.ablation.change import Refused, SurveyedCode
 from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
-from profkit.lab.ablation.footprint import find_regions_in_rewritten, write_marking_module
+from profkit.lab.ablation.footprint import replace_accesses_of_regions, write_marking_module
 from profkit.lab.ablation.launches import rank_axes, shrink_grid
-from profkit.lab.ablation.ptx import Module, read_module
+from profkit.lab.ablation.ptx import PtxModule, read_module
 from profkit.lab.ablation.survey import AccessCounts, count_accesses, count_executed
 from tests.ablation.test_rewriting import make_code
 
@@ -37,7 +37,7 @@ LOW, HIGH = 1 << 20, (1 << 20) + 3000
 SIDE_BY_SIDE = AccessCounts(1, 32, 2, 0, LOW, HIGH)
 
 
-def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> Code:
+def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> SurveyedCode:
     code = make_code(read_module(ADD_HALVES.replace("MORE", more)))
     return replace(code, survey=replace(code.survey, seen=(seen,) * len(code.accesses)))
 
@@ -111,7 +111,7 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
         for at in range(begin, begin + 2 * row, 4):
             touched.update(range(walk_to(change.text, at), walk_to(change.text, at) + 16, 4))
     assert touched == set(range(LOW, LOW + size, 4))
-    again = find_regions_in_rewritten(change.regions, read_module(change.text))
+    again = replace_accesses_of_regions(change.regions, read_module(change.text))
     marking = write_marking_module(read_module(change.text), again)
     assert marking.count("st.global.u8 [%pk_at], %pk_one;") == 3
     assert marking.count(f"sub.s64 %pk_at, %pk_at, {LOW};") == 2
@@ -134,7 +134,7 @@ def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
         (make_add(seen=AccessCounts(1, 32, 2, 0, LOW, LOW + 8)), "few bytes"),
     ],
 )
-def test_what_fewer_threads_cannot_do_is_refused(code: Code, why: str) -> None:
+def test_what_fewer_threads_cannot_do_is_refused(code: SurveyedCode, why: str) -> None:
     with pytest.raises(Refused, match=why):
         ABLATION.make(code)
 
@@ -147,7 +147,7 @@ def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
         ABLATION.make(replace(code, survey=replace(code.survey, seen=seen)))
 
 
-def count_once(module: Module) -> dict[str, int]:
+def count_once(module: PtxModule) -> dict[str, int]:
     return dict(count_accesses(count_executed(module, [1] * module.blocks)))
 
 

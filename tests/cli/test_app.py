@@ -55,7 +55,7 @@ def test_a_mistake_is_two_lines_and_two(run, monkeypatch) -> None:
     def read(*args, **kwargs):
         raise ProfkitError("what \x1b[2J\nis wrong", "what to do")
 
-    monkeypatch.setattr(reader, "read_report", read)
+    monkeypatch.setattr(reader, "read_report_files", read)
     result = run("diagnose", REPORT)
     assert result.exit_code == 2
     assert result.stderr.splitlines() == ["profkit: what \\x1b[2J\\nis wrong", "  what to do"]
@@ -66,7 +66,7 @@ def test_interrupted_is_130(run, monkeypatch) -> None:
     def read(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reader, "read_report", read)
+    monkeypatch.setattr(reader, "read_report_files", read)
     result = run("diagnose", REPORT)
     assert (result.exit_code, result.stderr) == (130, "")
 
@@ -75,7 +75,7 @@ def test_a_bug_keeps_its_traceback(run, monkeypatch) -> None:
     def read(*args, **kwargs):
         return 1 / 0
 
-    monkeypatch.setattr(reader, "read_report", read)
+    monkeypatch.setattr(reader, "read_report_files", read)
     assert isinstance(run("diagnose", REPORT).exception, ZeroDivisionError)
 
 

@@ -73,7 +73,7 @@ def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
     def none() -> None:
         raise ProfkitError("no NVIDIA driver", "find one")
 
-    monkeypatch.setattr(device, "describe_gpu", none)
+    monkeypatch.setattr(device, "query_gpu", none)
     monkeypatch.setattr(device, "find_common_arch", lambda: None)
     made = run("check", "--build-only", "--variant", "stage2")
     assert made.exit_code == 2

@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import judge_reports, make_launch_rows
+from profkit.diagnosis.launches import group_and_rank_launches, judge_reports
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
 from profkit.model.launch import is_impossible
-from profkit.reports.frame import Part, ReportFile, Reports, list_frame_rows
+from profkit.reports.frame import ReportFile, ReportLaunches, Reports, list_frame_rows
 from profkit.reports.metrics import CATALOGUE, IDENTITY, RAW_NAMES
-from profkit.reports.raw_counters import make_raw_part
+from profkit.reports.raw_counters import make_report_of_raw_counters
 from profkit.reports.reader import load_reports, read_raw_frame
 from profkit.show import page as pages
 from profkit.show import plots
@@ -66,15 +66,15 @@ def raw() -> dict[str, Any]:
 
 def judge_part(rows: list[dict[str, Any]]) -> Reports:
     file = ReportFile("x.csv", None, "ok", "", len(rows), None)
-    part: Part = make_raw_part(rows, file)
+    part: ReportLaunches = make_report_of_raw_counters(rows, file)
     return Reports((part,))
 
 
 def show_everywhere(reports: Reports) -> dict[str, Any]:
     """Every form of the answer that needs no picture; the JSON document."""
     launches = judge_reports(reports)
-    rows = make_launch_rows(launches)
-    blocks = list(show_diagnosis(rows, rows[:3], full=True))
+    rows = group_and_rank_launches(launches)
+    blocks = list(show_diagnosis(rows, rows[:3], list_all_rows=True))
     render_text(blocks, make_console(width=100))
     render_markdown(blocks)
     write_brief_diagnosis(rows)

@@ -13,7 +13,7 @@ import pytest
 from profkit.diagnosis.pages import (
     FOLDER,
     find_probe_range,
-    list_thresholds,
+    list_thresholds_in_check,
     read_named_page,
     read_probe_pairs,
     read_rule_page,
@@ -35,7 +35,7 @@ def test_a_rule_has_its_page(rule: str) -> None:
     assert page.before != page.after
     assert page.before.language == page.after.language
     assert all(alarm.endswith((".", "!")) for alarm in page.false_alarms)
-    assert page.thresholds or list_thresholds(BY_ID[rule]), "say what decides"
+    assert page.thresholds or list_thresholds_in_check(BY_ID[rule]), "say what decides"
     _holds_for_all(page.hardware, page.official)
 
 
@@ -71,19 +71,19 @@ def test_a_page_that_is_missing_is_named() -> None:
 
 
 def test_thresholds_stand_with_their_reasons() -> None:
-    found = {t.name: t for t in list_thresholds(BY_ID["atomics-contention"])}
+    found = {t.name: t for t in list_thresholds_in_check(BY_ID["atomics-contention"])}
     assert found["HOT_SLICE"].value == "0.25"
     assert "every 3 to 4 cycles" in found["HOT_SLICE"].reason
     assert "arXiv" in found["QUEUED_LOAD_CYCLES"].reason
-    (peak,) = list_thresholds(BY_ID["issue-slots"])
+    (peak,) = list_thresholds_in_check(BY_ID["issue-slots"])
     assert peak.value.startswith(
         "counts as full at 70 % of its peak, or at 55 % while warps spend 20 %"
     )
-    assert all(t.reason for rule in ALL for t in list_thresholds(rule))
+    assert all(t.reason for rule in ALL for t in list_thresholds_in_check(rule))
 
 
 def test_only_rules_of_barriers_name_the_threshold_of_wgmma() -> None:
-    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in list_thresholds(r)}}
+    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in list_thresholds_in_check(r)}}
     assert name_it == {"barrier-wait", "wgmma-wait"}
 
 

@@ -12,7 +12,7 @@ from profkit.model.resources import ISSUE
 from profkit.model.scenario import USUAL_STREAM
 from profkit.reports.figures import share
 from profkit.reports.metrics import evaluate_metrics
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT, others
 from tests.diagnosis.test_engine import BUSY
 from tests.found import find_files
@@ -36,14 +36,14 @@ def real(word: str, launch: int = 0) -> Diagnosis:
     if not paths:
         pytest.skip("no reports of others beside the project (../shared/corpus)")
     run = next(
-        r for r in read_report(paths[:1]).parts[0].iterate_launches() if r["launch"] == launch
+        r for r in read_report_files(paths[:1]).parts[0].iterate_launches() if r["launch"] == launch
     )
     return judge_launch(run)
 
 
 def own(name: str) -> Diagnosis:
     (path,) = find_files(ROOT / "artifacts", f"**/{name}.ncu-rep*")
-    run = next(read_report([path]).parts[0].iterate_launches())
+    run = next(read_report_files([path]).parts[0].iterate_launches())
     return judge_launch(run)
 
 

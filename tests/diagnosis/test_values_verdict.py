@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.launches import HotLine, Judged, Row, make_launch_rows
+from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow, group_and_rank_launches
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.verdict import decide_bound, judge_launch
 from profkit.model.launch import Launch, Missing
@@ -137,7 +137,7 @@ def test_firing_findings_come_first_then_what_is_not_known_then_the_clear():
 # --- rows of launches
 
 
-def launch(time: float, report: str = "a", kernel: str = "k", **about: Any) -> Judged:
+def launch(time: float, report: str = "a", kernel: str = "k", **about: Any) -> JudgedLaunch:
     given = {
         "report": report,
         "index": 0,
@@ -153,7 +153,7 @@ def launch(time: float, report: str = "a", kernel: str = "k", **about: Any) -> J
         "diagnosis": judge_launch({**BUSY, "time": time}),
         **about,
     }
-    return Judged(**given)
+    return JudgedLaunch(**given)
 
 
 def test_alike_launches_share_a_row():
@@ -167,12 +167,12 @@ def test_alike_launches_share_a_row():
         launch(1.0, grid=(2, 1, 1)),
         launch(1.0, status="failed"),
     ]
-    found = make_launch_rows(runs)
+    found = group_and_rank_launches(runs)
     assert len(found) == 6
     row = next(r for r in found if len(r.launches) == 3)
     assert (row.times, row.total, row.median_launch) == ([1.0, 2.0, 3.0], 6.0, runs[2])
     assert row.seconds_saved == pytest.approx(sum(run.seconds_saved for run in runs[:3]))
-    assert len(make_launch_rows(runs, every=True)) == 8
+    assert len(group_and_rank_launches(runs, every=True)) == 8
 
 
 @pytest.mark.parametrize(("share", "leads"), [(0.4, False), (0.6, True), (0.998, True)])
@@ -181,10 +181,10 @@ def test_most_of_the_time_of_no_known_cause_is_first(share: float, leads: bool):
     lacking = Missing("WarpStateStats", "not collected")
     unknown = Diagnosis("latency", None, "", (), (lacking,))
     runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=unknown)]
-    assert (make_launch_rows(runs)[0].median_launch.kernel == "dominant") == leads
+    assert (group_and_rank_launches(runs)[0].median_launch.kernel == "dominant") == leads
     complete = replace(unknown, missing=())
     runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=complete)]
-    assert make_launch_rows(runs)[0].median_launch.kernel == "k", (
+    assert group_and_rank_launches(runs)[0].median_launch.kernel == "k", (
         "what is known to be at no fault does not lead"
     )
 
@@ -197,21 +197,26 @@ def test_the_row_that_could_save_most_is_first():
         launch(9.0, kernel="c", diagnosis=quiet),
         launch(10.0, kernel="d", diagnosis=quiet),
     ]
-    assert [row.median_launch.kernel for row in make_launch_rows(runs)] == ["b", "k", "d", "c"]
+    assert [row.median_launch.kernel for row in group_and_rank_launches(runs)] == [
+        "b",
+        "k",
+        "d",
+        "c",
+    ]
     assert runs[2].seconds_saved == 0.0
     assert runs[2].top is None
     assert 0 < runs[0].seconds_saved < 1.0
 
 
 def test_an_even_number_of_launches_is_shown_by_the_lower_middle():
-    row = Row((launch(4.0), launch(1.0), launch(2.0), launch(3.0)))
+    row = LaunchRow((launch(4.0), launch(1.0), launch(2.0), launch(3.0)))
     assert row.median_launch.time == 2.0
     unknown = launch(nan)
     assert isnan(unknown.time)
     assert unknown.seconds_saved == 0.0
-    none = Row((unknown, launch(nan, kernel="z")))
+    none = LaunchRow((unknown, launch(nan, kernel="z")))
     assert (none.times, none.total, none.median_launch) == ([], 0, unknown)
-    assert Row((unknown, launch(1.0))).median_launch.time == 1.0
+    assert LaunchRow((unknown, launch(1.0))).median_launch.time == 1.0
     assert isnan(launch(1.0, values={}).time)
 
 
@@ -219,6 +224,6 @@ def test_one_launch_takes_the_place_of_another():
     first, second = launch(1.0), launch(2.0)
     line = HotLine("a.cu", 1, "x", 1, 1.0, "wait", 1.0)
     changed = replace(second, lines=(line,))
-    row = Row((first, second)).replace_launch(second, changed)
+    row = LaunchRow((first, second)).replace_launch(second, changed)
     assert row.launches == (first, changed)
     assert row.launches[0] is first

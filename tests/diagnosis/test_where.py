@@ -12,16 +12,16 @@ from profkit.diagnosis import launches
 from profkit.diagnosis.launches import (
     LINES,
     add_source_lines,
+    group_and_rank_launches,
     judge_reports,
     make_launch_lines_frame,
-    make_launch_rows,
 )
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import COUNTERS
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT
 from tests.found import find_files
 from tests.reports import made
@@ -60,7 +60,7 @@ def test_launch_shapes_and_doubts_happen_at_no_line() -> None:
 
 
 def test_findings_of_stage2() -> None:
-    (run,) = add_source_lines(judge_reports(read_report([STAGE2])))
+    (run,) = add_source_lines(judge_reports(read_report_files([STAGE2])))
     where = {f.rule: f.where for f in run.diagnosis.findings}
     assert [
         (Path(x.file).name, x.line, round(x.share, 2)) for x in where["shared-bank-conflicts"]
@@ -76,7 +76,7 @@ def test_findings_of_stage2() -> None:
 
 
 def test_more_lines_and_the_launchs_own() -> None:
-    (run,) = add_source_lines(judge_reports(read_report([STAGE2])), 5, listed=2)
+    (run,) = add_source_lines(judge_reports(read_report_files([STAGE2])), 5, listed=2)
     assert len(run.top.where) == 5  # type: ignore[union-attr]
     assert [x.stall for x in run.lines] == ["short_scoreboard", "short_scoreboard"]
 
@@ -114,7 +114,7 @@ def test_frame_of_nothing(tmp_path: Path) -> None:
 
 def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
     """Its cubin says nothing of who called tl.sum: the barrier is in the library's line."""
-    (run,) = add_source_lines(judge_reports(read_report([TRITON])))
+    (run,) = add_source_lines(judge_reports(read_report_files([TRITON])))
     # Its barriers are worth too little for a finding: their lines are asked for by themselves.
     request = LinesRequest(str(TRITON), 0, {"barrier-wait": BY_ID["barrier-wait"].lines}, 3)
     lines = answer_line_requests([request])[0].counters["barrier-wait"]
@@ -134,7 +134,7 @@ def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
 
 
 def test_a_cuda_kernel_is_told_in_cudas_words():
-    (run,) = add_source_lines(judge_reports(read_report([STAGE2])))
+    (run,) = add_source_lines(judge_reports(read_report_files([STAGE2])))
     fired = [f for f in run.diagnosis.findings if f.status == "fires"]
     assert fired
     assert all(f.advice != BY_ID[f.rule].triton for f in fired)
@@ -157,10 +157,10 @@ def test_what_is_tritons(kernel, file, triton):
 
 
 def test_launches_of_one_name_with_other_code_are_not_alike():
-    run = judge_reports(read_report([STAGE2]))[0]
+    run = judge_reports(read_report_files([STAGE2]))[0]
     other = replace(run, values={**run.values, "registers": run.values["registers"] + 8})
-    assert len(make_launch_rows([run, run])) == 1
-    assert len(make_launch_rows([run, other])) == 2
+    assert len(group_and_rank_launches([run, run])) == 1
+    assert len(group_and_rank_launches([run, other])) == 2
 
 
 PROBES = ROOT / "artifacts" / "probes"
@@ -168,7 +168,7 @@ PROBES = ROOT / "artifacts" / "probes"
 
 def _probe(name: str):
     reports = find_files(PROBES, "probes-*.ncu-repz")
-    runs = [run for path in reports for run in judge_reports(read_report([path]))]
+    runs = [run for path in reports for run in judge_reports(read_report_files([path]))]
     return next(run for run in runs if run.variant == name and run.case == "main")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from profkit.evidence.ablated import (
     check_fix_by_ablation,
-    find_dearer_causes,
-    list_ablation_notes,
+    describe_causes_that_cost_more,
+    describe_changed_ablation_gains,
     make_ablation_rows,
 )
 from profkit.evidence.compare import compare_sides
@@ -71,7 +71,7 @@ def test_nothing_is_said_of_what_was_not_measured() -> None:
     assert check_fix_by_ablation(CONFLICTS, before, bare) == (None, "")
     assert check_fix_by_ablation(CONFLICTS, bare, after) == (None, "")
     assert check_fix_by_ablation("uncoalesced-access", before, after) == (None, "")
-    assert not list(list_ablation_notes(before, bare))
+    assert not list(describe_changed_ablation_gains(before, bare))
 
 
 def test_a_cause_of_which_nothing_is_left_is_gone() -> None:
@@ -115,14 +115,14 @@ def test_a_cause_that_was_not_measured_before(code: str, said: str | None) -> No
     before = made("v1", ablation=refuse_conflicts(read_ablation("stage2swizzle"), code))
     after = made("v1", ablation=read_ablation("stage2"))
     rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
-    assert find_dearer_causes(*rows).get("conflict-free") == said
+    assert describe_causes_that_cost_more(*rows).get("conflict-free") == said
 
 
 def test_a_cause_that_costs_no_more_than_its_interval_allows_is_not_told() -> None:
     before = made("v1", ablation=read_ablation("stage2", gain=1.5, low=1.4, high=1.6))
     after = made("v1", ablation=read_ablation("stage2", gain=1.57, low=1.56, high=1.58))
     rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
-    assert "conflict-free" not in find_dearer_causes(*rows)
+    assert "conflict-free" not in describe_causes_that_cost_more(*rows)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -133,7 +133,7 @@ def test_a_cost_without_an_interval_is_not_compared(side: str) -> None:
     ablations[side] = read_ablation(unsure, low=None, high=None)
     before, after = (made("v1", ablation=ablations[name]) for name in ("before", "after"))
     rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
-    assert "conflict-free" not in find_dearer_causes(*rows)
+    assert "conflict-free" not in describe_causes_that_cost_more(*rows)
 
 
 @pytest.mark.parametrize(("factor", "answer"), [(1.5, "slower"), (1.0, "same"), (0.9, "faster")])

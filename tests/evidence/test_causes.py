@@ -9,7 +9,13 @@ import pytest
 
 from profkit.evidence.causes import compare_estimate_with_gain, estimate_explained_share, find_cause
 from profkit.evidence.compare import compare_sides, compare_times
-from profkit.evidence.counters import Amount, FindingChange, FindingSide, LaunchChange, TextChange
+from profkit.evidence.counters import (
+    CauseAmounts,
+    FindingChange,
+    FindingSide,
+    LaunchChange,
+    TextChange,
+)
 from profkit.evidence.history import History
 from profkit.evidence.runs import Evidence
 from profkit.evidence.samples import THRESHOLDS, Interval
@@ -42,7 +48,7 @@ def make_launch(*findings: FindingChange, lead: str = "") -> LaunchChange:
 
 def make_wait(state: str, before: float, after: float, gain: float = 9.0) -> FindingChange:
     """Return a wait that fires on both sides, as shares of the time."""
-    amount = Amount(
+    amount = CauseAmounts(
         what="of the warps' time",
         unit="share",
         before=before,
@@ -125,9 +131,9 @@ def test_a_change_that_fixed_nothing_has_no_estimate():
 
 
 def find_verdict(variant: str):
-    from profkit.evidence.runs import find_named_runs
+    from profkit.evidence.runs import load_runs_of_side
 
-    (run,) = find_named_runs(variant, ARTIFACTS, "B")
+    (run,) = load_runs_of_side(variant, ARTIFACTS, "B")
     return run.diagnosis()
 
 

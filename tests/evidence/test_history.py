@@ -27,7 +27,7 @@ from profkit.evidence.noise import (
     compare_consecutive_runs,
     estimate_spreads,
     measure_noise,
-    scale_spread,
+    widen_spread_for_few_runs,
 )
 from profkit.evidence.runs import Evidence
 from profkit.evidence.samples import Spread
@@ -320,8 +320,8 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert (len(found), problems) == (20, []), "each once"
     spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
-    assert scale_spread(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
-    assert scale_spread(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
+    assert widen_spread_for_few_runs(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
+    assert widen_spread_for_few_runs(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
     quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
     assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
@@ -774,11 +774,13 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
     plain_spread = estimate_spreads(kept.list_runs()[0])["GPU-1"]
-    assert known("GPU-1") == scale_spread(plain_spread, 0.05)
+    assert known("GPU-1") == widen_spread_for_few_runs(plain_spread, 0.05)
     assert (
-        KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == scale_spread(plain_spread) > known("GPU-1")
+        KnownSpreads(tmp_path / "h", 0.001)("GPU-1")
+        == widen_spread_for_few_runs(plain_spread)
+        > known("GPU-1")
     )
-    assert scale_spread(Spread(0.01)) == 0.01, "an assumption is not widened"
+    assert widen_spread_for_few_runs(Spread(0.01)) == 0.01, "an assumption is not widened"
 
 
 def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:

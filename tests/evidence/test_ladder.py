@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.ladder import build_ladder, order_ladder
-from profkit.evidence.runs import Evidence, Run, find_named_runs, pair_runs
+from profkit.evidence.runs import Evidence, Run, load_runs_of_side, pair_runs
 from tests.copies import replace
 from tests.evidence.made import frame, row, run, samples
 
@@ -104,14 +104,14 @@ def test_a_case_that_was_not_recorded():
 
 def test_a_variant_stands_for_all_its_cases():
     evidence = folder(run("stage1"), run("stage1", "C"), run("stage2"))
-    assert [r.name for r in find_named_runs("stage1", evidence)] == ["stage1.B", "stage1.C"]
-    assert [r.name for r in find_named_runs("stage1.C", evidence)] == ["stage1.C"]
-    assert [r.name for r in find_named_runs("stage1", evidence, "B")] == ["stage1.B"]
+    assert [r.name for r in load_runs_of_side("stage1", evidence)] == ["stage1.B", "stage1.C"]
+    assert [r.name for r in load_runs_of_side("stage1.C", evidence)] == ["stage1.C"]
+    assert [r.name for r in load_runs_of_side("stage1", evidence, "B")] == ["stage1.B"]
     with pytest.raises(ProfkitError) as raised:
-        find_named_runs("stage7", evidence)
+        load_runs_of_side("stage7", evidence)
     assert raised.value.hint == "did you mean stage2 or stage1?"
     with pytest.raises(ProfkitError, match="no such file"):
-        find_named_runs("lost/stage1.B.ncu-rep", evidence)
+        load_runs_of_side("lost/stage1.B.ncu-rep", evidence)
 
 
 def test_runs_pair_by_case_and_by_variant():
@@ -133,10 +133,12 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     rows = [row("stage1"), row("stage2")]
     for one in rows:
         one["report"] = str(tmp_path / "both.ncu-rep")
-    monkeypatch.setattr("profkit.evidence.runs.read_launches", lambda reports: frame(*rows))
+    monkeypatch.setattr(
+        "profkit.evidence.runs.read_launches_of_whole_reports", lambda reports: frame(*rows)
+    )
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
-    found = find_named_runs(report, Evidence(tmp_path))
+    found = load_runs_of_side(report, Evidence(tmp_path))
     assert [r.name for r in found] == ["stage1.B", "stage2.B"]
     compared = compare_sides(found[0], found[1])
     assert len(compared.changes) == 1
@@ -146,11 +148,11 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs_module, "read_launches", lambda reports: frame())
+    monkeypatch.setattr(runs_module, "read_launches_of_whole_reports", lambda reports: frame())
     for name in ("stage1.B", "stage1.C", "sdpa-cudnn.B"):
         (tmp_path / f"{name}.ncu-rep").write_bytes(b"")
     (tmp_path / "README.md").write_text("not a run")
-    found = find_named_runs(tmp_path, Evidence(tmp_path), case="B")
+    found = load_runs_of_side(tmp_path, Evidence(tmp_path), case="B")
     assert sorted(r.name for r in found) == ["sdpa-cudnn.B", "stage1.B"]
 
 
@@ -221,8 +223,10 @@ def test_a_report_of_no_variant_is_called_as_its_file_and_beside_variants_left_o
         read = frame(*rows).astype({"variant": object, "case": object})
         for mark in ("variant", "case"):  # as a report's rows have it
             read[mark] = read[mark].where(read[mark].notna(), None)
-        monkeypatch.setattr(runs_module, "read_launches", lambda _, read=read: read)
-        found = find_named_runs(report, Evidence(tmp_path))
+        monkeypatch.setattr(
+            runs_module, "read_launches_of_whole_reports", lambda _, read=read: read
+        )
+        found = load_runs_of_side(report, Evidence(tmp_path))
         assert [r.name for r in found] == names
         assert sum(len(r.launches) for r in found) == len([r for r in rows if r["variant"]]) or (
             names == ["some"] and len(found[0].launches) == len(rows)

@@ -7,9 +7,9 @@ import pytest
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
-from profkit.evidence.moves import parse_moves
-from profkit.evidence.runs import Evidence, find_named_runs
-from profkit.records.record import SourceFile, read_record, update_header
+from profkit.evidence.moves import parse_expected_changes
+from profkit.evidence.runs import Evidence, load_runs_of_side
+from profkit.records.record import SourceFile, read_record, refresh_header_from_source
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
 from tests.copies import replace
@@ -67,7 +67,7 @@ def test_the_figures_stand_beside_it():
     ],
 )
 def test_a_move_holds_up_to_its_border(move, before, after, holds):
-    assert parse_moves(move, "x")[0].is_fulfilled(before, after) is holds
+    assert parse_expected_changes(move, "x")[0].is_fulfilled(before, after) is holds
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_promise_about_one_case_is_not_tried_at_another():
 @pytest.mark.parametrize("bad", ["stall_barrier", "stall_barrier<x", "stall_barrier=2x", "nope>2x"])
 def test_a_prediction_that_cannot_be_read_says_how_to_write_it(bad):
     with pytest.raises(ProfkitError) as raised:
-        parse_moves(f"instructions~1x {bad}", "v1_x.cu")
+        parse_expected_changes(f"instructions~1x {bad}", "v1_x.cu")
     assert "v1_x.cu" in raised.value.message
     assert raised.value.hint
 
@@ -110,14 +110,14 @@ def test_what_the_file_says_today_counts_while_its_code_is_the_same():
     made = record("stage2", problem="p", after="stage1", fixes=("barrier-wait",))
     today = header("Mended", after="stage1", fixes_not=("barrier-wait",))
     file = SourceFile(today, made.source_hash)
-    said, stale = update_header(made, {"p/stage2": file})
+    said, stale = refresh_header_from_source(made, {"p/stage2": file})
     assert (said.header, stale) == (today, False)
     assert (said.header.fixes, said.header.fixes_not) == ((), ("barrier-wait",))
-    said, stale = update_header(made, {"p/stage2": replace(file, sha256="other")})
+    said, stale = refresh_header_from_source(made, {"p/stage2": replace(file, sha256="other")})
     assert (said, stale) == (made, True)
-    assert update_header(made, {}) == (made, False)
+    assert refresh_header_from_source(made, {}) == (made, False)
     library = record("sdpa", problem="p", source=None)
-    assert update_header(library, {"p/sdpa": file}) == (library, False)
+    assert refresh_header_from_source(library, {"p/sdpa": file}) == (library, False)
 
 
 def test_a_file_is_held_to_todays_header_and_is_never_stale():
@@ -127,7 +127,7 @@ def test_a_file_is_held_to_todays_header_and_is_never_stale():
     file = SourceFile(today, made.source_hash)
     for known, said in ((file, today), (replace(file, sha256="other"), made.header)):
         headers = {f"{made.problem}/{made.variant}": known}
-        (found,) = find_named_runs(path, Evidence(ROOT / "artifacts", headers=headers))
+        (found,) = load_runs_of_side(path, Evidence(ROOT / "artifacts", headers=headers))
         assert found.record is not None
         assert (found.record.header, found.stale) == (said, False)
 
@@ -182,4 +182,4 @@ def test_promises_come_in_the_order_of_a_header_and_none_without_counters():
         (kind, None, "no report on both sides")
         for kind in ("fixes", "fixes-not", "moves", "moves-not")
     ]
-    assert str(parse_moves("time~1.50x", "x")[0]) == "time~1.5x"
+    assert str(parse_expected_changes("time~1.50x", "x")[0]) == "time~1.5x"

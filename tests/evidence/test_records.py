@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence, MissingEvidence, Run, find_named_runs
+from profkit.evidence.runs import Evidence, MissingEvidence, Run, load_runs_of_side
 from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
 from profkit.reports import reader
@@ -160,7 +160,7 @@ def test_evidence_is_read_once_and_says_what_is_missing(tmp_path):
     run = evidence.load("stage2", "B")
     assert run is evidence.load("stage2", "B")
     assert run.samples == (1e-5, 1.1e-5)
-    assert run.get_column("device") is None
+    assert run.get_value_of_longest_launch("device") is None
     with pytest.raises(MissingEvidence) as raised:
         _ = run.launch
     assert raised.value.hint == "profkit profile --variant stage2 --case B"
@@ -173,13 +173,13 @@ def test_evidence_is_read_once_and_says_what_is_missing(tmp_path):
 def test_reports_of_many_runs_are_read_together(monkeypatch):
     """One by one, this process would read them itself, and keep six times their bytes."""
     calls = []
-    real = reader.read_report
+    real = reader.read_report_files
 
-    def read_report(paths):
+    def read_report_files(paths):
         calls.append(len(paths))
         return real(paths)
 
-    monkeypatch.setattr(reader, "read_report", read_report)
+    monkeypatch.setattr(reader, "read_report_files", read_report_files)
     runs, problems = Evidence(ROOT / "artifacts").load_readable(
         lambda name: name[0] in {"copy", "matmul"}
     )
@@ -197,7 +197,11 @@ def test_a_run_is_its_longest_launch_and_sums_all():
         row(status="failed", time=1.0),
     ]
     found = run(launches=launches)
-    assert (found.row["kernel"], found.get_column("kernel"), len(found.rows)) == ("c", "c", 3)
+    assert (found.row["kernel"], found.get_value_of_longest_launch("kernel"), len(found.rows)) == (
+        "c",
+        "c",
+        3,
+    )
     assert found.launch["instructions"] == 2.0
     assert run(launches=[launches[0], launches[2]]).total("instructions") == 3.0
     with pytest.raises(MissingEvidence, match=r"instructions of stage1\.B was not collected"):
@@ -205,7 +209,7 @@ def test_a_run_is_its_longest_launch_and_sums_all():
     with pytest.raises(MissingEvidence) as raised:
         run(launches=[]).total("instructions")
     assert raised.value.hint == "profkit profile --variant stage1 --case B"
-    assert run(launches=[launches[3]]).get_column("kernel") is None
+    assert run(launches=[launches[3]]).get_value_of_longest_launch("kernel") is None
     assert Run("x", None, None, frame()).sha256 == ""
 
 
@@ -255,7 +259,7 @@ def test_one_side_of_a_comparison_is_a_record_a_report_beside_it_or_a_folder(tmp
     shutil.copy(ROOT / "artifacts" / "scalar.B.ncu-rep", report)
     evidence = Evidence(tmp_path / "elsewhere")
     for side in (record, report, str(report), tmp_path):
-        (found,) = find_named_runs(side, evidence)
+        (found,) = load_runs_of_side(side, evidence)
         assert (found.name, found.record.timing_session, len(found.launches)) == (
             "stage2.B",
             "w1",
@@ -263,13 +267,13 @@ def test_one_side_of_a_comparison_is_a_record_a_report_beside_it_or_a_folder(tmp
         )
     alone = tmp_path / "some.ncu-rep"
     shutil.move(report, alone)
-    (found,) = find_named_runs(alone, evidence)
+    (found,) = load_runs_of_side(alone, evidence)
     assert (found.record, found.report) == (None, alone)
-    assert find_named_runs(found, evidence) == [found]
+    assert load_runs_of_side(found, evidence) == [found]
     with pytest.raises(ProfkitError, match="no run at case Z"):
-        find_named_runs(record, evidence, "Z")
+        load_runs_of_side(record, evidence, "Z")
     with pytest.raises(ProfkitError, match="no run of stage2 in") as raised:
-        find_named_runs("stage2", evidence)
+        load_runs_of_side("stage2", evidence)
     assert raised.value.hint == "profkit profile --variant stage2", "nothing is recorded at all"
 
 
@@ -277,15 +281,15 @@ def test_half_a_folder_is_used_where_somebody_takes_its_problems(tmp_path):
     (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "broken.B.json").write_text("{")
     with pytest.raises(ProfkitError, match=r"broken\.B\.json: not JSON"):
-        find_named_runs(tmp_path, Evidence(tmp_path))
+        load_runs_of_side(tmp_path, Evidence(tmp_path))
     problems: list[ProfkitError] = []
-    assert [r.name for r in find_named_runs(tmp_path, Evidence(tmp_path), None, problems)] == [
+    assert [r.name for r in load_runs_of_side(tmp_path, Evidence(tmp_path), None, problems)] == [
         "stage2.B"
     ]
     assert len(problems) == 1
     (tmp_path / "stage2.B.json").unlink()
     with pytest.raises(ProfkitError, match="not JSON"):
-        find_named_runs(tmp_path, Evidence(tmp_path), None, [])
+        load_runs_of_side(tmp_path, Evidence(tmp_path), None, [])
 
 
 def test_a_damaged_report_spoils_counters_and_not_the_record(tmp_path):

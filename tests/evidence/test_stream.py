@@ -17,9 +17,9 @@ import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.evidence import stream
 from profkit.evidence.history import History
-from profkit.evidence.stream import stream_reports
+from profkit.evidence.stream import diagnose_reports_into_history
 from profkit.reports import cluster
-from profkit.reports.cluster import connect_to_cluster, iterate_reports, require_executor
+from profkit.reports.cluster import connect_to_cluster, iterate_results_by_path, require_executor
 from tests.conftest import ROOT
 
 pytest.importorskip("pyarrow")
@@ -56,15 +56,15 @@ EXPECTED = {f"{n:02}": "ok" for n in range(12)} | {
 @pytest.mark.slow
 def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: list[str]) -> None:
     kept = History(tmp_path / "h")
-    done = stream_reports(reports, kept)
+    done = diagnose_reports_into_history(reports, kept)
     assert (done.reports, done.known, len(done.not_ok)) == (12, 0, 3)
     assert done.launches >= 9
     assert states(kept) == EXPECTED
     assert {r["bound"] for r in kept.read_table("launches")[0].to_pylist()} == {"launch"}
-    again = stream_reports(reports, kept)
+    again = diagnose_reports_into_history(reports, kept)
     assert (again.reports, again.known) == (0, 12)
     shutil.copy(REPORT, reports[7])
-    assert stream_reports(reports, kept).reports == 1
+    assert diagnose_reports_into_history(reports, kept).reports == 1
 
 
 @pytest.mark.slow
@@ -72,14 +72,14 @@ def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: lis
 def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
     kept = History(tmp_path / "h")
     with pool(2) as client:
-        done = stream_reports(reports, kept, client)
+        done = diagnose_reports_into_history(reports, kept, client)
         frame = pk.load(reports, client=client)
     assert (done.reports, len(done.not_ok)) == (12, 3)
     assert states(kept) == EXPECTED
     assert list(frame["report"]) == list(pk.load(reports)["report"])
 
 
-READ = cluster.read_chunk
+READ = cluster.run_on_chunk
 
 
 def kill_once(function: str, chunk: list[str], died: str):
@@ -96,10 +96,10 @@ def test_a_killed_worker_loses_nothing(
     tmp_path: Path, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool of concurrent.futures is broken then: what it does not take is read here."""
-    monkeypatch.setattr(cluster, "read_chunk", kill_once)
+    monkeypatch.setattr(cluster, "run_on_chunk", kill_once)
     kept = History(tmp_path / "h")
     with ProcessPoolExecutor(1) as client:
-        done = stream_reports(reports, kept, client)
+        done = diagnose_reports_into_history(reports, kept, client)
     assert (tmp_path / "runs" / "killed").exists()
     assert (done.reports, states(kept)) == (12, EXPECTED)
 
@@ -116,9 +116,9 @@ def test_what_was_written_stays_when_the_reader_is_killed(
 
     kept = History(tmp_path / "h")
     with pytest.raises(KeyboardInterrupt):
-        stream_reports(reports, kept, progress=stop)
+        diagnose_reports_into_history(reports, kept, progress=stop)
     assert len(states(kept)) == 6
-    assert stream_reports(reports, kept).known == 6
+    assert diagnose_reports_into_history(reports, kept).known == 6
     assert states(kept) == EXPECTED
 
 
@@ -128,10 +128,13 @@ def test_a_report_that_kills_its_process(tmp_path: Path, monkeypatch: pytest.Mon
     paths = []
     for name in ("a", "b"):
         paths.append(str(shutil.copy(REPORT, tmp_path / f"{name}.ncu-rep")))
-    report, launches = stream.recover_file_rows(paths[0], "it crashed")
+    report, launches = stream.make_history_rows_of_crashed_file(paths[0], "it crashed")
     assert (report.status, report.message) == ("damaged", "it crashed")
     assert launches, "the metrics alone could be read"
-    assert stream.recover_file_rows(str(tmp_path / "gone"), "it crashed")[0].launches == 0
+    assert (
+        stream.make_history_rows_of_crashed_file(str(tmp_path / "gone"), "it crashed")[0].launches
+        == 0
+    )
 
 
 def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +156,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             future.set_result([(path, 0) for path in words[1]])
             return future
 
-    taken = iterate_reports("builtins:len", paths(), "builtins:len", Now())
+    taken = iterate_results_by_path("builtins:len", paths(), "builtins:len", Now())
     for _ in range(100):
         next(taken)
     assert given <= 100 + 64 * (max(8, 2 * (os.cpu_count() or 1)) + 1)
@@ -174,7 +177,7 @@ def test_on_a_dask_cluster(tmp_path: Path, reports: list[str]) -> None:
     kept = History(tmp_path / "h")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**options) as local, distributed.Client(local) as client:
-        assert stream_reports(reports, kept, client).reports == 12
+        assert diagnose_reports_into_history(reports, kept, client).reports == 12
         assert len(pk.load(reports, client=client)) >= 9
     assert states(kept) == EXPECTED
 

@@ -10,7 +10,7 @@ ASK = """
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 try:
-    device.describe_gpu()
+    device.query_gpu()
 except ProfkitError as error:
     print(error.message)
 """

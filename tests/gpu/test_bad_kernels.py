@@ -7,7 +7,7 @@ import pytest
 
 from profkit.lab.measure import pipeline, sanitize, targets
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.targets import Places, TargetRun, make_profile_plan
+from profkit.lab.measure.targets import LabFolders, TargetRun, make_profile_plan
 from profkit.lab.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
@@ -34,8 +34,8 @@ def caught_by(*checks: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def target_run(tmp_path_factory: pytest.TempPathFactory) -> TargetRun:
-    places = Places(TESTS, tmp_path_factory.mktemp("build"))
-    target = targets.choose_target(places, (), True, ("B", "tiny"), False)
+    places = LabFolders(TESTS, tmp_path_factory.mktemp("build"))
+    target = targets.find_target_of_options(places, (), True, ("B", "tiny"), False)
     return pipeline.measure_target(target, lambda _: None)
 
 
@@ -121,4 +121,4 @@ def test_launches_read_from_a_graph_are_those_of_the_build(target_run: TargetRun
     assert launch.grid == (128, 8, 1)
     assert launch.static_smem == kernels[launch.kernel].smem
     assert target_run.measured.gpu is not None
-    assert target_run.measured.gpu.arch == device.describe_gpu().arch
+    assert target_run.measured.gpu.arch == device.query_gpu().arch

@@ -50,10 +50,10 @@ def test_bench_names_the_backend_that_ran() -> None:
 @pytest.mark.parametrize("name", ["v1", "sdpa-flash"])
 def test_profile_captures_exactly_one_call(tmp_path: Path, name: str) -> None:
     profkit("profile", "--variant", name, "--case", "A", "--artifacts", str(tmp_path))
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
     at = tmp_path / "attention" / "A"
-    found = read_report([at / f"{name}.ncu-rep"]).launches
+    found = read_report_files([at / f"{name}.ncu-rep"]).launches
     said = json.loads((at / f"{name}.json").read_text())
     assert len(found) == len(said["launches"]) == said["report"]["launches"]
     assert set(found["variant"]) == {name}
@@ -82,8 +82,8 @@ def test_profile_wraps_any_command(tmp_path: Path) -> None:
         str(report),
     ]
     profkit("profile", *options, "--", sys.executable, "-c", program)
-    from profkit.reports.reader import read_report
+    from profkit.reports.reader import read_report_files
 
-    found = read_report([report]).launches
+    found = read_report_files([report]).launches
     assert len(found) == 2
     assert all("cos" in k for k in found["kernel"])

@@ -257,7 +257,7 @@ def _inputs() -> Path:
     return folder
 
 
-def _told(asked: problem.Problem, at: data.Data, out: Path) -> str:
+def _told(asked: problem.Problem, at: data.CaseData, out: Path) -> str:
     """A launch as problem_check.cpp reads it."""
     values = asked.module.arguments(asked.get_case(at.case))
     six = [[*values.get(key, ()), *[0] * 6][:6] for key in ("size", "stride")]

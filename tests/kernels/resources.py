@@ -22,7 +22,7 @@ from typing import Any
 from profkit.collect import tools
 from profkit.lab.measure import ladder
 from profkit.lab.measure.cuda.resources import CARDS
-from profkit.lab.measure.targets import Places
+from profkit.lab.measure.targets import LabFolders
 from profkit.lab.measure.variants import dry, variants
 from profkit.lab.measure.variants.variants import Variant
 from tests.conftest import ROOT
@@ -37,7 +37,7 @@ HELD = [*product(LADDER, ("80", "89", "90")), *product(OTHERS, ("90",))]
 
 def made_of(variant: Variant, arch: str) -> str:
     """A hash of all that decides what nvcc and the launcher give."""
-    folder = Places(KERNELS).build_dir()
+    folder = LabFolders(KERNELS).build_dir()
     versions = [
         tools.require_tool_with_version(name, folder).version for name in variant.language.programs
     ]
@@ -64,23 +64,26 @@ def kept() -> dict[str, dict[str, Any]]:
 
 
 def nvcc_version() -> str:
-    return tools.require_tool_with_version("nvcc", Places(KERNELS).build_dir()).version
+    return tools.require_tool_with_version("nvcc", LabFolders(KERNELS).build_dir()).version
 
 
 def name_of(variant: Variant, arch: str) -> str:
     return f"{variant.problem}/{variant.id} {arch}"
 
 
-def compiled(wanted: Iterable[tuple[Variant, str]]) -> list[ladder.Compiled]:
+def compiled(wanted: Iterable[tuple[Variant, str]]) -> list[ladder.CompiledVariant]:
     """Compile now."""
     by_arch: dict[str, list[str]] = {}
     for variant, arch in wanted:
         by_arch.setdefault(arch, []).append(f"{variant.problem}/{variant.id}")
-    each = (ladder.compile_named(Places(KERNELS), names, [arch]) for arch, names in by_arch.items())
+    each = (
+        ladder.compile_and_check_budgets(LabFolders(KERNELS), names, [arch])
+        for arch, names in by_arch.items()
+    )
     return [one for several in each for one in several]
 
 
-def row_of(one: ladder.Compiled) -> dict[str, int]:
+def row_of(one: ladder.CompiledVariant) -> dict[str, int]:
     """The most registers, shared memory, spilled bytes and stack of a build's kernels."""
     rows = [asdict(kernel) for kernel in one.build.kernels]
     for row, seen in zip(rows, one.list_kernel_rows(), strict=True):
@@ -97,7 +100,7 @@ def over_budget(variant: Variant, row: dict[str, int]) -> list[str]:
     ]
 
 
-def write(made: Sequence[ladder.Compiled]) -> None:
+def write(made: Sequence[ladder.CompiledVariant]) -> None:
     rows = {}
     for one in made:
         assert (one.build.error, one.launches is None) == (None, False), one.variant

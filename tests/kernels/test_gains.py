@@ -18,7 +18,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import (
     LANE_BYTES,
     Launch,
-    compute_busy_if_coalesced,
+    compute_unit_shares_if_coalesced,
     count_bytes_per_lane,
     measure_sector_waste,
 )
@@ -26,7 +26,7 @@ from profkit.model.resources import (
     DRAM,
     find_attainable_share_of_pins,
     is_dram_access_scattered,
-    measure_unit_loads,
+    measure_unit_shares_of_peak,
 )
 from profkit.model.scenario import COVERAGE, SPREAD, UNEXPLAINED, USUAL_STREAM
 from profkit.records.record import read_record
@@ -80,8 +80,8 @@ def test_no_fix_brings_more_than_the_ratio_that_its_sentence_states(kept):
             return LANE_BYTES / count_bytes_per_lane(launch)
         if rule == "uncoalesced-access":
             # L2 looks up lines of four sectors, and DRAM fetches two at once.
-            levels = compute_busy_if_coalesced(launch, measure_sector_waste(launch)[0])
-            now = measure_unit_loads(launch)
+            levels = compute_unit_shares_if_coalesced(launch, measure_sector_waste(launch)[0])
+            now = measure_unit_shares_of_peak(launch)
             shares = [levels[level] / now[level] for level in levels if now.get(level)]
             return 1 / min(1 - measure_sector_waste(launch)[0], *shares)
         return None

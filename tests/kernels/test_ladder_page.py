@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.collect import tools
-from profkit.lab.measure.targets import Places
+from profkit.lab.measure.targets import LabFolders
 from profkit.lab.measure.variants import build
 from tests.conftest import ROOT
 from tests.kernels.resources import LADDER
@@ -93,7 +93,7 @@ def test_no_stub_stands_in_a_cell(made):
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_what_is_said_of_an_l4_is_what_the_build_gives(made):
     kept = json.loads(made.BUILT.read_text("utf-8"))
-    folder = Places(made.KERNELS).build_dir()
+    folder = LabFolders(made.KERNELS).build_dir()
     if kept["nvcc"] != (here := tools.require_tool_with_version("nvcc", folder).version):
         pytest.skip(f"built with nvcc {kept['nvcc']}, here is {here}")
     # Of the same code the same nvcc makes the same: a few show that.

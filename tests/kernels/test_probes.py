@@ -19,7 +19,7 @@ from profkit.diagnosis.rule import Bound
 from profkit.diagnosis.rules import BY_ID
 from profkit.records.header import choose_compile_target
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +155,7 @@ def test_relief_relieves():
 
 @pytest.mark.slow
 def test_reports_hold_every_probe_and_twin():
-    reports = read_report(find_files(RECORDED, "probes-*.ncu-repz"))
+    reports = read_report_files(find_files(RECORDED, "probes-*.ncu-repz"))
     assert {f.status for f in reports.files} == {"ok"}
     launches = reports.launches
     assert set(launches["status"]) == {"ok"}

@@ -10,7 +10,7 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import Estimate
 from profkit.model.launch import Launch, measure_masked_accesses
-from profkit.model.resources import measure_full_slice, measure_unit_loads
+from profkit.model.resources import measure_full_slice, measure_unit_shares_of_peak
 from profkit.model.scenario import OFFSET, UNEXPLAINED, expect_less_of_unexplained_wait
 
 # All blocks read and write the same few lines: L2 is idle but for one slice.
@@ -65,8 +65,8 @@ def finding(launch: dict[str, float], rule: str) -> LaunchFinding:
 
 def test_the_busiest_slice_is_what_l2_is_full_of():
     even = {**ONE_SLICE, "l2_busy_max": 0.16}
-    assert measure_unit_loads(Launch(ONE_SLICE))["l2"] == 0.93
-    assert measure_unit_loads(Launch(even))["l2"] == 0.15
+    assert measure_unit_shares_of_peak(Launch(ONE_SLICE))["l2"] == 0.93
+    assert measure_unit_shares_of_peak(Launch(even))["l2"] == 0.15
     assert finding(even, "occupancy-shared").expect.gain > 2
     assert finding(ONE_SLICE, "occupancy-shared").status == "clear"
     assert "one slice of L2 is at 93 %" in judge_launch(ONE_SLICE).because

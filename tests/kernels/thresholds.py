@@ -25,7 +25,7 @@ from profkit.model import launch as units
 from profkit.model import resources
 from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tools import verdicts
 
 MODULES: tuple[ModuleType, ...] = (resources, units, verdict, shapes, waste)
@@ -181,7 +181,7 @@ class Probes:
     def __init__(self) -> None:
         known, reports = (
             verdicts.truths(),
-            read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))),
+            read_report_files(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))),
         )
         times = json.loads((verdicts.RECORDED / "times.json").read_text("utf-8"))["times"]
         rows = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}

@@ -17,7 +17,7 @@ from profkit.collect import timeline
 from profkit.collect.inject.profkit_capture_launch import CannotCapture, write_standalone
 from profkit.errors import ProfkitError
 from profkit.lab.measure import capture, data
-from profkit.lab.measure.capture import make_folder_name, write_problem
+from profkit.lab.measure.capture import make_unused_folder_name, write_problem
 from profkit.lab.measure.variants import problem, variants
 
 INJECT = timeline.INJECTED
@@ -206,10 +206,10 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
 def test_folders_have_names_of_their_own() -> None:
     taken: set[str] = set()
     for wanted in ("a_b", "a_b-2", "a_b-3"):
-        name = make_folder_name("a_b", taken)
+        name = make_unused_folder_name("a_b", taken)
         assert name == wanted
         taken.add(name)
-    assert make_folder_name("a/../b c", set()) == "a-b-c"
+    assert make_unused_folder_name("a/../b c", set()) == "a-b-c"
 
 
 def test_a_program_without_kernels_is_one_line(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_REPORT", str(ROOT / "artifacts/scalar.B.ncu-rep"))
 
 
-def wrap(tmp_path: Path, options: CollectOptions = CollectOptions()) -> profiler.Collected:  # noqa: B008
+def wrap(tmp_path: Path, options: CollectOptions = CollectOptions()) -> profiler.CollectedReport:  # noqa: B008
     return profiler.profile_program(PROGRAM, tmp_path / "out/x.ncu-rep", NCU, options)
 
 

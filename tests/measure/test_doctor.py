@@ -18,7 +18,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def nothing() -> None:
         raise ProfkitError("no NVIDIA driver: libcuda.so.1 was not found")
 
-    for cached in (device.describe_gpu, device.open_gpu, device._init_driver):
+    for cached in (device.query_gpu, device.open_gpu, device._init_driver):
         cached.cache_clear()
     monkeypatch.setattr(device, "_load_driver", nothing)
     monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)
@@ -60,7 +60,7 @@ def test_a_lock_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     (tmp_path / "nsight-compute-lock").write_text("")
     monkeypatch.setattr("os.access", lambda *_: False)
-    (found,) = doctor._examine_lock()
+    (found,) = doctor._examine_ncu_lock()
     assert found.status == "missing"
     assert "TMPDIR" in found.advice
 

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.slow
 
 
 def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
-    target = targets.choose_target(targets.Places(machine.kernels), names, False, (), False)
+    target = targets.find_target_of_options(
+        targets.LabFolders(machine.kernels), names, False, (), False
+    )
     return pipeline.measure_target(target, lambda _: None, time=time)
 
 
@@ -150,7 +152,9 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
     from profkit.collect import profiler
 
-    target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
+    target = targets.find_target_of_options(
+        targets.LabFolders(machine.kernels), names, False, ("B",), False
+    )
     return pipeline.profile_target(
         target,
         machine.artifacts,
@@ -202,13 +206,13 @@ def test_a_call_without_a_kernel_has_a_time_and_no_report(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that only copies, as the reference copy does: no graph node of it is a kernel."""
-    measure_run = session.measure_run
+    check_and_time_run = session.check_and_time_run
 
     def without_kernels(run: TargetRun, *args: Any) -> None:
-        measure_run(run, *args)
+        check_and_time_run(run, *args)
         run.measured.launches = dict.fromkeys(run.measured.launches, ())
 
-    monkeypatch.setattr(pipeline, "measure_run", without_kernels)
+    monkeypatch.setattr(pipeline, "check_and_time_run", without_kernels)
     machine.write("copies_x.cu")
     (result,) = profile(machine, "copies")
     assert (result.problem, result.report) == (None, None)

@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
 from profkit.lab.measure.bench import Times, summarize_times
 from profkit.lab.measure.subjects import list_library_versions
-from profkit.lab.measure.targets import Measurements, Places, Target, TargetRun, make_record
+from profkit.lab.measure.targets import LabFolders, Measurements, Target, TargetRun, make_record
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import load_problem
 from profkit.lab.measure.variants.variants import Variant
@@ -82,11 +82,11 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     )
 
 
-def built_as(**facts: str | None) -> ladder.Compiled:
+def built_as(**facts: str | None) -> ladder.CompiledVariant:
     """A build of v1 whose kernels are "s", for sm_90."""
     variant = Variant("v1", "x", Path("v1_x.cu"), Header("T"))
     known = {"sass": "s", "source": "new", "host": "h", **facts}
-    return ladder.Compiled(Build(variant, "90", "key", None, **known), None, ())
+    return ladder.CompiledVariant(Build(variant, "90", "key", None, **known), None, ())
 
 
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Pa
         source = RecordedSource(sha256="old", sass=sass, host="h", arch="90")
         write_record(tmp_path / f"v1.{name}.json", Record(variant="v1", case=name, source=source))
     made = [built_as(), built_as(sass=None)]
-    places = Places(tmp_path, artifacts=tmp_path)
+    places = LabFolders(tmp_path, artifacts=tmp_path)
     assert [p.name for p in ladder.refresh_records(places, made).written] == ["v1.same.json"]
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("new", "old")
@@ -110,11 +110,13 @@ def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: s
     source = RecordedSource(sha256="old", sass="s", host=host, arch="90")
     write_record(path, Record(variant="v1", case="B", source=source))
     text = path.read_text()
-    found = ladder.refresh_records(Places(tmp_path, artifacts=tmp_path), [built_as()])
+    found = ladder.refresh_records(LabFolders(tmp_path, artifacts=tmp_path), [built_as()])
     assert (found.written, found.unknown) == ((), (path,))
     assert path.read_text() == text
     assert (
-        ladder.refresh_records(Places(tmp_path, artifacts=tmp_path), [built_as(sass="t")]).unknown
+        ladder.refresh_records(
+            LabFolders(tmp_path, artifacts=tmp_path), [built_as(sass="t")]
+        ).unknown
         == ()
     )
 
@@ -124,7 +126,7 @@ def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> No
     source = RecordedSource(file="x/v1_x.cu", sha256="new", sass="s", arch="90")
     write_record(path, Record(variant="v1", case="B", header=Header("T"), source=source))
     lines = path.read_text().splitlines()
-    places = Places(tmp_path, artifacts=tmp_path)
+    places = LabFolders(tmp_path, artifacts=tmp_path)
     assert ladder.refresh_records(places, [built_as()]).written == (path,)
     assert [x for x in path.read_text().splitlines() if x not in lines] == ['  "host": "h",']
     assert ladder.refresh_records(places, [built_as(source="newer")]).written == (path,), (

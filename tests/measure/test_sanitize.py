@@ -4,7 +4,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure import sanitize
-from profkit.lab.measure.cuda.library import Plan
+from profkit.lab.measure.cuda.library import LaunchPlan
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """\
@@ -64,5 +64,5 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nsleep 60\n")
     tool.chmod(0o755)
-    found = sanitize.run_sanitizer_tool(tool, Plan("x", "y"), "synccheck", timeout=0.3)
+    found = sanitize.run_sanitizer_tool(tool, LaunchPlan("x", "y"), "synccheck", timeout=0.3)
     assert "stopped after" in found

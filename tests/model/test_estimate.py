@@ -11,7 +11,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch
-from profkit.model.resources import REACH, RESOURCES, measure_unit_loads
+from profkit.model.resources import REACH, RESOURCES, measure_unit_shares_of_peak
 from profkit.model.scenario import (
     SPREAD,
     Fix,
@@ -20,10 +20,10 @@ from profkit.model.scenario import (
     bound_speedup_by_units,
     compute_fullest_unit_share,
     compute_headroom,
+    compute_issue_wait_ratio,
     estimate_gain_of_fixes,
     join_scenarios,
     make_expectation,
-    measure_wait_reduction,
     predict_gain,
 )
 
@@ -130,9 +130,9 @@ def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
     mend = Scenario(waits={"short_scoreboard": 0.0, "mio_throttle": 0.0})
     # 0.8 of waits become 0.3, and the barrier's 0.2 becomes 0.2 x 3/8.
-    assert measure_wait_reduction(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
+    assert compute_issue_wait_ratio(launch(), mend) == pytest.approx(1 / (0.3 + 0.2 * 3 / 8))
     kept = Scenario(waits={"short_scoreboard": 0.0, "barrier": 1.0})
-    assert measure_wait_reduction(launch(), kept) == pytest.approx(1 / 0.6)
+    assert compute_issue_wait_ratio(launch(), kept) == pytest.approx(1 / 0.6)
 
 
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
@@ -148,7 +148,7 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
         lsu_in_busy=0.01,
         issue_busy=0.01,
     )
-    assert predict_gain(idle, half) == pytest.approx(measure_wait_reduction(idle, half), rel=0.02)
+    assert predict_gain(idle, half) == pytest.approx(compute_issue_wait_ratio(idle, half), rel=0.02)
 
 
 def test_causes_mended_at_once_are_joined_not_added():
@@ -250,7 +250,7 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
 def test_headroom_needs_the_units_that_could_be_full():
     assert compute_headroom(Launch({"dram_busy": 0.5})) is None
     assert compute_headroom(launch(dram_busy=0.45)) == pytest.approx(2.0)
-    assert measure_unit_loads(Launch({})) == {}
+    assert measure_unit_shares_of_peak(Launch({})) == {}
 
 
 def test_what_no_counter_bounds_has_no_bound_but_an_expectation():

@@ -16,7 +16,7 @@ from profkit.model.roofline import (
     list_ceilings,
     list_families,
     list_missing_metrics,
-    list_points,
+    list_roofline_points,
 )
 from profkit.reports.metrics import CATALOGUE
 
@@ -46,7 +46,7 @@ FP32 = MACHINE | NO_OPS | {"fp32_rate": 8e12, "dram_rate": 0.5e12, "l2_rate": 2e
 
 
 def by_level(launch, **declared):
-    return {p.level: p for p in list_points(launch, **declared)}
+    return {p.level: p for p in list_roofline_points(launch, **declared)}
 
 
 def test_a_point_per_level_by_hand():
@@ -128,7 +128,7 @@ def test_the_workloads_own_point():
 
 def test_the_workloads_own_point_needs_no_counters():
     basic = {"peak_dram_device": 1e12, "time": 1e-3}
-    own = list_points(basic, operations=4e9, compulsory=0.5e9)
+    own = list_roofline_points(basic, operations=4e9, compulsory=0.5e9)
     assert [(p.level, p.intensity, p.share) for p in own] == [("workload", 8, 0.5)]
 
 
@@ -148,7 +148,7 @@ def test_the_workloads_own_point_needs_no_counters():
 )
 def test_cache_resident(values, resident):
     assert bool(explain_cache_resident(values)) is resident
-    notes = {p.level: p.note for p in list_points(FP32 | values)}
+    notes = {p.level: p.note for p in list_roofline_points(FP32 | values)}
     assert bool(notes["dram"]) is resident
     assert not notes["l2"]
 
@@ -193,7 +193,7 @@ def test_hfma2_constants_are_no_half_precision_work():
         "tensor_busy": 0.03,
     }
     assert list_missing_metrics(launch) == ()
-    assert len(list_points(launch)) == 3
+    assert len(list_roofline_points(launch)) == 3
 
 
 def test_above_its_roof_is_flagged():
@@ -208,7 +208,7 @@ def test_the_ceiling_names_are_catalogue_metrics():
 
 def test_nothing_known_is_nothing_claimed():
     for empty in ({}, dict.fromkeys(CATALOGUE, nan), Launch(dict.fromkeys(CATALOGUE, nan))):
-        assert (list_ceilings(empty), list_points(empty), find_nearest_roof(empty)) == (
+        assert (list_ceilings(empty), list_roofline_points(empty), find_nearest_roof(empty)) == (
             (),
             (),
             None,
@@ -217,7 +217,9 @@ def test_nothing_known_is_nothing_claimed():
 
 
 def test_a_rules_launch_is_read_as_a_row_is():
-    assert list_points(Launch(FP32 | {"l2_rate": nan})) == list_points(FP32 | {"l2_rate": nan})
+    assert list_roofline_points(Launch(FP32 | {"l2_rate": nan})) == list_roofline_points(
+        FP32 | {"l2_rate": nan}
+    )
 
 
 RATES = ("fp32_rate", "fp64_rate", "fp16_rate", "dram_rate", "l2_rate", "l1_rate")
@@ -225,7 +227,7 @@ RATES = ("fp32_rate", "fp64_rate", "fp16_rate", "dram_rate", "l2_rate", "l1_rate
 
 @given(st.fixed_dictionaries({name: st.floats(0, 1e13) for name in RATES}))
 def test_share_and_attainable_agree(rates):
-    for point in list_points(MACHINE | NO_OPS | rates):
+    for point in list_roofline_points(MACHINE | NO_OPS | rates):
         assert 0 <= point.share < inf
         if point.rate > 1e-3:
             assert point.share == pytest.approx(point.rate / point.attainable)
@@ -268,7 +270,7 @@ def test_recorded_with_caches_flushed_nothing_is_resident(own_runs):
 @pytest.mark.slow
 def test_no_point_lies_above_its_roof(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
-        for point in list_points(row):
+        for point in list_roofline_points(row):
             assert point.share <= TOLERANCE, (row["report"], row["launch"], point)
 
 
@@ -288,7 +290,7 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
 @pytest.mark.slow
 def test_every_launch_has_a_point_or_a_reason(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
-        assert list_points(row) or list_missing_metrics(row), row["report"]
+        assert list_roofline_points(row) or list_missing_metrics(row), row["report"]
 
 
 def test_clocks_of_a_short_launch_hold_for_the_part_that_was_counted():

@@ -21,7 +21,12 @@ from profkit.model.resources import (
     list_resource_uses,
     measure_resource_use,
 )
-from profkit.model.roofline import list_ceilings, list_families, list_missing_metrics, list_points
+from profkit.model.roofline import (
+    list_ceilings,
+    list_families,
+    list_missing_metrics,
+    list_roofline_points,
+)
 
 # --- idle SMs
 
@@ -186,13 +191,13 @@ def test_which_precision_leads():
 
 
 def test_a_point_needs_bytes_and_a_time():
-    assert list_points({"fp32_rate": 1.0, "dram_rate": 0.0}) == ()
-    (own,) = list_points({"time": 2.0, "dram_bytes": 6.0, "fp32_rate": 9.0})
+    assert list_roofline_points({"fp32_rate": 1.0, "dram_rate": 0.0}) == ()
+    (own,) = list_roofline_points({"time": 2.0, "dram_bytes": 6.0, "fp32_rate": 9.0})
     assert (own.moved, own.intensity, own.rate) == (3.0, 3.0, 9.0)
     for operations, moved in ((0.0, 1.0), (1.0, 0.0)):
-        assert list_points({"time": 2.0}, operations=operations, compulsory=moved) == ()
-    assert len(list_points({"time": 0.5}, operations=0.5, compulsory=0.5)) == 1
-    assert list_points({"time": 0.0}, operations=0.5, compulsory=0.5) == ()
+        assert list_roofline_points({"time": 2.0}, operations=operations, compulsory=moved) == ()
+    assert len(list_roofline_points({"time": 0.5}, operations=0.5, compulsory=0.5)) == 1
+    assert list_roofline_points({"time": 0.0}, operations=0.5, compulsory=0.5) == ()
 
 
 @pytest.mark.parametrize(
@@ -252,10 +257,10 @@ def test_half_precision_that_was_not_counted():
 )
 def test_borders_of_what_passes_l1_by(l1, copies, noted):
     launch = {"fp32_rate": 1.0, "l1_rate": l1, "l2_rate": 1.0, "inst_async_copy": copies}
-    note = next(p.note for p in list_points(launch) if p.level == "l1")
+    note = next(p.note for p in list_roofline_points(launch) if p.level == "l1")
     assert bool(note) is noted
     texture = {**launch, "inst_async_copy": 0.0, "inst_texture": copies}
-    assert bool(next(p.note for p in list_points(texture) if p.level == "l1")) is noted
+    assert bool(next(p.note for p in list_roofline_points(texture) if p.level == "l1")) is noted
 
 
 # --- a launch as rules see it

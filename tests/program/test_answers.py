@@ -298,9 +298,9 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
         p.launch("tiny_kernel", 2.0)
 
     answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
-    assert [g.name for g in counts.choose_main_groups(answer.groups)] == [GEMM]
+    assert [g.name for g in counts.choose_groups_to_count(answer.groups)] == [GEMM]
     many = triage_timeline(recordings.read_timeline(DATA / "optimizer_for_loop.planted.json.gz"))
-    chosen = counts.choose_main_groups(many.groups)
+    chosen = counts.choose_groups_to_count(many.groups)
     assert len(chosen) <= counts.MOST
     assert all(g.grid for g in chosen)
 

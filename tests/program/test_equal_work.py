@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from profkit.program.findings import moves
-from profkit.program.findings.case import Case, StepFinding
+from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.loops import (
-    estimate_time_as_one_kernel,
+    estimate_ns_as_one_kernel,
     find_batchable_launches,
     list_loops,
 )
@@ -20,7 +20,7 @@ from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import make_host_models
 from profkit.program.steps.attribution import set_place
 from profkit.program.steps.cut import find_steps
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage, make_case, triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 
@@ -39,7 +39,7 @@ def judge(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> 
     return triage_timeline(torch_trace.read_torch_trace(trace))
 
 
-def make(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> Case:
+def make(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> StepCase:
     trace = ran(step, host=host).write(folder / "trace.json")
     timeline = torch_trace.read_torch_trace(trace)
     process = timeline.processes[0]
@@ -274,8 +274,8 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
     case = make(step, tmp_path, host)
     (loop,) = list_loops(case, frozenset())
     (run,) = loop.list_runs()
-    together, least = estimate_time_as_one_kernel(case, run)
-    kernels = case.sum_work_time(run)
+    together, least = estimate_ns_as_one_kernel(case, run)
+    kernels = case.sum_work_ms(run)
     assert 0 < together <= least <= kernels * 1e6
     # Together they take no less than the operations and bytes of all, and no less than one of them.
     rate = case.find_reachable_product_rate("half")
@@ -351,7 +351,7 @@ def find_loop(
         number, at = divmod(index, length)
         part = "backward" if number >= turns else "forward"
         path = module.format(number % turns)
-        place = Place(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
+        place = SourcePlace(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
         works[index + 1] = replace(work, maker=set_place(work.maker, place))
     made = replace(case, step=replace(case.step, works=works))
     return list(find_batchable_launches(made, frozenset()))

@@ -11,7 +11,7 @@ import pytest
 
 from profkit.program.example import Copy, Kernel, View, run_example
 from profkit.program.findings import ORDER, products
-from profkit.program.findings.case import Case
+from profkit.program.findings.case import StepCase
 from profkit.program.findings.floors import SHARES
 from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
@@ -351,7 +351,7 @@ def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     silent = {check.__name__ for check in ORDER}
-    silent.remove("find_moving_pages")  # needs an export of nsys: tests/program/test_inputs.py
+    silent.remove("find_waits_for_pages")  # needs an export of nsys: tests/program/test_inputs.py
     answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
     answers.append(judged(averaging, tmp_path))
     answers.append(judged(decode, tmp_path))
@@ -364,7 +364,7 @@ def test_every_rule_finds_something_here(tmp_path: Path) -> None:
 
 
 def _fires(rule: object, of: Triage) -> bool:
-    case = Case(
+    case = StepCase(
         of.steps.typical, of.split, of.hosts, of.groups, of.process.device, of.process.spans
     )
     return next(rule(case, frozenset()), None) is not None  # type: ignore[operator]
@@ -521,7 +521,7 @@ def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
     assert getattr(gpus.find_nearest_of_generation(cc), "half", None) is None
     case = SimpleNamespace(gpu=gpus.find_nearest_of_generation(cc), bandwidth=1e12)
     product = Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
-    assert Case.compute_product_floor(case, product) == product.seconds
+    assert StepCase.compute_product_floor_seconds(case, product) == product.seconds
 
 
 def test_what_is_bound_by_bytes_wins_nothing_from_full_tiles(tmp_path: Path) -> None:
@@ -717,7 +717,7 @@ def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
     ],
 )
 def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains) -> None:
-    assert gpus.find_measured_range(column, cc) == gains
+    assert gpus.get_measured_levels(column, cc) == gains
 
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.program.example import Kernel, run_example
 from profkit.program.findings import Example, draft_findings
-from profkit.program.findings.case import Case
+from profkit.program.findings.case import StepCase
 from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.operators import TABLE, find_operator_needs
 from profkit.program.readers import torch_trace
@@ -25,7 +25,7 @@ JOIN = (
 HALF = "c10::BFloat16"
 
 
-def read_case(example: Example) -> Case:
+def read_case(example: Example) -> StepCase:
     timeline = run_example(example)
     process = timeline.processes[0]
     steps = find_steps(process)

@@ -15,7 +15,7 @@ from profkit.program.document import make_triage_document
 from profkit.program.findings.case import StepFinding
 from profkit.program.ranks import merge_timelines
 from profkit.program.readers import torch_trace
-from profkit.program.replay.scenario import Change
+from profkit.program.replay.scenario import StepChange
 from profkit.program.timeline import Timeline
 from profkit.program.triage import IDLE_CAUSES, Triage, triage_timeline
 from tests.found import find_files
@@ -148,7 +148,7 @@ def say_what_is_known(of: Triage) -> None:
 
 def is_shown(of: Triage, finding: StepFinding) -> bool:
     """Whether its cause takes more than 1 % of the bar, or is none of idle time."""
-    if finding.rule not in IDLE_CAUSES or finding.change == Change():
+    if finding.rule not in IDLE_CAUSES or finding.change == StepChange():
         return True
     idle = sum(row.time for row in of.split.idle if row.cause == finding.rule)
     return idle >= 0.015 * of.split.period

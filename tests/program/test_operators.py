@@ -12,7 +12,7 @@ from profkit.program.origins import find_operator
 from profkit.program.readers import injected
 from profkit.program.readers.operators import assign_operators_to_all_steps, read_recorded_operators
 from profkit.program.readers.store import read_saved_timeline, write_timeline
-from profkit.program.steps.attribution import Maker
+from profkit.program.steps.attribution import CallOrigin
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import Activity, Call, HostSpan
 from profkit.program.triage import triage_timeline
@@ -208,25 +208,25 @@ def test_where_all_steps_were_slowed_they_are_kept_and_that_is_said(tmp_path: Pa
 @pytest.mark.parametrize(
     ("maker", "kernel", "operator"),
     [
-        (Maker(op="aten::addmm", top="aten::linear"), "gemm", "aten::linear"),
-        (Maker(op="aten::mm", top="Torch-Compiled Region: 0/0"), "nvjet", "aten::mm"),
+        (CallOrigin(op="aten::addmm", top="aten::linear"), "gemm", "aten::linear"),
+        (CallOrigin(op="aten::mm", top="Torch-Compiled Region: 0/0"), "nvjet", "aten::mm"),
         (
-            Maker(
+            CallOrigin(
                 op="aten::mm", top="autograd::engine::evaluate_function: CompiledFunctionBackward"
             ),
             *("nvjet", "aten::mm"),
         ),
         (
-            Maker(op="triton_per_fused_add_norm_view_5", top="CompiledFunction"),
+            CallOrigin(op="triton_per_fused_add_norm_view_5", top="CompiledFunction"),
             *("triton_per_fused_add_norm_view_5", "fused add_norm_view"),
         ),
-        (Maker(), "triton_poi_fused__to_copy_gelu_12", "fused _to_copy_gelu"),
-        (Maker(), "nvjet", ""),
-        (Maker(op="CompiledFunction", top="CompiledFunction"), "nvjet", "CompiledFunction"),
+        (CallOrigin(), "triton_poi_fused__to_copy_gelu_12", "fused _to_copy_gelu"),
+        (CallOrigin(), "nvjet", ""),
+        (CallOrigin(op="CompiledFunction", top="CompiledFunction"), "nvjet", "CompiledFunction"),
     ],
 )
 def test_the_operator_of_compiled_work_is_what_it_computes(
-    maker: Maker, kernel: str, operator: str
+    maker: CallOrigin, kernel: str, operator: str
 ) -> None:
     work = StepWork(Activity("kernel", kernel, 0, 1), "gemm", 0, maker)
     assert find_operator(work) == operator

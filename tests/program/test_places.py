@@ -10,9 +10,9 @@ import pytest
 from profkit.program.document import make_triage_document
 from profkit.program.readers import injected, read_timeline, store
 from profkit.program.readers.frames import (
-    Frame,
     GraphOrigin,
-    Stack,
+    PythonFrame,
+    PythonStack,
     clean_module_path,
     find_innermost_module,
     find_place_of_stack,
@@ -25,7 +25,7 @@ from profkit.program.steps.places import (
     merge_module_paths,
     replace_layer_numbers,
 )
-from profkit.program.timeline import Place, Timeline
+from profkit.program.timeline import SourcePlace, Timeline
 from profkit.program.triage import triage_timeline
 from tests.program.made import Program, ran
 from tests.program.recorded_lines import (
@@ -42,11 +42,11 @@ from tests.program.recorded_lines import (
 LIBRARY = "/env/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py"
 
 
-def places_by_kernel(timeline: Timeline) -> dict[str, set[Place]]:
+def places_by_kernel(timeline: Timeline) -> dict[str, set[SourcePlace]]:
     (process,) = timeline.processes
-    found: dict[str, set[Place]] = {}
+    found: dict[str, set[SourcePlace]] = {}
     for activity in process.activities:
-        place = process.places[activity.origin] if activity.origin >= 0 else Place()
+        place = process.places[activity.origin] if activity.origin >= 0 else SourcePlace()
         found.setdefault(activity.name, set()).add(place)
     return found
 
@@ -54,7 +54,7 @@ def places_by_kernel(timeline: Timeline) -> dict[str, set[Place]]:
 def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
     found = places_by_kernel(injected.read_injected_recording(record_training(tmp_path / "r")))
     layers = [
-        Place(
+        SourcePlace(
             f"{MODEL}:64",
             "Attention.forward",
             f"h.{layer}.attn",
@@ -74,7 +74,7 @@ def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
     (adam,) = found["adam"]
     assert (adam.line, adam.part, adam.module) == (f"{USER}:91", "optimizer", "")
     assert found["replayed"] == {layers[1]}
-    assert found["unknown"] == {Place()}
+    assert found["unknown"] == {SourcePlace()}
 
 
 def test_a_graph_s_memset_has_the_line_that_was_captured(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_frames_of_a_notebook_have_the_columns(tmp_path: Path) -> None:
     assert kernels.set_index("name").loc["adam", "line"] == f"{USER}:91"
 
 
-def frames(*rows: tuple[str, int, str]) -> tuple[Frame, ...]:
-    return tuple(Frame(*row) for row in rows)
+def frames(*rows: tuple[str, int, str]) -> tuple[PythonFrame, ...]:
+    return tuple(PythonFrame(*row) for row in rows)
 
 
 EINOPS = "/env/lib/python3.12/site-packages/einops/einops.py"
@@ -177,22 +177,22 @@ FORWARD = (MODEL, 64, "Attention.forward")
 def test_the_line_is_the_one_that_says_what_is_computed(
     rows: list[tuple[str, int, str]], line: int, called: str
 ) -> None:
-    place = find_place_of_stack(Stack(frames(*rows)))
+    place = find_place_of_stack(PythonStack(frames(*rows)))
     assert place.line.endswith(f":{line}")
     assert place.called == (f"{called}:8" if called else "")
 
 
 def test_what_an_optimizer_has_computed_for_it_is_not_its_own() -> None:
     step = (f"{TORCH}/optim/sgd.py", 3, "step")
-    assert find_place_of_stack(Stack(frames(step, (USER, 8, "f")))).part == "optimizer"
+    assert find_place_of_stack(PythonStack(frames(step, (USER, 8, "f")))).part == "optimizer"
     closure = (USER, 5, "closure")
-    assert find_place_of_stack(Stack(frames(closure, step, (USER, 8, "f")))).part == "forward"
+    assert find_place_of_stack(PythonStack(frames(closure, step, (USER, 8, "f")))).part == "forward"
 
 
 def test_a_stack_of_libraries_alone_has_the_nearest_model_or_nothing() -> None:
-    assert find_place_of_stack(Stack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
-    assert find_place_of_stack(Stack(frames((f"{TORCH}/x.py", 1, "f")))) == Place()
-    assert find_place_of_stack(Stack(())) == Place()
+    assert find_place_of_stack(PythonStack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
+    assert find_place_of_stack(PythonStack(frames((f"{TORCH}/x.py", 1, "f")))) == SourcePlace()
+    assert find_place_of_stack(PythonStack(())) == SourcePlace()
 
 
 def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
@@ -200,7 +200,7 @@ def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
         return GraphOrigin(frames((MODEL, line, "Block.forward")), module, "Block", False, weight)
 
     origins = (origin(5, 10, "h.0"), origin(7, 100, "h.0.norm"), origin(5, 20, "h.0"))
-    stack = Stack(
+    stack = PythonStack(
         frames=frames(("/cache/ab/cab.py", 90, "call"), FORWARD, CALL, (USER, 88, "train")),
         generated="/cache/ab/cab.py",
         origins=origins,
@@ -241,9 +241,9 @@ def test_wrappers_are_no_part_of_a_path() -> None:
 
 
 def test_a_place_in_words() -> None:
-    place = Place(f"{MODEL}:64", "Attention.forward", "h.*.attn", "Attention", f"{USER}:88")
+    place = SourcePlace(f"{MODEL}:64", "Attention.forward", "h.*.attn", "Attention", f"{USER}:88")
     assert describe_place(place) == "model.py:64 Attention (h.*.attn), called at train.py:88"
-    inside = Place(f"{LIBRARY}:569", "GPT2Attention.forward")
+    inside = SourcePlace(f"{LIBRARY}:569", "GPT2Attention.forward")
     said = "transformers/models/gpt2/modeling_gpt2.py:569 GPT2Attention.forward"
     assert describe_place(inside) == said
 
@@ -256,7 +256,7 @@ def test_paths_are_joined_where_they_differ() -> None:
 
 
 def test_of_works_of_many_lines_the_one_of_most_time_is_named() -> None:
-    first, second = Place("a.py:1", part="forward"), Place("b.py:2", part="forward")
+    first, second = SourcePlace("a.py:1", part="forward"), SourcePlace("b.py:2", part="forward")
     found = find_main_place([(first, 10), (second, 100), (first, 20), (None, 1000)])
     assert found is not None
     assert (found.place.line, found.others) == ("b.py:2", 1)
@@ -326,7 +326,7 @@ REDUCES = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 OWN_REDUCES = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
-def record_replicas(folder: Path, *, is_replicated: bool = True) -> dict[str, set[Place]]:
+def record_replicas(folder: Path, *, is_replicated: bool = True) -> dict[str, set[SourcePlace]]:
     """Two steps of a backward pass, called at lines 89 and 90, with a collective after each."""
     of = LinesRecording(folder)
     wrapper = (f"{TORCH}/nn/parallel/distributed.py", 1666, "DistributedDataParallel.forward")
@@ -353,7 +353,7 @@ def test_a_collective_of_a_backward_pass_has_the_line_that_calls_it(tmp_path: Pa
     assert {(place.kind, place.module, place.part) for place in found[REDUCES]} == {
         ("DDP bucket", "", "backward")
     }
-    assert found[f"{REDUCES}_early"] == {Place()}  # no backward pass was called before it
+    assert found[f"{REDUCES}_early"] == {SourcePlace()}  # no backward pass was called before it
     (own,) = found[OWN_REDUCES]
     assert own.line == f"{USER}:93"
     (forward,) = found["mul_backward"]
@@ -362,7 +362,7 @@ def test_a_collective_of_a_backward_pass_has_the_line_that_calls_it(tmp_path: Pa
 
 def test_a_collective_of_an_unknown_library_has_no_line(tmp_path: Path) -> None:
     found = record_replicas(tmp_path / "r", is_replicated=False)
-    assert found[REDUCES] == {Place()}
+    assert found[REDUCES] == {SourcePlace()}
     (own,) = found[OWN_REDUCES]
     assert own.line == f"{USER}:93"
 

@@ -9,8 +9,8 @@ import pytest
 
 from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
-from profkit.program.replay.play import DEPTH, Model, build_replay_model
-from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Range
+from profkit.program.replay.play import DEPTH, ReplayModel, build_replay_model
+from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Range, StepChange
 from profkit.program.steps.cut import find_steps
 from profkit.program.triage import triage_timeline
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
@@ -18,9 +18,9 @@ from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 Step = Callable[[Program], None]
 
 
-def scaled(of: Model, by: float) -> Model:
+def scaled(of: ReplayModel, by: float) -> ReplayModel:
     """The model with all of its work by a factor."""
-    return Change(dict.fromkeys(range(len(of.items)), Range(by, by, by))).apply(of, EXPECT)
+    return StepChange(dict.fromkeys(range(len(of.items)), Range(by, by, by))).apply(of, EXPECT)
 
 
 def busy_gpu(p: Program) -> None:
@@ -60,7 +60,7 @@ def held_until_staged(p: Program) -> None:
     p.wait()
 
 
-def _model(step: Step, tmp_path: Path) -> Model:
+def _model(step: Step, tmp_path: Path) -> ReplayModel:
     process = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json")).processes[0]
     return build_replay_model(process, find_steps(process).typical)
 
@@ -140,13 +140,13 @@ def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_
     of = _model(looks, tmp_path)
     half, none = Range(1.0, 0.5, 0.0), Range(0.0, 0.0, 0.0)
     works = range(len(of.items))
-    change = Change(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
-    assert change == Change(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
-    assert change != Change(dict.fromkeys(works, none))
+    change = StepChange(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
+    assert change == StepChange(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
+    assert change != StepChange(dict.fromkeys(works, none))
     assert "merge={0: Range(low=1.0, expect=0.1, high=0.0)}" in repr(change)
     least, expect, most = (change.apply(of, level).period for level in (LOW, EXPECT, HIGH))
     assert least == of.period > expect > most
-    assert Change().apply(of, HIGH) == of
+    assert StepChange().apply(of, HIGH) == of
 
 
 def test_a_saving_is_predicted_where_copies_of_pageable_memory_are_the_program(

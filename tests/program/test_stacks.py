@@ -82,6 +82,6 @@ def test_a_busy_gpu_is_not_said_to_wait_for_a_traced_host(tmp_path: Path) -> Non
 
 
 def test_few_frames_tell_nothing_of_their_cost() -> None:
-    assert torch_trace.estimate_frame_cost([0, 1_000, 2_000], [100, 1_100, 2_100]) == 0.0
+    assert torch_trace.estimate_frame_cost_ns([0, 1_000, 2_000], [100, 1_100, 2_100]) == 0.0
     starts = [1_000 * n for n in range(500)]
-    assert torch_trace.estimate_frame_cost(starts, [start + 300 for start in starts]) == 1_000.0
+    assert torch_trace.estimate_frame_cost_ns(starts, [start + 300 for start in starts]) == 1_000.0

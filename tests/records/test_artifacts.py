@@ -9,9 +9,9 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
 from profkit.records.paths import (
-    choose_run_paths,
     find_all_run_files,
     find_run_files,
+    make_run_paths,
     require_single_run,
 )
 from tests.conftest import ROOT
@@ -75,15 +75,15 @@ def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
 
 def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path) -> None:
     new = tmp_path / "p/B/v1.ncu-rep", tmp_path / "p/B/v1.json"
-    assert choose_run_paths(tmp_path, "p", "v1", "B") == new
+    assert make_run_paths(tmp_path, "p", "v1", "B") == new
     put(tmp_path, "v1.B.json")
-    assert choose_run_paths(tmp_path, "p", "v1", "B") == (
+    assert make_run_paths(tmp_path, "p", "v1", "B") == (
         tmp_path / "v1.B.ncu-rep",
         tmp_path / "v1.B.json",
     )
     put(tmp_path, "p/B/v1.json")
     with pytest.raises(ProfkitError, match="exists twice"):
-        choose_run_paths(tmp_path, "p", "v1", "B")
+        make_run_paths(tmp_path, "p", "v1", "B")
 
 
 def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from profkit.reports import hotlines, reader
 
 KEPT = (
-    (reader, "read_part"),
+    (reader, "read_one_report"),
     (reader, "read_raw_rows"),
     (hotlines, "answer_requests_of_report"),
     (hotlines, "_needs_disassembly"),

@@ -17,8 +17,8 @@ import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.reports import reader
-from profkit.reports.container import Frames
-from profkit.reports.frame import Rows
+from profkit.reports.container import ContainerVerdict
+from profkit.reports.frame import LaunchBatch
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import prepare_child
 
@@ -99,20 +99,20 @@ def killed(item: tuple[str, int]) -> str:
     return "read"
 
 
-def read_part(path: str) -> reader.Part | Frames:
+def read_one_report(path: str) -> reader.ReportLaunches | ContainerVerdict:
     """The real one, but for files that are called culprit or hungry."""
     if "culprit" in path:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "hungry" in path:
         raise MemoryError
-    return reader.read_part(path)
+    return reader.read_one_report(path)
 
 
-def read_rows(item: Any) -> tuple[Rows, list[str | None]]:
+def read_launch_batch(item: Any) -> tuple[LaunchBatch, list[str | None]]:
     """The real one, but for copies of a report that is called hungry."""
     if "hungry" in item[1]:
         raise MemoryError
-    return reader.read_rows(item)
+    return reader.read_launch_batch(item)
 
 
 def answer_requests_of_report(item: Any) -> None:
@@ -181,11 +181,11 @@ def hangs(item: str) -> str:
     return item
 
 
-def hostile_part(path: str) -> reader.Part | Frames:
+def hostile_part(path: str) -> reader.ReportLaunches | ContainerVerdict:
     """The real one, but files that are called hostile have taken the child."""
     name = os.path.basename(path)
     if not name.startswith("hostile "):
-        return reader.read_part(path)
+        return reader.read_one_report(path)
     answers = sys._getframe(1).f_locals["answers"]
     how = name.removeprefix("hostile ").removesuffix(".ncu-rep")
     answers.write(_hostile(how, os.path.join(os.path.dirname(path), "mark")))

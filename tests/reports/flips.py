@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from profkit.reports import container
-from profkit.reports.contents import read_header
+from profkit.reports.contents import read_block_header
 from profkit.reports.wire import (
     BYTES,
     COUNTERS,
@@ -43,7 +43,7 @@ def frames(data: bytes) -> Iterator[tuple[int, bytes, str]]:
         message = left.pop(0) if left else "BlockHeader"
         yield at + 4, frame, message
         if message == "BlockHeader":
-            counts = read_header(frame, Oddities()).counts
+            counts = read_block_header(frame, Oddities()).counts
             for number in COUNTERS:
                 if number in _RESULTS:
                     left += [_RESULTS[number].name] * counts[number]
@@ -88,7 +88,7 @@ def flip(data: bytes, at: int, bit: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
-def checked(data: bytes) -> container.Frames:
+def checked(data: bytes) -> container.ContainerVerdict:
     """Return what our walk says of bytes, without a file."""
     walk = container._Walk("made.ncu-rep")
     walk.start = data[:4]
@@ -113,7 +113,7 @@ def read(data: bytes) -> list[Any]:
     by_name = {kind.name: kind for kind in KINDS}
     for _, frame, message in frames(data):
         if message == "BlockHeader":
-            about = read_header(frame, Oddities())
+            about = read_block_header(frame, Oddities())
             names += about.names or []
             session.append(about.version)
         elif message in by_name:

@@ -10,7 +10,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import cluster
-from profkit.reports.cluster import iterate_reports
+from profkit.reports.cluster import iterate_results_by_path
 
 READ, LOST = "tests.reports.crashing:dies", "tests.reports.crashing:pid"
 Child = tuple[list[str], int]
@@ -57,7 +57,7 @@ def _names(count: int) -> list[str]:
 
 def test_tasks_are_of_eight_files_and_each_reads_them_in_one_child(children: list[Child]) -> None:
     executor = Executor()
-    found = dict(iterate_reports(READ, _names(20), LOST, executor))
+    found = dict(iterate_results_by_path(READ, _names(20), LOST, executor))
     assert found == {name: name.upper() for name in _names(20)}
     assert [len(chunk) for chunk in executor.chunks] == [8, 8, 4]
     assert children == [(chunk, 1) for chunk in executor.chunks]
@@ -85,7 +85,7 @@ def test_two_tasks_a_worker_are_open_and_no_fewer_than_eight(
             taken += 1
             yield name
 
-    found = iterate_reports(READ, names(), LOST, Executor(**about))
+    found = iterate_results_by_path(READ, names(), LOST, Executor(**about))
     next(found)
     assert taken == tasks * cluster.CHUNK
     assert 1 + len([*found]) == taken == 400
@@ -109,7 +109,7 @@ class OneAtATime(Executor):
 
 def test_a_task_that_is_done_makes_room_for_one() -> None:
     names = iter(_names(400))
-    found = iterate_reports(READ, names, LOST, OneAtATime())
+    found = iterate_results_by_path(READ, names, LOST, OneAtATime())
     assert [next(found)[0] for _ in range(17)] == _names(17)
     assert next(names) == f"r{8 * (8 + 2)}"
 
@@ -121,7 +121,7 @@ def test_a_task_is_tried_twice_and_then_read_here(
 ) -> None:
     """A pool that is broken takes no task: that is one that was lost."""
     executor = Executor(*[RuntimeError("worker lost")] * lost, broken=broken)
-    found = [*iterate_reports(READ, _names(3), LOST, executor)]
+    found = [*iterate_results_by_path(READ, _names(3), LOST, executor)]
     assert found == [(name, name.upper()) for name in _names(3)]
     assert len(executor.chunks) == min(lost + 1, 2)
     assert children == [(_names(3), 7 if lost == 2 else 1)]
@@ -130,7 +130,7 @@ def test_a_task_is_tried_twice_and_then_read_here(
 def test_a_mistake_of_the_user_is_tried_once() -> None:
     executor = Executor(ProfkitError("wrong", "mend it"))
     with pytest.raises(ProfkitError, match="wrong"):
-        list(iterate_reports(READ, _names(3), LOST, executor))
+        list(iterate_results_by_path(READ, _names(3), LOST, executor))
     assert len(executor.chunks) == 1
 
 
@@ -139,11 +139,11 @@ def test_a_dask_client_is_asked_for_an_executor_that_remembers_no_result() -> No
     asked: list[dict[str, Any]] = []
     executor = Executor()
     client = Executor(get_executor=lambda **how: asked.append(how) or executor)
-    assert dict(iterate_reports(READ, ["a"], LOST, client)) == {"a": "A"}
+    assert dict(iterate_results_by_path(READ, ["a"], LOST, client)) == {"a": "A"}
     assert (asked, executor.chunks, client.chunks) == ([{"pure": False}], [["a"]], [])
 
 
 def test_what_takes_no_tasks_is_a_mistake() -> None:
     with pytest.raises(ProfkitError, match="client: a int takes no tasks") as caught:
-        next(iterate_reports(READ, ["a"], LOST, 7))
+        next(iterate_results_by_path(READ, ["a"], LOST, 7))
     assert "concurrent.futures executor" in (caught.value.hint or "")

@@ -26,7 +26,7 @@ WHOLE = made.report([made.result(NAMES)] * 3, NAMES)
 def at(tmp_path: Path):
     """Bytes -> the frame check of a file that holds them."""
 
-    def checked(data: bytes, name: str = "made.ncu-rep") -> container.Frames:
+    def checked(data: bytes, name: str = "made.ncu-rep") -> container.ContainerVerdict:
         path = tmp_path / name
         path.write_bytes(data)
         return check_report(path)

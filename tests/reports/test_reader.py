@@ -34,12 +34,12 @@ def write(tmp_path: Path):
 
 
 def row(path: Path, launch: int = 0):
-    return reader.read_report([path]).launches.iloc[launch]
+    return reader.read_report_files([path]).launches.iloc[launch]
 
 
 def test_one_launch(write) -> None:
     path = write(made.result(NAMES))
-    runs = reader.read_report([path]).launches
+    runs = reader.read_report_files([path]).launches
     assert list(runs.columns) == [*COLUMNS, *CATALOGUE]
     assert runs.iloc[0][list(COLUMNS)].to_dict() == {
         "report": str(path),
@@ -123,12 +123,12 @@ def test_the_run_record_beside_it(write) -> None:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     record = {"schema": SCHEMA, "variant": "v1", "case": "B", "report": {"sha256": sha256}}
     path.with_suffix(".json").write_text(json.dumps(record))
-    reports = reader.read_report([path])
+    reports = reader.read_report_files([path])
     assert reports.files[0].status == "ok"
     assert (reports.launches.variant[0], reports.launches.case[0]) == ("v1", "B")
     # An eighth of a double is nothing that the bytes themselves could tell.
     path.write_bytes(path.read_bytes().replace(made.field(3, 1500.0), made.field(3, 1501.0)))
-    file = reader.read_report([path]).files[0]
+    file = reader.read_report_files([path]).files[0]
     assert (file.status, "run record" in file.message, file.launches) == ("damaged", True, 1)
 
 
@@ -136,7 +136,7 @@ def test_the_run_record_beside_it(write) -> None:
 def test_a_record_that_says_nothing(write, record: str) -> None:
     path = write(made.result(NAMES))
     path.with_suffix(".json").write_text(record, encoding="latin-1")
-    file = reader.read_report([path]).files[0]
+    file = reader.read_report_files([path]).files[0]
     assert (file.status, row(path).variant) == ("ok", None)
 
 
@@ -157,7 +157,7 @@ def test_rules_are_advice_not_errors(write) -> None:
         made.rule("", "Traceback (most recent call last)", 3),
         made.rule("", "plain", 1),
     ]
-    found = reader.read_report([write(made.result(NAMES, rules=rules))]).rules
+    found = reader.read_report_files([write(made.result(NAMES, rules=rules))]).rules
     assert list(found.columns) == list(RULE_COLUMNS)
     assert found.message.tolist() == ["see That Section, the guide", "plain"]
     assert found.title.tolist() == ["Title", "The Rule"]
@@ -182,7 +182,7 @@ def test_every_file_has_its_status_and_the_others_go_on(write, tmp_path: Path) -
     ]
     statuses = ["empty", "unreadable", "damaged", "unreadable", "unreadable", "ok", "ok", "ok"]
     for many in (paths, paths * 2):  # in this process, and in children
-        files = reader.read_report(many).files
+        files = reader.read_report_files(many).files
         assert [file.path for file in files] == [str(path) for path in many]
         assert [file.status for file in files] == statuses * (len(many) // len(paths))
         assert all(file.message for file in files if file.status != "ok")
@@ -210,7 +210,7 @@ def test_what_is_left_of_a_damaged_report(write) -> None:
     section = made.field(2, "GPU Speed Of Light Throughput")
     # The section of launch 1 is overwritten: the library would give nothing of this launch.
     bad = other.replace(section, b"\xff" * len(section))
-    reports = reader.read_report([write(good, bad, good)])
+    reports = reader.read_report_files([write(good, bad, good)])
     assert reports.files[0].status == "damaged"
     assert reports.launches.kernel.tolist()[1] == "other"
     assert reports.launches.time.notna().all()
@@ -218,7 +218,7 @@ def test_what_is_left_of_a_damaged_report(write) -> None:
     # A metric of launch 1 is overwritten: the others of it are read.
     time = made.field(2, made.metric_value(1500.0))
     bad = other.replace(time, time[:2] + b"\x77" * (len(time) - 2))
-    reports = reader.read_report([write(good, bad, good)])
+    reports = reader.read_report_files([write(good, bad, good)])
     assert reports.files[0].message.startswith("launch 1 is damaged")
     assert reports.launches.time.notna().tolist() == [True, False, True]
     assert reports.launches.device.tolist() == ["NVIDIA H200"] * 3
@@ -229,14 +229,14 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
     for n in range(10):
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
-    real, crashing = f"{reader.__name__}:read_part", "tests.reports.crashing:read_part"
+    real, crashing = f"{reader.__name__}:read_one_report", "tests.reports.crashing:read_one_report"
     isolated = cluster.iterate_isolated
     monkeypatch.setattr(
         cluster, "iterate_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
     )
     seen: list[tuple[int, int]] = []
     paths = sorted(tmp_path.iterdir())
-    reports = reader.read_report(paths, jobs=2, progress=lambda *at: seen.append(at))
+    reports = reader.read_report_files(paths, jobs=2, progress=lambda *at: seen.append(at))
     assert [file.status for file in reports.files].count("ok") == 10
     (culprit,) = [file for file in reports.files if file.status != "ok"]
     assert (culprit.path, culprit.status) == (str(tmp_path / "5.culprit.ncu-rep"), "damaged")
@@ -261,7 +261,7 @@ def test_raw(write) -> None:
 def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None:
     odd = made.result(NAMES, kernel=b"k\xfc\xff(int)", rules=[made.rule("T", "advice", 1)])
     path = write(made.result(NAMES), odd)
-    found = reader.read_report([path])
+    found = reader.read_report_files([path])
     assert list(found.launches.kernel) == ["void scale<float>(float*, int)", r"k\xfc\xff(int)"]
     assert list(found.launches.time) == [pytest.approx(1.5e-6)] * 2
     assert list(found.rules.launch) == [1]
@@ -271,7 +271,7 @@ def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None
 
 def test_such_a_name_is_kept_of_a_launch_that_is_damaged_too(write) -> None:
     path = write(made.result(NAMES, kernel=b"k\xff", extra=made.field(21, b"\xff")))
-    (kernel,) = reader.read_report([path]).launches.kernel
+    (kernel,) = reader.read_report_files([path]).launches.kernel
     assert kernel == r"k\xff"
 
 
@@ -293,13 +293,13 @@ def test_what_may_take_its_process_with_it_is_read_in_a_child(
 
     def isolated(function: str, items: list[str], *_):
         called.append(function)
-        return [reader.read_part(item) for item in items]
+        return [reader.read_one_report(item) for item in items]
 
     monkeypatch.setattr(reader, "run_isolated", isolated)
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
-    (file,) = reader.read_report([path]).files
+    (file,) = reader.read_report_files([path]).files
     assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
-    assert called == [f"{reader.__name__}:read_part"] * child
+    assert called == [f"{reader.__name__}:read_one_report"] * child
 
 
 def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there_are_files(
@@ -309,9 +309,9 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
 
     def each_report(_function, names, _died, _client, most):
         called.append((len(names), most))
-        return [(name, reader.read_part(name)) for name in names]
+        return [(name, reader.read_one_report(name)) for name in names]
 
-    monkeypatch.setattr(cluster, "iterate_reports", each_report)
+    monkeypatch.setattr(cluster, "iterate_results_by_path", each_report)
     monkeypatch.setattr(reader, "count_processors", lambda: 20)
     paths = [write(made.result(NAMES), name=f"{n}.ncu-rep") for n in range(9)]
     for some, jobs in (
@@ -320,14 +320,14 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
         (paths, 3),
         ([*paths[:8], paths[0]], None),
     ):
-        assert len(reader.read_report(some, jobs=jobs).launches) == len(some)
+        assert len(reader.read_report_files(some, jobs=jobs).launches) == len(some)
     assert called == [(9, 9), (9, 3)]  # the same file twice is one
     called.clear()
     packed = write(data=zstandard.compress(paths[0].read_bytes()), name="packed.ncu-repz")
     weight = paths[0].stat().st_size + 20 * packed.stat().st_size  # so large it may become
     for much in (weight, weight - 1):
         monkeypatch.setattr(reader, "MUCH", much)
-        assert len(reader.read_report([paths[0], packed]).launches) == 2
+        assert len(reader.read_report_files([paths[0], packed]).launches) == 2
     assert called == [(2, 2)]
 
 
@@ -335,7 +335,7 @@ def test_a_launch_that_the_library_does_not_give_is_missed(write, monkeypatch) -
     path = write(made.result(NAMES), made.result(NAMES), made.result(NAMES))
     real = reader.iterate_actions
     monkeypatch.setattr(reader, "iterate_actions", lambda of: list(real(of))[:2])
-    (file,) = reader.read_report([path]).files
+    (file,) = reader.read_report_files([path]).files
     assert (file.status, file.launches) == ("damaged", 2)
     assert file.message == "2 of 3 launches can be read"
 
@@ -374,14 +374,16 @@ def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
     write, monkeypatch, limited: bool
 ) -> None:
     path = write(data=zstandard.compress(made.report()), name="packed.ncu-repz")
-    part = reader.read_part(str(path))
+    part = reader.read_one_report(str(path))
     called: list[str] = []
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     monkeypatch.setattr(reader, "LARGE", 1)
     monkeypatch.setattr(reader, "MUCH", 1)
     monkeypatch.setattr(
-        cluster, "iterate_reports", lambda _f, names, *_: called.extend(names) or [(names[0], part)]
+        cluster,
+        "iterate_results_by_path",
+        lambda _f, names, *_: called.extend(names) or [(names[0], part)],
     )
     monkeypatch.setattr(reader, "read_large_reports", lambda names, *_: [part for _ in names])
-    assert reader.read_report([path]).files == (part.file,)
+    assert reader.read_report_files([path]).files == (part.file,)
     assert called == [str(path)] * limited

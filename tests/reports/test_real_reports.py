@@ -10,7 +10,7 @@ import pytest
 from profkit.reports import reader
 from profkit.reports.container import check_report
 from profkit.reports.isolated import count_processors, run_isolated
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import CORPUS, committed, kinds, others
 from tests.reports.child import in_a_child
 from tests.sweeps import take_part
@@ -62,7 +62,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
     frames = check_report(path)
     assert frames.ncu_version == path.name.split("_")[2] == cells[4]
     assert frames.launches == int(cells[5])
-    launches = read_report([path]).launches
+    launches = read_report_files([path]).launches
     assert set(launches.cc) == {cells[3]}
     assert set(launches.device) == {cells[2]}
     failed = (launches.status == "failed").sum()
@@ -73,7 +73,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
 
 def test_one_process_or_two_give_the_same() -> None:
     some = take_part(SMALL, one_of=3)
-    one, two = read_report(some, jobs=1), read_report(some, jobs=2)
+    one, two = read_report_files(some, jobs=1), read_report_files(some, jobs=2)
     assert one.files == two.files
     assert one.launches.equals(two.launches)
     assert one.rules.equals(two.rules)
@@ -100,7 +100,7 @@ def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
     data = many.read_bytes()
     cut = tmp_path / many.name
     cut.write_bytes(data[: len(data) * 9 // 10])
-    before, after = read_report([many]), read_report([cut])
+    before, after = read_report_files([many]), read_report_files([cut])
     assert after.files[0].status == "damaged"
     # The last tenth of what is packed is more than a tenth of the report.
     most = 8 if many.suffix == ".ncu-rep" else 5

@@ -15,7 +15,7 @@ import pytest
 from profkit.diagnosis.launches import add_readable_source_lines, judge_reports
 from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, cubin, hotlines, isolated, reader
-from profkit.reports.isolated import LibraryRoom
+from profkit.reports.isolated import InProcessReadBudget
 from tests.conftest import ROOT, report_of
 from tests.reports import made
 
@@ -36,31 +36,31 @@ def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many calls with a report each are as many reports as one call with all of them."""
-    monkeypatch.setattr(reader, "ROOM", LibraryRoom(files_left=2))
+    monkeypatch.setattr(reader, "ROOM", InProcessReadBudget(files_left=2))
     in_forks: list[str] = []
 
     def each_report(_function: str, names: list[str], *_: object) -> list[tuple[str, object]]:
         in_forks.extend(names)
-        return [(name, reader.read_part(name)) for name in names]
+        return [(name, reader.read_one_report(name)) for name in names]
 
-    monkeypatch.setattr(cluster, "iterate_reports", each_report)
+    monkeypatch.setattr(cluster, "iterate_results_by_path", each_report)
     paths = [str(write(f"{n}.ncu-rep")) for n in range(4)]
     for path in paths:
-        assert len(reader.read_report([path]).launches) == 1
+        assert len(reader.read_report_files([path]).launches) == 1
     assert in_forks == paths[2:]
-    missing = reader.read_report(["/no/such/report.ncu-rep"])
+    missing = reader.read_report_files(["/no/such/report.ncu-rep"])
     assert missing.files[0].status == "unreadable"
     assert in_forks == paths[2:], "there is nothing to read"
 
 
 def test_bytes_count_too() -> None:
     size = 1 << 20
-    room = LibraryRoom(bytes_left=2 * size)
-    assert [room.reserve_room(size) for _ in range(3)] == [True, True, False]
-    room = LibraryRoom()
-    room.close_room()
-    assert not room.reserve_room(1)
-    assert room.reserve_room(0), "nothing to read"
+    room = InProcessReadBudget(bytes_left=2 * size)
+    assert [room.reserve_read_here(size) for _ in range(3)] == [True, True, False]
+    room = InProcessReadBudget()
+    room.forbid_reading_here()
+    assert not room.reserve_read_here(1)
+    assert room.reserve_read_here(0), "nothing to read"
 
 
 COUNTED = """
@@ -91,7 +91,7 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
 ) -> None:
     called: list[str] = []
     for module in (reader, hotlines):
-        monkeypatch.setattr(module, "ROOM", LibraryRoom(files_left=room))
+        monkeypatch.setattr(module, "ROOM", InProcessReadBudget(files_left=room))
         real = module.run_isolated
 
         def isolated(function: str, *rest: object, real: Callable = real) -> object:
@@ -151,34 +151,36 @@ def test_launches_are_read_where_their_lines_will_be(
 ) -> None:
     """The library takes 120 MB of each process that opens it first: here and in a fork it is twice."""
     here: list[str] = []
-    monkeypatch.setattr(reader, "ROOM", LibraryRoom())
-    real = reader.read_part
+    monkeypatch.setattr(reader, "ROOM", InProcessReadBudget())
+    real = reader.read_one_report
 
     @wraps(real)
-    def read_part(path: str) -> object:
+    def read_one_report(path: str) -> object:
         here.append(path)
         return real(path)
 
-    monkeypatch.setattr(reader, "read_part", read_part)
+    monkeypatch.setattr(reader, "read_one_report", read_one_report)
     path = str(write("x.ncu-rep"))
-    assert len(reader.read_report([path], lines_follow=lines_follow).launches) == 1
+    assert len(reader.read_report_files([path], lines_follow=lines_follow).launches) == 1
     assert here == [path] * (not lines_follow), "no record vouches for it: its lines are for a fork"
     recorded = str(report_of("stage2", "B"))
-    assert len(reader.read_report([recorded], lines_follow=lines_follow).launches) == 1
+    assert len(reader.read_report_files([recorded], lines_follow=lines_follow).launches) == 1
     assert here[-1] == recorded
 
 
 def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_SERVERS", {(os.getpid(),): None})
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
-    assert not LibraryRoom().reserve_room(1)
+    assert not InProcessReadBudget().reserve_read_here(1)
     monkeypatch.setitem(sys.modules, "ncu_report", object())
-    assert LibraryRoom().reserve_room(1)
+    assert InProcessReadBudget().reserve_read_here(1)
 
 
 def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
     """Where CUDA is installed it takes 115 MB of each process that reads, for what nobody asks."""
-    read = "import sys, profkit.reports.reader as r; r.prepare_child(); r.read_part(sys.argv[1])"
+    read = (
+        "import sys, profkit.reports.reader as r; r.prepare_child(); r.read_one_report(sys.argv[1])"
+    )
     subprocess.run(
         [sys.executable, "-c", read, report_of("stage2", "B")],
         env={**os.environ, "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "loaded")},
@@ -202,7 +204,7 @@ def test_without_memory_only_source_lines_are_lost(
         raise ProfkitError(OUT_OF_MEMORY, "allow more")
 
     monkeypatch.setattr(hotlines, "run_isolated", run_out)
-    monkeypatch.setattr(hotlines, "ROOM", LibraryRoom(files_left=0))
+    monkeypatch.setattr(hotlines, "ROOM", InProcessReadBudget(files_left=0))
     report = str(report_of("stage2", "B"))
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)}, sampled=2)]
     for _ in range(2):
@@ -210,7 +212,7 @@ def test_without_memory_only_source_lines_are_lost(
         assert (answer.counters, answer.sampled, answer.unread) == ({}, (), OUT_OF_MEMORY)
         monkeypatch.setattr(hotlines, "LARGE", 1)  # the next time in parts
     monkeypatch.setattr(hotlines, "run_isolated", None)
-    judged = judge_reports(reader.read_report([report]))
+    judged = judge_reports(reader.read_report_files([report]))
     monkeypatch.setattr(hotlines, "run_isolated", run_out)
     lined, notes = add_readable_source_lines(judged)
     assert notes == [f"{report}: without source lines: out of memory"]

@@ -15,7 +15,7 @@ from profkit.reports import raw_counters as table
 from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.raw_counters import open_printed_table
-from profkit.reports.reader import load_reports, read_raw_frame, read_report
+from profkit.reports.reader import load_reports, read_raw_frame, read_report_files
 from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
@@ -281,14 +281,14 @@ def test_another_table_is_no_report_and_says_how_to_print_one(tmp_path, text, sa
     assert "--page raw" in error.value.hint
     path = tmp_path / "x.csv"
     path.write_text(text)
-    (file,) = read_report([path]).files
+    (file,) = read_report_files([path]).files
     assert (file.status, file.launches) == ("unreadable", 0)
     assert said in file.message
 
 
 def test_empty_and_missing_tables_say_so(tmp_path):
     (tmp_path / "e.csv").write_text("")
-    files = read_report([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
+    files = read_report_files([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
     assert [f.status for f in files] == ["empty", "unreadable"]
 
 

@@ -19,7 +19,7 @@ from profkit.reports.contents import (
     find_misplaced_ids,
     has_id_without_name,
     make_single_frame_header,
-    read_header,
+    read_block_header,
     read_result,
     repair_frame,
 )
@@ -165,7 +165,7 @@ def test_a_number_has_the_bits_of_its_kind() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 122, 123, 124, 300, 20_000])
 def test_the_header_of_one_frame_says_its_size(size: int) -> None:
-    about = read_header(make_single_frame_header(2, b"x" * size), Oddities())
+    about = read_block_header(make_single_frame_header(2, b"x" * size), Oddities())
     assert about.counts == {1: 0, 2: 1, 7: 0, 8: 0, 9: 0, 10: 0}
     assert about.size == 4 + size
 
@@ -176,7 +176,7 @@ def test_what_a_block_header_says() -> None:
     data = (
         made.field(1, 3) + made.field(2, 5) + made.field(4, strings) + made.field(5, 99) + process
     )
-    about = read_header(data, Oddities())
+    about = read_block_header(data, Oddities())
     assert {n: c for n, c in about.counts.items() if c} == {1: 3, 2: 5}
     assert (about.size, about.names, about.version) == (99, [b"one__name.sum", b"another"], None)
     assert about.process == process
@@ -193,21 +193,23 @@ def test_what_a_block_header_says() -> None:
     ],
 )
 def test_who_wrote_it_is_in_the_session_s_versions(session: bytes, version: str | None) -> None:
-    assert read_header(session and made.field(3, session), Oddities()).version == version
+    assert read_block_header(session and made.field(3, session), Oddities()).version == version
 
 
 def test_names_longer_than_a_byte_counts_and_with_newlines_are_walked() -> None:
     for name in ("n" * 127, "n" * 128, "n" * 10, "\u00fc" * 9):
-        about = read_header(made.field(4, made.field(1, "a") + made.field(1, name)), Oddities())
+        about = read_block_header(
+            made.field(4, made.field(1, "a") + made.field(1, name)), Oddities()
+        )
         assert about.names == [b"a", name.encode()]
     long = made.field(4, made.field(1, "n" * 1001))
-    assert read_header(long, Oddities()).names is None, "each launch would say it again"
-    assert read_header(made.field(4, made.field(1, "a\nb")), Oddities()).names is None
-    assert read_header(made.field(4, made.field(1, "same") * 2), Oddities()).names is None
-    assert read_header(made.field(4, made.field(2, "a")), Oddities()).names is None
+    assert read_block_header(long, Oddities()).names is None, "each launch would say it again"
+    assert read_block_header(made.field(4, made.field(1, "a\nb")), Oddities()).names is None
+    assert read_block_header(made.field(4, made.field(1, "same") * 2), Oddities()).names is None
+    assert read_block_header(made.field(4, made.field(2, "a")), Oddities()).names is None
     two = made.field(4, made.field(1, "a")) + made.field(4, made.field(1, "b"))
     odd = Oddities()
-    assert read_header(two, odd).names == [b"a", b"b"]
+    assert read_block_header(two, odd).names == [b"a", b"b"]
     assert odd.first == "field 4 of BlockHeader twice"
 
 
@@ -397,7 +399,7 @@ def _file(*frames: bytes) -> bytes:
     return b"NVR\0" + made.frame(made.field(1, 7)) + b"".join(frames)
 
 
-def _checked(tmp_path: Path, data: bytes) -> container.Frames:
+def _checked(tmp_path: Path, data: bytes) -> container.ContainerVerdict:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
     return check_report(path)

@@ -587,7 +587,7 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
         path.with_suffix(".json").write_text(json.dumps(record))
     monkeypatch.setattr(hotlines, "is_memory_limited", lambda: limited)
     # Which tests came before says whether forks have opened the library, and this process has not.
-    monkeypatch.setattr(hotlines.ROOM, "reserve_room", lambda _size: True)
+    monkeypatch.setattr(hotlines.ROOM, "reserve_read_here", lambda _size: True)
     children: list[Any] = []
     empty = [hotlines.HotLines({}, ())]
     monkeypatch.setattr(hotlines, "run_isolated", lambda _f, i, *_: children.extend(i) or [empty])
@@ -627,18 +627,18 @@ def test_rows_that_no_frame_can_be_made_of_are_refused(numbers: list[int], refus
     for some, held, advice in ((rows, values * len(rows), []), ([], b"", rules)):
         if refused:
             with pytest.raises(ValueError, match="a launch's number is none"):
-                frame.Rows(some, held, advice)
+                frame.LaunchBatch(some, held, advice)
         else:
-            assert frame.Rows(some, held, advice).identity == some
+            assert frame.LaunchBatch(some, held, advice).identity == some
     for wrong in (values * len(rows) + b"x", values * (len(rows) + 1)):
         with pytest.raises(ValueError, match="other values than launches"):
-            frame.Rows(rows, wrong)
+            frame.LaunchBatch(rows, wrong)
 
 
 @pytest.mark.parametrize("columns", [[1, 0], [0, 0], [-1], [len(CATALOGUE)]])
 def test_columns_that_the_catalogue_does_not_have_are_refused(columns: list[int]) -> None:
     with pytest.raises(ValueError, match="its columns are none"):
-        frame.Rows([], b"", columns=columns)
+        frame.LaunchBatch([], b"", columns=columns)
 
 
 def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_frame() -> None:
@@ -654,13 +654,14 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
         assert columns == tuple(sorted((4, place)))
         assert len(held) == 2 * 2 * 8
         rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
-        parts.append(frame.Rows(rows, held, columns=columns))
-    joined, columns = frame.join_values(parts, [9])
+        parts.append(frame.LaunchBatch(rows, held, columns=columns))
+    joined, columns = frame.join_metric_values(parts, [9])
     assert columns == (3, 4, 5, 9)
     expected = [7.0, nan, nan, nan, nan, 0.0, nan, nan, nan, nan, 7.0, nan, nan, 0.0, nan, nan]
     assert str(list(joined)) == str(expected)
     read = [
-        frame.Part(part.identity, part.values, columns=part.columns, file=FILE) for part in parts
+        frame.ReportLaunches(part.identity, part.values, columns=part.columns, file=FILE)
+        for part in parts
     ]
     first, second = read[0].iterate_metrics()
     assert [first[names[3]], second[names[4]]] == [7.0, 0.0]
@@ -677,7 +678,7 @@ def test_rows_that_are_looked_at_are_those_that_are_copied() -> None:
     """A hundred dicts of 230 keys are 1.5 MB: pictures look at some of them."""
     rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
     values = array("d", [1.5, nan] * len(CATALOGUE)).tobytes()
-    launches = frame.Reports((frame.Part(rows, values, file=FILE),)).launches
+    launches = frame.Reports((frame.ReportLaunches(rows, values, file=FILE),)).launches
     looked, copied = frame.make_row_views(launches), frame.list_frame_rows(launches)
     assert [str(dict(row)) for row in looked] == [str(row) for row in copied]
     assert [type(value) for value in looked[0].values()] == [type(x) for x in copied[0].values()]

@@ -165,7 +165,7 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
         return died(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
 
     monkeypatch.setattr(isolated_module._Child, "take_answer", take_answer)
-    killed, read = reader.read_report([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
+    killed, read = reader.read_report_files([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
     assert (killed.status, read.status) == ("unreadable", "ok")
     assert not is_fault_of_file(killed.message)
 
@@ -244,7 +244,7 @@ def test_a_child_that_was_taken_over_takes_nobody(
             "tests.reports.crashing:hostile_part" if f == real else f, *rest
         ),
     )
-    found = reader.read_report([tmp_path / name for name in names], jobs=2)
+    found = reader.read_report_files([tmp_path / name for name in names], jobs=2)
     states = {Path(file.path).name: file.status for file in found.files}
     assert states == {name: "damaged" if "hostile" in name else "ok" for name in names}
     assert len(found.launches) == len(names), "of the damaged ones another child reads the metrics"
@@ -408,11 +408,11 @@ def test_a_report_for_which_memory_is_short_costs_itself_alone(
 
     monkeypatch.setattr(isolated_module, "iterate_isolated", read_some_hungry)
     monkeypatch.setattr(cluster, "iterate_isolated", read_some_hungry)
-    found = reader.read_report(sorted(tmp_path.iterdir()))
+    found = reader.read_report_files(sorted(tmp_path.iterdir()))
     assert [file.status for file in found.files] == ["ok", "unreadable", "ok"]
     assert (found.files[1].message, len(found.launches)) == (OUT_OF_MEMORY, 2)
     with pytest.raises(ProfkitError, match=r"hungry.ncu-rep: out of memory") as caught:
-        reader.read_report([tmp_path / "hungry.ncu-rep"])
+        reader.read_report_files([tmp_path / "hungry.ncu-rep"])
     assert caught.value.hint == "allow more of it"
 
 

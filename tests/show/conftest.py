@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, NvidiaRule
+from profkit.diagnosis.launches import JudgedLaunch, NvidiaRule
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.reports.metrics import CATALOGUE
@@ -26,19 +26,19 @@ HOSTILE = (
     "",
 )
 
-Made = Callable[..., Judged]
+Made = Callable[..., JudgedLaunch]
 
 
 @pytest.fixture(scope="session")
 def made() -> Made:
     """A judged launch on which a rule's example fires; keywords replace anything."""
 
-    def build(kernel: str = "f(float *)", time: float = 1e-4, **changes: Any) -> Judged:
+    def build(kernel: str = "f(float *)", time: float = 1e-4, **changes: Any) -> JudgedLaunch:
         rule = changes.pop("rule", "shared-bank-conflicts")
         status = changes.pop("status", "ok")
         values = dict.fromkeys(CATALOGUE, nan)
         values |= {"time": time, **BY_ID[rule].fires[0], **changes.pop("values", {})}
-        return Judged(
+        return JudgedLaunch(
             **{
                 "report": "a.ncu-rep",
                 "index": 0,

@@ -6,8 +6,13 @@ import time
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, add_source_lines, judge_reports, make_launch_rows
-from profkit.reports.reader import read_report
+from profkit.diagnosis.launches import (
+    JudgedLaunch,
+    add_source_lines,
+    group_and_rank_launches,
+    judge_reports,
+)
+from profkit.reports.reader import read_report_files
 from profkit.show.text.words import BRIEF, get_first_sentence
 from profkit.show.views.diagnosis import write_brief_diagnosis
 from tests.conftest import ROOT
@@ -53,18 +58,18 @@ PROBES = {
 
 
 @pytest.fixture(scope="module")
-def probes() -> dict[str, Judged]:
+def probes() -> dict[str, JudgedLaunch]:
     files = sorted(map(str, find_files(ROOT / "artifacts" / "probes", "*.ncu-rep*")))
-    runs = [run for run in judge_reports(read_report(files)) if run.variant in PROBES]
+    runs = [run for run in judge_reports(read_report_files(files)) if run.variant in PROBES]
     first = {run.variant: run for run in reversed(runs) if run.variant}
     return dict(zip(first, add_source_lines(list(first.values()), None, 0), strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("probe", PROBES)
-def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
+def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, JudgedLaunch], probe: str) -> None:
     run = probes[probe]
-    text = write_brief_diagnosis(make_launch_rows([run]))
+    text = write_brief_diagnosis(group_and_rank_launches([run]))
     assert f"Run: profkit explain {PROBES[probe]}\n" in f"{text}\n"
     assert len(text) <= BRIEF
     if run.diagnosis.bound != "launch":
@@ -72,7 +77,7 @@ def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: 
 
 
 def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
-    table = make_launch_rows([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
+    table = group_and_rank_launches([made(f"{name}_{i}") for i, name in enumerate(HOSTILE * 3)])
     text = write_brief_diagnosis(table)
     assert len(text) <= BRIEF
     assert f"{len(table) - 3} more kernels" in text
@@ -80,7 +85,7 @@ def test_the_brief_of_many_rows_is_cut_to_its_size(made: Made) -> None:
 
 
 def test_the_second_row_is_a_line(made: Made) -> None:
-    table = make_launch_rows([made("slow", 3e-3), made("quick", 1e-3)])
+    table = group_and_rank_launches([made("slow", 3e-3), made("quick", 1e-3)])
     (line,) = [x for x in write_brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
         "2. quick, 1.00 ms: shared-bank-conflicts, expect 7.70x (3.78 to 7.94), at most 7.94x: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.pages import list_thresholds
+from profkit.diagnosis.pages import list_thresholds_in_check
 from profkit.diagnosis.rule import LaunchRule
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
@@ -169,7 +169,7 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
 def test_every_threshold_of_a_rule_is_a_quantity(rule: LaunchRule) -> None:
     """SEES and CYCLES are names of the code: a reader wants what is compared, with its unit."""
-    for threshold in list_thresholds(rule):
+    for threshold in list_thresholds_in_check(rule):
         if threshold.number is None:
             continue
         quantity = find_quantity(threshold.name, threshold.family)

@@ -6,7 +6,7 @@ import html.parser
 
 from markdown_it import MarkdownIt
 
-from profkit.diagnosis.launches import HotLine, Row, make_launch_rows
+from profkit.diagnosis.launches import HotLine, LaunchRow, group_and_rank_launches
 from profkit.show.text.blocks import render_markdown
 from profkit.show.views.diagnosis import show_diagnosis
 
@@ -34,8 +34,8 @@ OURS = {
 }
 
 
-def _rendered(table: list[Row]) -> str:
-    return render_markdown(show_diagnosis(table, table, full=True))
+def _rendered(table: list[LaunchRow]) -> str:
+    return render_markdown(show_diagnosis(table, table, list_all_rows=True))
 
 
 def _tags(source: str) -> dict[str, int]:
@@ -52,7 +52,7 @@ def _tags(source: str) -> dict[str, int]:
 def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
     line = HotLine("|x|`.cu", 1, "``a`` | <b>", 1, 0.5, "barrier", 0.5)
     runs = [made(n, report=f"{n[:99]}.r", device=n[:50], lines=(line,)) for n in HOSTILE]
-    found = make_launch_rows(runs)
+    found = group_and_rank_launches(runs)
     tags = _tags(_rendered(found))
     assert set(tags) == OURS
     assert tags["details"] == len(HOSTILE)
@@ -61,7 +61,7 @@ def test_nothing_of_a_report_becomes_markup(made: Made) -> None:
 
 
 def test_the_table_has_the_verdict(made: Made) -> None:
-    found = make_launch_rows([made("f", 3e-3), made("g", 1e-3)])
+    found = group_and_rank_launches([made("f", 3e-3), made("g", 1e-3)])
     assert _rendered(found).splitlines()[4] == (
         "| 1 | `f` | a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
         "| 7.90x (3.85 to 7.98) |"

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import NvidiaRule, make_launch_rows
+from profkit.diagnosis.launches import NvidiaRule, group_and_rank_launches
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
 from profkit.files import write_text
 from profkit.reports.figures import share
-from profkit.reports.frame import Part, ReportFile, Reports
+from profkit.reports.frame import ReportFile, ReportLaunches, Reports
 from profkit.show import page as pages
 from profkit.show.text.escape import escape_text
 from profkit.show.text.words import write_headline
@@ -165,14 +165,14 @@ def test_data_are_as_short_as_what_is_seen_of_them(made: Made) -> None:
 
 def test_what_cannot_be_read_is_named(made: Made) -> None:
     bad = ReportFile("cut & <torn>.ncu-rep", None, "damaged", "ends in the middle", 0, None)
-    read = Read(pages.render_page(Reports((Part(file=bad),)), [made()]).html)
+    read = Read(pages.render_page(Reports((ReportLaunches(file=bad),)), [made()]).html)
     assert read.text.count("cut & <torn>.ncu-rep") == 2  # above the table and in the list
     assert "ends in the middle" in read.text
 
 
 def test_a_page_without_a_launch_still_says_why() -> None:
     bad = ReportFile("a.txt", None, "unreadable", "not a report", 0, None)
-    page = pages.render_page(Reports((Part(file=bad),)), [])
+    page = pages.render_page(Reports((ReportLaunches(file=bad),)), [])
     assert page.launches == 0
     assert "not a report" in Read(page.html).text
 
@@ -304,7 +304,7 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
 def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> None:
     runs = [made("slow", 3e-3), made("quick", 1e-3)]
     html = pages.render_page(NONE, runs).html
-    for sentence in write_headline(make_launch_rows(runs)):
+    for sentence in write_headline(group_and_rank_launches(runs)):
         assert escape(sentence) in html.replace("\u00a0", " ")
     assert html.index('class="answer"') < html.index('id="overview"')
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)

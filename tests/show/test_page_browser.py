@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
-from profkit.diagnosis.launches import Judged, judge_reports, make_launch_rows
+from profkit.diagnosis.launches import JudgedLaunch, group_and_rank_launches, judge_reports
 from profkit.evidence.counters import FindingChange, FindingSide, compare_launches
 from profkit.files import write_text
 from profkit.program.document import make_triage_document
@@ -27,7 +27,7 @@ from profkit.reports.figures import quantity
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from profkit.show import page as pages
 from profkit.show.page import render_program_page
 from profkit.show.step import PageProgram
@@ -56,15 +56,15 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Judged]:
+def runs() -> list[JudgedLaunch]:
     """The launches in the order of the page's rows."""
-    found = judge_reports(read_report([ROOT / "artifacts" / name for name in REPORTS]))
-    return [row.median_launch for row in make_launch_rows(found)]
+    found = judge_reports(read_report_files([ROOT / "artifacts" / name for name in REPORTS]))
+    return [row.median_launch for row in group_and_rank_launches(found)]
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    reports = read_report([ROOT / "artifacts" / name for name in REPORTS])
+    reports = read_report_files([ROOT / "artifacts" / name for name in REPORTS])
     path = tmp_path_factory.mktemp("real") / "page.html"
     write_text(path, pages.render_page(reports, judge_reports(reports)).html)
     return path
@@ -101,7 +101,7 @@ def _column(page: Any, key: str) -> list[str]:
     )
 
 
-def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[Judged]) -> None:
+def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[JudgedLaunch]) -> None:
     page = tab(real)
     times = [make_diagnosis_document((), [run]).to_json()["launches"][0]["time_s"] for run in runs]
     head = page.locator("th button[data-sort=time]")
@@ -114,7 +114,7 @@ def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[Judged]
     assert _column(page, "label") == sorted(_column(page, "label"))
 
 
-def test_search_and_choices_filter(tab: Open, real: Path, runs: list[Judged]) -> None:
+def test_search_and_choices_filter(tab: Open, real: Path, runs: list[JudgedLaunch]) -> None:
     page = tab(real)
     page.fill("#search", "stage2 shared")
     assert _column(page, "label") == ["stage2 B"]
@@ -133,7 +133,7 @@ def test_search_and_choices_filter(tab: Open, real: Path, runs: list[Judged]) ->
 
 
 def test_a_chip_filters_by_bound_and_a_second_press_does_not(
-    tab: Open, real: Path, runs: list[Judged]
+    tab: Open, real: Path, runs: list[JudgedLaunch]
 ) -> None:
     page = tab(real)
     chip = page.locator(".chips button[data-bound=memory]")
@@ -174,7 +174,7 @@ def _hover(page: Any, mark: Any) -> dict[str, str]:
 
 
 def test_hovering_a_stall_shows_the_number_of_the_json(
-    tab: Open, real: Path, runs: list[Judged]
+    tab: Open, real: Path, runs: list[JudgedLaunch]
 ) -> None:
     number = next(n for n, run in enumerate(runs, 1) if run.variant == "stage2")
     said = make_diagnosis_document((), [runs[number - 1]]).to_json()["launches"][0]["metrics"]
@@ -189,7 +189,7 @@ def test_hovering_a_stall_shows_the_number_of_the_json(
 
 
 def test_hovering_the_roofline_shows_the_number_of_the_json(
-    tab: Open, real: Path, runs: list[Judged]
+    tab: Open, real: Path, runs: list[JudgedLaunch]
 ) -> None:
     page = tab(real)
     copy = next(run for run in runs if run.variant == "copy")
@@ -254,7 +254,7 @@ def test_a_link_from_outside_opens_its_launch(tab: Open, real: Path) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 2), (4, 1), (2, 2)])
 def test_the_comparison_is_that_of_python(
-    tab: Open, real: Path, runs: list[Judged], before: int, after: int
+    tab: Open, real: Path, runs: list[JudgedLaunch], before: int, after: int
 ) -> None:
     page = tab(real)
     page.select_option("#before", str(before))
@@ -308,7 +308,7 @@ def _number(change: str) -> float:
 
 
 def test_the_comparison_has_the_times_of_the_records(
-    tab: Open, real: Path, runs: list[Judged]
+    tab: Open, real: Path, runs: list[JudgedLaunch]
 ) -> None:
     page = tab(real)
     number = {run.variant: str(n) for n, run in enumerate(runs, 1)}
@@ -417,7 +417,9 @@ def test_what_is_folded_is_neither_laid_out_nor_drawn(tab: Open, real: Path) -> 
     assert page.evaluate(drawn) == [True] * 4
 
 
-def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[Judged]) -> None:
+def test_all_metrics_are_there_when_asked_for(
+    tab: Open, real: Path, runs: list[JudgedLaunch]
+) -> None:
     page = tab(real, "#launch-1")
     page.click("#launch-1 .metrics summary")
     rows = page.locator("#launch-1 .metrics tbody tr")

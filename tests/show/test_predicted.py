@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.model.scenario import Expectation
-from profkit.model.whatif import Expected
+from profkit.model.whatif import ExpectedLaunch
 from profkit.show.text.blocks import TextLine
 from profkit.show.views.comparison import TRY, show_predicted_times
 
@@ -25,14 +25,14 @@ SIZE = f"counters cannot tell how much the change gains; {TRY}"
     ],
 )
 def test_a_doubt_is_what_the_interval_leaves_open(expectation: Expectation, said: list) -> None:
-    assert notes(Expected("B", 1e-4, expectation)) == said
+    assert notes(ExpectedLaunch("B", 1e-4, expectation)) == said
 
 
 def test_a_doubt_of_one_case_names_it() -> None:
-    wide = Expected("C", 1e-4, Expectation(gain=3.3, low=0.97, high=10.1))
-    assert notes(Expected("B", 1e-4, SURE), wide) == [f"C: {NOTHING}"]
+    wide = ExpectedLaunch("C", 1e-4, Expectation(gain=3.3, low=0.97, high=10.1))
+    assert notes(ExpectedLaunch("B", 1e-4, SURE), wide) == [f"C: {NOTHING}"]
 
 
-def notes(*expected: Expected) -> list[str]:
+def notes(*expected: ExpectedLaunch) -> list[str]:
     shown = show_predicted_times("stage2", (), expected)
     return [line.text for line in shown if isinstance(line, TextLine) and line.mark == "note"]

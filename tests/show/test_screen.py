@@ -8,13 +8,13 @@ from dataclasses import replace
 from rich.cells import cell_len
 from rich.console import Console
 
-from profkit.diagnosis.launches import Judged, Row, make_launch_rows
+from profkit.diagnosis.launches import JudgedLaunch, LaunchRow, group_and_rank_launches
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.judge import Estimate
 from profkit.show.text.terminal import render_text
 from profkit.show.text.words import (
     describe_finding_gain,
-    find_larger_gain,
+    find_finding_with_larger_gain,
     say_total_time,
     write_headline,
 )
@@ -26,7 +26,7 @@ from .conftest import HOSTILE, Made
 CLOCKS = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
 
 
-def show(rows: list[Row]) -> str:
+def show(rows: list[LaunchRow]) -> str:
     on = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
     return render_text(show_screen(rows, rows[0]), on)
 
@@ -34,7 +34,7 @@ def show(rows: list[Row]) -> str:
 def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
     """Whatever the names: four in a real report of a transpose."""
     names = ["naiveGmem", "transposeSmemUnrollPad<float, 32>(float *)", "copyGmem", "k", "f<1>"]
-    rows = make_launch_rows([made(name, (5 - i) * 1e-4) for i, name in enumerate(names)])
+    rows = group_and_rank_launches([made(name, (5 - i) * 1e-4) for i, name in enumerate(names)])
     lines = show(rows).splitlines()
     assert len(lines) <= 30
     table = lines[lines.index("") + 1 :]
@@ -45,7 +45,7 @@ def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
 
 
 def test_a_screen_has_the_details_of_the_first_row_only(made: Made) -> None:
-    shown = show(make_launch_rows([made("slow", 3e-3), made("quick", 1e-3)]))
+    shown = show(group_and_rank_launches([made("slow", 3e-3), made("quick", 1e-3)]))
     assert shown.count("excess_shared_wavefronts 87.5 %") == 1
     assert "\nslow: " in shown
     assert "\nquick: " not in shown
@@ -53,7 +53,7 @@ def test_a_screen_has_the_details_of_the_first_row_only(made: Made) -> None:
 
 def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
-    shown = show(make_launch_rows(runs))
+    shown = show(group_and_rank_launches(runs))
     assert shown.count("clocks-unsteady") == 1
     said = "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %), by ncu's default or a power limit"
     assert said in " ".join(shown.split())
@@ -63,16 +63,18 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
 
 
 def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
-    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
+    shown = show(group_and_rank_launches([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
     assert "in 1 of 2 launches the SM clock was 800 of 2,000 MHz" in " ".join(shown.split())
     other = made("g", 1e-3, device="NVIDIA L4")
-    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), other]))
+    shown = show(group_and_rank_launches([made("f", 3e-3, values=CLOCKS), other]))
     assert "in 1 of 2 launches the SM clock was 800" in " ".join(shown.split())
 
 
 def test_a_doubt_of_all_launches_has_the_figures_of_the_first(made: Made) -> None:
     faster = {**CLOCKS, "sm_clock": 1e9}
-    shown = show(make_launch_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3, values=faster)]))
+    shown = show(
+        group_and_rank_launches([made("f", 3e-3, values=CLOCKS), made("g", 1e-3, values=faster)])
+    )
     said = " ".join(shown.split())
     assert "clocks-unsteady: in all 2 launches (first: the SM clock was 800 of 2,000 MHz" in said
     assert "); against ncu's locking, not a power limit: ncu --clock-control none" in said
@@ -80,22 +82,24 @@ def test_a_doubt_of_all_launches_has_the_figures_of_the_first(made: Made) -> Non
 
 def test_of_many_gpus_three_have_their_time(made: Made) -> None:
     runs = [made(f"k{i}", (i + 1) * 1e-3, device=f"GPU {i}") for i in range(6)]
-    said = say_total_time(make_launch_rows(runs))
+    said = say_total_time(group_and_rank_launches(runs))
     assert said == "6.00 ms on GPU 5, 5.00 ms on GPU 4, 4.00 ms on GPU 3 and 3 other GPUs"
-    assert say_total_time(make_launch_rows(runs[:2])) == "2.00 ms on GPU 1 and 1.00 ms on GPU 0"
+    assert (
+        say_total_time(group_and_rank_launches(runs[:2])) == "2.00 ms on GPU 1 and 1.00 ms on GPU 0"
+    )
 
 
 def test_reports_are_named_only_where_there_are_several(made: Made) -> None:
-    one = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
+    one = show(group_and_rank_launches([made("f", 3e-3), made("g", 1e-3, index=1)]))
     assert "a.ncu-rep #" not in one
-    two = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
+    two = show(group_and_rank_launches([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
     said = " ".join(two.split())
     assert "g b#0" in said  # a letter in the row, and below the table which file that is
     assert "a: a.ncu-rep b: b.ncu-rep" in said
 
 
 def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
-    rows = make_launch_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
+    rows = group_and_rank_launches([made(name, index=i) for i, name in enumerate(HOSTILE)])
     shown = show(rows)
     prose = [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
     assert max(map(cell_len, prose)) <= 80
@@ -105,7 +109,7 @@ def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
 # --- the largest expected gain ---
 
 
-def add_finding(run: Judged, finding: LaunchFinding) -> Judged:
+def add_finding(run: JudgedLaunch, finding: LaunchFinding) -> JudgedLaunch:
     first = make_finding("tail-effect", expecting(1.2, bound=1.5))
     return replace(run, diagnosis=replace(run.diagnosis, findings=(first, finding)))
 
@@ -121,8 +125,8 @@ def make_finding(rule: str, saving: Estimate) -> LaunchFinding:
 def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
     larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
     run = add_finding(made(time=1e-3), larger)
-    assert find_larger_gain(run) == larger
-    text = write_headline(make_launch_rows([run]))[1]
+    assert find_finding_with_larger_gain(run) == larger
+    text = write_headline(group_and_rank_launches([run]))[1]
     assert text.endswith(" larger gain is expected from occupancy-shared, 2.20x (1.98 to 2.42).")
 
 
@@ -133,24 +137,24 @@ def test_what_explains_the_limit_says_that_it_comes_first_for_that(made: Made) -
     limiter = run.diagnosis.limiter
     assert limiter
     explains = replace(run.diagnosis, findings=(replace(lead, explains=(limiter,)), other))
-    text = write_headline(make_launch_rows([replace(run, diagnosis=explains)]))[1]
+    text = write_headline(group_and_rank_launches([replace(run, diagnosis=explains)]))[1]
     assert text.endswith("; tail-effect comes first because it explains the limit.")
 
 
 def test_the_table_marks_a_lead_that_another_finding_should_beat(made: Made) -> None:
     larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
-    rows = make_launch_rows([add_finding(made(time=1e-3), larger), made("quick", 1e-4)])
+    rows = group_and_rank_launches([add_finding(made(time=1e-3), larger), made("quick", 1e-4)])
     shown = show(rows)
     assert "1.20x*" in shown
     assert "* larger gains expected: 1. occupancy-shared 2.20x" in shown
-    assert "*" not in show(make_launch_rows([made("f", 1e-3), made("g", 1e-4)]))
+    assert "*" not in show(group_and_rank_launches([made("f", 1e-3), made("g", 1e-4)]))
 
 
 def test_a_further_finding_that_may_gain_nothing_says_so(made: Made) -> None:
     doubtful = make_finding(
         "occupancy-shared", Estimate(low=0.9, expected=1.1, high=1.3, bound=2.0)
     )
-    (row,) = make_launch_rows([add_finding(made(time=1e-3), doubtful)])
+    (row,) = group_and_rank_launches([add_finding(made(time=1e-3), doubtful)])
     assert "occupancy-shared, expect 1.10x (0.900 to 1.30), at most 2.00x: it is" in show([row])
 
 
@@ -164,22 +168,22 @@ def test_a_gain_has_one_form_wherever_its_interval_ends(made: Made) -> None:
 
 
 def test_times_of_several_reports_are_not_added(made: Made) -> None:
-    one = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
+    one = show(group_and_rank_launches([made("f", 3e-3), made("g", 1e-3, index=1)]))
     assert "2 launches, 4.00 ms in all" in one
-    several = show(make_launch_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
+    several = show(group_and_rank_launches([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
     assert "2 launches in 2 reports" in several
     assert "in all" not in several
 
 
 def test_about_the_same_gain_is_not(made: Made) -> None:
     other = make_finding("occupancy-shared", expecting(1.3, bound=3.0))
-    assert find_larger_gain(add_finding(made(time=1e-3), other)) is None
+    assert find_finding_with_larger_gain(add_finding(made(time=1e-3), other)) is None
 
 
 def test_a_larger_gain_that_may_be_none_is_not_named(made: Made) -> None:
     wide = Estimate(low=0.99, expected=2.2, high=2.6, bound=3.0)
     other = make_finding("occupancy-shared", wide)
-    assert find_larger_gain(add_finding(made(time=1e-3), other)) is None
+    assert find_finding_with_larger_gain(add_finding(made(time=1e-3), other)) is None
 
 
 def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
@@ -191,7 +195,7 @@ def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
     findings = (lead, *run.diagnosis.findings[1:])
     bounded = replace(run, diagnosis=replace(run.diagnosis, findings=findings))
     assert bounded.top == lead
-    assert find_larger_gain(bounded) is None
+    assert find_finding_with_larger_gain(bounded) is None
 
 
 def test_an_expectation_in_a_few_characters(made: Made) -> None:
@@ -217,7 +221,7 @@ def test_names_are_short_and_reports_named_on_one_line(made: Made) -> None:
         )
         for i, name in enumerate(kernels)
     ]
-    lines = show(make_launch_rows(runs)).splitlines()
+    lines = show(group_and_rank_launches(runs)).splitlines()
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == "# kernel launch time top finding expected".split()
     assert table[1].startswith("1  attention_scalar")

@@ -10,19 +10,19 @@ import pytest
 
 from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import (
-    Judged,
-    Row,
-    find_sure_row,
+    JudgedLaunch,
+    LaunchRow,
+    find_row_with_sure_saving,
+    group_and_rank_launches,
     judge_reports,
-    make_launch_rows,
 )
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
+from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import Estimate
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from profkit.show.launch import PageRow, summarize_row
 from profkit.show.text import words
 from profkit.show.text.words import write_headline
@@ -34,9 +34,9 @@ from .conftest import Made
 
 
 @pytest.fixture(scope="module")
-def all_runs() -> list[Judged]:
+def all_runs() -> list[JudgedLaunch]:
     """Every launch at hand, and the launches that the rules' own examples are."""
-    reports = [read_report(committed())] + ([read_report(others())] if others() else [])
+    reports = [read_report_files(committed())] + ([read_report_files(others())] if others() else [])
     return [run for several in reports for run in judge_reports(several)]
 
 
@@ -45,7 +45,7 @@ def most(finding: LaunchFinding) -> float:
     return 1.0 if finding.gain is None else 1 - 1 / finding.gain
 
 
-def wrong_numbers(run: Judged) -> Iterator[str]:
+def wrong_numbers(run: JudgedLaunch) -> Iterator[str]:
     """What the numbers of one launch say that cannot be."""
     saves, top = run.diagnosis.estimate_saved_time(run.time), run.top
     if not isnan(saves) and (top is None or not (top.expect or top.at_roof)):
@@ -57,7 +57,7 @@ def wrong_numbers(run: Judged) -> Iterator[str]:
             yield f"{f.rule}: expect {f.expect}, at most {f.gain}"
 
 
-def wrong_words(row: Row) -> Iterator[str]:
+def wrong_words(row: LaunchRow) -> Iterator[str]:
     """What the forms say of one row that disagrees with its numbers, or between them."""
     run, text = row.median_launch, " ".join(write_headline([row]))
     said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)[.;](?: |$)", text)
@@ -91,7 +91,7 @@ def wrong_words(row: Row) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
-    all_runs: list[Judged],
+    all_runs: list[JudgedLaunch],
 ) -> None:
     bad = [f"{run.report} #{run.index}: {x}" for run in all_runs for x in wrong_numbers(run)]
     assert bad == []
@@ -99,11 +99,11 @@ def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
 
 
 @pytest.mark.slow
-def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[Judged]) -> None:
-    rows = [*make_launch_rows(all_runs), *make_launch_rows(all_runs, every=True)]
+def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[JudgedLaunch]) -> None:
+    rows = [*group_and_rank_launches(all_runs), *group_and_rank_launches(all_runs, every=True)]
     assert [f"{row.median_launch.report}: {x}" for row in rows for x in wrong_words(row)] == []
-    ordered = make_launch_rows(all_runs)
-    sure = find_sure_row(ordered)
+    ordered = group_and_rank_launches(all_runs)
+    sure = find_row_with_sure_saving(ordered)
     ranked = [row.seconds_saved for row in ordered if row is not sure]
     assert ranked == sorted(ranked, reverse=True)
 
@@ -112,7 +112,7 @@ def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[Judged]) -
 def test_no_example_of_a_rule_is_promised_more_than_its_finding_can_bring(rule, made: Made) -> None:
     for example in rule.fires:
         run = made(time=1e-3, diagnosis=judge_launch({**example, "time": 1e-3}))
-        assert [*wrong_numbers(run), *wrong_words(Row((run,)))] == []
+        assert [*wrong_numbers(run), *wrong_words(LaunchRow((run,)))] == []
 
 
 def finding(rule: str, gain: float | None, expect: float | None) -> LaunchFinding:
@@ -139,7 +139,7 @@ def found(*findings: LaunchFinding) -> Diagnosis:
 def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> None:
     run = made(time=9.6e-6, diagnosis=found(CAPPED, LARGE))
     assert isnan(run.diagnosis.estimate_saved_time(run.time))
-    (row,) = make_launch_rows([run])
+    (row,) = group_and_rank_launches([run])
     assert (row.seconds_saved, list(wrong_words(row))) == (0.0, [])
     assert (
         " ".join(write_headline([row])).count("for at most 1.24x, less of it. It takes 9.60 µs.")
@@ -153,19 +153,21 @@ def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made
     several = [found(CAPPED, LARGE), found(finding("barrier-wait", 1.5, 1.2)), found(LARGE)]
     for order in ((0, 1, 2), (1, 0, 2), (0, 2, 1)):
         runs = [made(time=t * 1e-6, index=t, diagnosis=several[k]) for t, k in enumerate(order, 1)]
-        (row,) = make_launch_rows(runs)
+        (row,) = group_and_rank_launches(runs)
         assert (row.median_launch.index, list(wrong_words(row))) == (2, [])
 
 
 def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
     unknown = made(status="failed", kernel="attention", time=nan, index=1)
-    first = write_headline(make_launch_rows([made(time=1e-5), unknown]))[0]
+    first = write_headline(group_and_rank_launches([made(time=1e-5), unknown]))[0]
     assert first.startswith("ncu could not profile attention, so this is about the rest. ")
-    assert "--replay-mode application" in " ".join(write_headline(make_launch_rows([unknown])))
+    assert "--replay-mode application" in " ".join(
+        write_headline(group_and_rank_launches([unknown]))
+    )
 
 
 def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> None:
-    (row,) = make_launch_rows([made(time=nan)])
+    (row,) = group_and_rank_launches([made(time=nan)])
     text = " ".join(write_headline([row]))
     assert not {"takes", "about", "save"} & set(text.split())
     assert "for an expected 8.00x (3.89 to 8.00), " in text
@@ -188,7 +190,7 @@ def test_what_a_block_takes_is_said_in_whole_clauses(made: Made) -> None:
     for left_out in ((), ("occupancy",), ("occupancy", "registers"), ("shared_block", "registers")):
         run = made(time=1e-5)
         values = {**run.values, "occupancy": 0.5, **of, **dict.fromkeys(left_out, nan)}
-        text = str(show_folded_verdict(Row((replace(run, values=values),)), 1, 1e-5))
+        text = str(show_folded_verdict(LaunchRow((replace(run, values=values),)), 1, 1e-5))
         assert (
             ("of at most 66.7 %" in text)
             == ("occupancy 50 % of" in text)
@@ -216,7 +218,7 @@ def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
 
 
 def test_two_findings_that_multiply_have_a_line() -> None:
-    both = Together(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
+    both = CombinedGain(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
     names = "grid-too-small and uncoalesced-access together"
     assert (
         words.describe_combined_gain(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"

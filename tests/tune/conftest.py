@@ -70,8 +70,8 @@ class Bench:
         from profkit.lab.measure import targets
         from profkit.lab.tune import run, task
 
-        at = targets.Places(self.machine.kernels)
-        target = targets.choose_target(at, ["knob"], False, ["B"], False)
+        at = targets.LabFolders(self.machine.kernels)
+        target = targets.find_target_of_options(at, ["knob"], False, ["B"], False)
         what = task.prepare_task(target, task.SearchOptions(**options))
         try:
             return run.tune_task(

@@ -45,7 +45,7 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.show.views.comparison import show_claims
 
     # Of many reports: the library keeps six times the bytes of each that it opens.
-    ROOM.close_room()
+    ROOM.forbid_reading_here()
     for file in files:
         sources.refuse_other_kind(file, "claims")
     evidence = Evidence(artifacts)

@@ -76,7 +76,7 @@ def decide_variant(
     if "/" in variant or is_there(Path(variant)):
         raise ProfkitError(f"{variant}: decide takes a variant", "stage2 or stage2.B")
     evidence = sources.open_evidence(artifacts)
-    names = evidence.find_named(variant, case)
+    names = evidence.expand_run_name(variant, case)
     gates = _verify_gates(gate or (), Evidence(artifacts) if anyway else evidence)
     policy = Policy(anyway=anyway)
     summaries = [summarize_variant(evidence, *name, against, gates, policy) for name in names]

@@ -33,8 +33,8 @@ from profkit.cli import options
 from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
-    from profkit.cli.launches import Chosen
-    from profkit.diagnosis.launches import Judged, Row
+    from profkit.cli.launches import ChosenLaunches
+    from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
@@ -129,10 +129,10 @@ def diagnose_reports(
     what to try. A row per kernel follows, then what could not be checked.
     """
     from profkit.cli import output
-    from profkit.cli.launches import read_launches
+    from profkit.cli.launches import read_and_judge_launches
     from profkit.reports.isolated import ROOM
 
-    ROOM.write_text_here()
+    ROOM.allow_disassembly_here()
     output.check_format(form)
     if history:
         _refuse_output_with_history(csv, parquet, kernel, where, form)
@@ -140,7 +140,9 @@ def diagnose_reports(
     files = _check_table_files([csv, parquet], reports)
     ignored = check_ignored_rules(ignore or ())
     client = _open_client(on)
-    chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
+    chosen = read_and_judge_launches(
+        reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored
+    )
     _print_ignored_findings(chosen, ignored)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
@@ -166,7 +168,7 @@ def _refuse_output_with_history(*wanted: object) -> None:
         raise ProfkitError("--history prints no answer", "remove the other options")
 
 
-def _print_diagnoses(chosen: Chosen, form: str | None, detail: _Detail) -> None:
+def _print_diagnoses(chosen: ChosenLaunches, form: str | None, detail: _Detail) -> None:
     """Print annotations, a document, or the answer as text."""
     if form:
         _print_annotations(chosen, form)
@@ -176,7 +178,7 @@ def _print_diagnoses(chosen: Chosen, form: str | None, detail: _Detail) -> None:
         _show_launches(chosen, detail)
 
 
-def _print_csv(chosen: Chosen) -> None:
+def _print_csv(chosen: ChosenLaunches) -> None:
     """Print all metrics of the launches."""
     from profkit.show.text.escape import iterate_csv
 
@@ -196,7 +198,7 @@ def check_ignored_rules(rules: Sequence[str]) -> Sequence[str]:
     return rules
 
 
-def _print_ignored_findings(chosen: Chosen, ignored: Sequence[str]) -> None:
+def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> None:
     """Say on stderr which findings are left out, and which file or flag asked for it.
 
     --quiet silences this for the flag only: a file that came with a repository was not asked for by
@@ -233,9 +235,9 @@ def _open_client(address: str | None) -> Any:
 
 def print_diagnosis(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
-    from profkit.cli.launches import read_launches
+    from profkit.cli.launches import read_and_judge_launches
 
-    chosen = read_launches(reports, lines_follow=True)
+    chosen = read_and_judge_launches(reports, lines_follow=True)
     if options.FORM.json:
         _print_unread_lines(_print_document(chosen, None, None))
     else:
@@ -248,11 +250,11 @@ def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> 
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
     from profkit.evidence.history import History
-    from profkit.evidence.stream import make_stream_document, stream_reports
+    from profkit.evidence.stream import diagnose_reports_into_history, make_stream_document
 
     paths, complete = expand_patterns(reports)
     with output.show_progress() as step:
-        done = stream_reports(
+        done = diagnose_reports_into_history(
             paths,
             History(history),
             _open_client(on),
@@ -268,15 +270,17 @@ def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> 
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
-def _print_document(chosen: Chosen, top: int | None, lines: int | None) -> Sequence[Judged]:
+def _print_document(
+    chosen: ChosenLaunches, top: int | None, lines: int | None
+) -> Sequence[JudgedLaunch]:
     """Print the launches, of the worst `top` rows if not None, as one document; return them."""
     from profkit.cli import output
     from profkit.diagnosis.document import make_diagnosis_document, make_launch_entry
-    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
+    from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
 
-    launches: Sequence[Judged] = chosen.launches
+    launches: Sequence[JudgedLaunch] = chosen.launches
     if top is not None:
-        kept = {id(run) for row in make_launch_rows(launches)[:top] for run in row.launches}
+        kept = {id(run) for row in group_and_rank_launches(launches)[:top] for run in row.launches}
         launches = [run for run in launches if id(run) in kept]
     if lines != 0:
         launches = add_source_lines(launches, lines, lines or 0)
@@ -300,7 +304,7 @@ class _Detail:
         is_limited = self.top is not None or self.lines is not None
         return self.every or is_limited or options.FORM.markdown
 
-    def choose_rows(self, table: list[Row]) -> list[Row]:
+    def choose_rows(self, table: list[LaunchRow]) -> list[LaunchRow]:
         """Return the rows that are shown in detail."""
         if self.every:
             return table
@@ -309,16 +313,16 @@ class _Detail:
         return table[:1]  # a screen shows no line of the others
 
 
-def _show_launches(chosen: Chosen, detail: _Detail) -> None:
+def _show_launches(chosen: ChosenLaunches, detail: _Detail) -> None:
     """Print the answer, the table, and the first rows in detail."""
-    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
+    from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
 
-    table = make_launch_rows(chosen.launches, every=detail.each)
+    table = group_and_rank_launches(chosen.launches, every=detail.each)
     if not table:
         _print_unread_lines(chosen.launches)
         return
     detailed = detail.choose_rows(table)
-    read: Sequence[Judged] = chosen.launches
+    read: Sequence[JudgedLaunch] = chosen.launches
     if detail.lines != 0:
         read = add_source_lines(
             [row.median_launch for row in detailed], detail.lines, detail.lines or 0
@@ -329,7 +333,7 @@ def _show_launches(chosen: Chosen, detail: _Detail) -> None:
     _print_unread_lines(read)
 
 
-def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
+def _print_rows(table: list[LaunchRow], detailed: list[LaunchRow], detail: _Detail) -> None:
     """Print the rows of the table, the detailed ones as briefly or fully as was asked for."""
     from profkit.cli import output
 
@@ -343,12 +347,12 @@ def _print_rows(table: list[Row], detailed: list[Row], detail: _Detail) -> None:
     if options.FORM.brief:
         output.print_unwrapped(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
-    output.print_blocks(show_diagnosis(table, detailed, full=detail.every))
+    output.print_blocks(show_diagnosis(table, detailed, list_all_rows=detail.every))
     if detail.lines and not any(has_source_lines(row.median_launch) for row in detailed):
         output.print_note(NO_LINES)
 
 
-def _print_unread_lines(runs: Sequence[Judged]) -> None:
+def _print_unread_lines(runs: Sequence[JudgedLaunch]) -> None:
     """Say of which reports the source lines could not be read: the answer is whole without."""
     from profkit.cli import output
     from profkit.diagnosis.launches import explain_unread_lines
@@ -357,19 +361,19 @@ def _print_unread_lines(runs: Sequence[Judged]) -> None:
         output.print_note(f"{why}; allow more of it, or --lines 0")
 
 
-def has_source_lines(run: Judged) -> bool:
+def has_source_lines(run: JudgedLaunch) -> bool:
     """Return whether a launch, or one of its findings, has lines of source; instructions are none."""
     return any(line.file for line in run.lines) or any(
         finding.where for finding in run.diagnosis.findings
     )
 
 
-def _print_annotations(chosen: Chosen, form: str) -> None:
+def _print_annotations(chosen: ChosenLaunches, form: str) -> None:
     """Print each finding at its source line, a line each."""
-    from profkit.diagnosis.launches import add_source_lines, make_launch_rows
+    from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
     from profkit.show.annotations import WRITERS, annotate_launches
 
-    rows = make_launch_rows(chosen.launches)
+    rows = group_and_rank_launches(chosen.launches)
     lined = add_source_lines([row.median_launch for row in rows], None, 0)
     pairs = zip(rows, lined, strict=True)
     rows = [row.replace_launch(row.median_launch, run) for row, run in pairs]

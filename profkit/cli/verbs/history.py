@@ -101,7 +101,7 @@ def _add_recorded_runs(
     from profkit.reports.isolated import ROOM
 
     # Of many reports: the library keeps six times the bytes of each that it opens.
-    ROOM.close_room()
+    ROOM.forbid_reading_here()
     named: str | None
     if commit:
         named = resolve_commit(artifacts, commit)

@@ -72,7 +72,7 @@ def _build_ladders(
     from profkit.reports.isolated import ROOM
 
     # Of many reports: the library keeps six times the bytes of each that it opens.
-    ROOM.close_room()
+    ROOM.forbid_reading_here()
     evidence = sources.open_evidence(artifacts)
     if case:
         cases = [case]

@@ -42,7 +42,11 @@ def serve_agents(
     if skill:
         print(read_text(SKILL), end="")
         return options.DONE
-    from profkit.cli.protocol import filter_requests, make_server, reserve_stdout_for_protocol
+    from profkit.cli.protocol import (
+        make_filtered_request_stream,
+        make_server,
+        reserve_stdout_for_protocol,
+    )
     from profkit.reports.isolated import ROOM
 
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
@@ -55,9 +59,9 @@ def serve_agents(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
     server = make_server(root)
-    ROOM.close_room()  # it lives for days, and the library gives nothing back
+    ROOM.forbid_reading_here()  # it lives for days, and the library gives nothing back
     reserve_stdout_for_protocol()
-    sys.stdin = filter_requests(0, sys.stdout)
+    sys.stdin = make_filtered_request_stream(0, sys.stdout)
     try:
         with limit_reading_to(root):
             server.run("stdio")

@@ -64,7 +64,7 @@ def write_report(
 ) -> int:
     """It needs no network; a whole program and a history can be on it too."""
     from profkit.cli import sources
-    from profkit.cli.launches import read_launches
+    from profkit.cli.launches import read_and_judge_launches
     from profkit.cli.output import check_output_path, open_in_browser
 
     if output is None:
@@ -77,7 +77,7 @@ def write_report(
     for pattern in patterns:
         sources.refuse_other_kind(pattern, "report")
     kept = _read_saved_folders(folders)
-    chosen = read_launches(patterns, kernel, where, lines_follow=True)
+    chosen = read_and_judge_launches(patterns, kernel, where, lines_follow=True)
     if not chosen.launches and not kept.programs and not kept.histories:
         return options.COULD_NOT  # what could not be read was said; an empty page says nothing
     page = pages.render_page(

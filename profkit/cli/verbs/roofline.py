@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pandas import DataFrame
 
-    from profkit.diagnosis.launches import Judged
+    from profkit.diagnosis.launches import JudgedLaunch
     from profkit.records.grid import TimeGrid
 
 GROUP = "Understand a kernel"
@@ -59,7 +59,7 @@ def draw_roofline(
     where: options.Where = None,
 ) -> int:
     """Times by shape can be drawn next to launches, or alone as a map of the fastest at each shape."""
-    from profkit.cli.launches import read_launches
+    from profkit.cli.launches import read_and_judge_launches
     from profkit.cli.output import check_output_path, print_note
     from profkit.cli.pictures import import_plots
 
@@ -73,7 +73,7 @@ def draw_roofline(
         plots.save(plots.heatmap(shapes), output)
         print_note(f"{output}: {len(shapes.cells)} shapes")
         return options.DONE
-    chosen = read_launches(patterns, kernel, where)
+    chosen = read_and_judge_launches(patterns, kernel, where)
     if not (chosen.complete or chosen.launches or shapes):
         return options.COULD_NOT  # each was said why
     _refuse_several_devices(chosen.launches)
@@ -141,7 +141,7 @@ def _refuse_roofline_without_points(frame: DataFrame) -> None:
         raise ProfkitError(why, ROOFLINE)
 
 
-def _refuse_several_devices(launches: Iterable[Judged]) -> None:
+def _refuse_several_devices(launches: Iterable[JudgedLaunch]) -> None:
     """Raise a ProfkitError for launches of several devices, which have several rooflines."""
     devices = sorted({run.device for run in launches if run.device})
     if len(devices) > 1:

@@ -184,9 +184,9 @@ def triage_program(
             "--format needs a recording", "keep it first: profkit triage -o NAME.triage -- ..."
         )
     else:
-        from profkit.collect.timeline import Window
+        from profkit.collect.timeline import RecordingWindow
 
-        window = Window(after, seconds, timeout, not no_lines, not no_operators)
+        window = RecordingWindow(after, seconds, timeout, not no_lines, not no_operators)
         triaging.record_and_judge(what, window, asked, kept)
     if opens and page:
         open_in_browser(page)

@@ -26,7 +26,7 @@ from profkit.records.paths import SUFFIXES, is_csv_table
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
-    from profkit.model.whatif import CounterChange, Expected
+    from profkit.model.whatif import CounterChange, ExpectedLaunch
 
 GROUP = "Judge a change"
 SUMMARY = "Estimate a kernel's speed-up if its counters changed."
@@ -77,7 +77,9 @@ def estimate_change(
             "does not apply to a variant",
             "--case CASE chooses its launches",
         )
-        name, counts, expected = _estimate_variant(subject, changes, case, artifacts)
+        name, counts, expected = _predict_times_of_variant_or_parent(
+            subject, changes, case, artifacts
+        )
     document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
     print_blocks(show_predicted_times(name, counts, expected), document)
     return options.DONE
@@ -90,31 +92,32 @@ def _is_report_path(subject: str) -> bool:
 
 def _estimate_report(
     report: str, counts: Sequence[CounterChange], kernel: str | None
-) -> Iterator[Expected]:
-    from profkit.cli.launches import read_launches
+) -> Iterator[ExpectedLaunch]:
+    from profkit.cli.launches import read_and_judge_launches
     from profkit.model.launch import Launch
-    from profkit.model.whatif import Expected, predict_speedup_of_changes
+    from profkit.model.whatif import ExpectedLaunch, predict_speedup_of_changes
 
-    for judged in read_launches([report], kernel).launches:
+    for judged in read_and_judge_launches([report], kernel).launches:
         expectation = predict_speedup_of_changes(Launch(judged.values), counts)
         case = judged.case or judged.kernel
-        yield Expected(case, judged.time, expectation, kernel=judged.kernel)
+        yield ExpectedLaunch(case, judged.time, expectation, kernel=judged.kernel)
 
 
-def _estimate_variant(
-    variant: str, changes: str, case: str | None, artifacts: Path
-) -> tuple[str, tuple[CounterChange, ...], list[Expected]]:
+def _predict_times_of_variant_or_parent(
+    variant: str, changes_or_header: str, case: str | None, artifacts: Path
+) -> tuple[str, tuple[CounterChange, ...], list[ExpectedLaunch]]:
     from profkit.cli import sources
-    from profkit.model.whatif import Expected, parse_changes, predict_speedup_of_changes
+    from profkit.model.whatif import ExpectedLaunch, parse_changes, predict_speedup_of_changes
 
     evidence = sources.open_evidence(artifacts)
-    if changes == HEADER:
+    if changes_or_header == HEADER:
         variant, counts = _read_declared_changes(evidence, variant)
     else:
-        counts = parse_changes(changes)
-    runs = [evidence.load(*name) for name in evidence.find_named(variant, case)]
+        counts = parse_changes(changes_or_header)
+    runs = [evidence.load(*name) for name in evidence.expand_run_name(variant, case)]
     expected = [
-        Expected(r.case, r.row["time"], predict_speedup_of_changes(r.launch, counts)) for r in runs
+        ExpectedLaunch(r.case, r.row["time"], predict_speedup_of_changes(r.launch, counts))
+        for r in runs
     ]
     return variant, counts, expected
 
@@ -123,7 +126,7 @@ def _read_declared_changes(
     evidence: Evidence, variant: str
 ) -> tuple[str, tuple[CounterChange, ...]]:
     """Return the parent of a variant, and what its header says will move as changes of the parent."""
-    from profkit.evidence.moves import parse_moves
+    from profkit.evidence.moves import parse_expected_changes
     from profkit.model.whatif import COUNTS, CounterChange
 
     names = {name.rpartition("/")[2]: name for name in evidence.headers}
@@ -135,7 +138,7 @@ def _read_declared_changes(
             hint = "profkit list names the variants"
         raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", hint)
     header = evidence.headers[names[variant]].header
-    moves = parse_moves(" ".join(header.moves), variant)
+    moves = parse_expected_changes(" ".join(header.moves), variant)
     counts = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
     if header.after is None or not counts:
         problem = f"{variant}: its header names no parent, or no count that the model knows"

@@ -32,7 +32,7 @@ _RECORDED = "it was only ever launched while a CUDA graph was recorded: run it o
 
 
 @dataclass
-class Start:
+class RepeatableLaunch:
     """A launch that is about to happen: the kernel, its arguments, and how to launch it again."""
 
     kernel: Any
@@ -46,12 +46,12 @@ class Start:
 
 
 @dataclass
-class Seen:
+class WatchedLaunch:
     """A launch that is about to be."""
 
     name: str
     arguments: dict[str, Any]  # parameter -> argument, as far as it is known before
-    start: Callable[[], Start]  # what is known once it was launched
+    start: Callable[[], RepeatableLaunch]  # what is known once it was launched
 
     def make_key(self) -> str:
         """Return what tells it from other launches of the function."""
@@ -75,7 +75,7 @@ def _list_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 @dataclass
-class Alike:
+class AlikeLaunchesOfFunction:
     """Launches of one function that are alike, and what came of them."""
 
     kernel: str
@@ -94,13 +94,13 @@ class Session:
     count: int
     limit: int
     values: bool
-    rows: dict[str, Alike] = field(default_factory=dict)  # by Seen.make_key
+    rows: dict[str, AlikeLaunchesOfFunction] = field(default_factory=dict)  # by Seen.make_key
     trouble: str | None = None  # the first of ours
     matched: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: threading.local = field(default_factory=threading.local)
 
-    def watch_launch(self, seen: Seen, run: Callable[[], Any]) -> Any:
+    def watch_launch(self, seen: WatchedLaunch, run: Callable[[], Any]) -> Any:
         """Run a launch; capture it if it is one of those."""
         if getattr(self.inside, "busy", False):
             return run()
@@ -110,7 +110,7 @@ class Session:
         finally:
             self.inside.busy = False
 
-    def _run_watched(self, seen: Seen, run: Callable[[], Any]) -> Any:
+    def _run_watched(self, seen: WatchedLaunch, run: Callable[[], Any]) -> Any:
         ran: list[Any] = []
         failed: list[bool] = []
 
@@ -129,13 +129,13 @@ class Session:
             self.trouble = self.trouble or f"{type(error).__name__}: {str(error)[:300]}"
         return once()
 
-    def _consider_launch(self, seen: Seen, once: Callable[[], Any]) -> None:
+    def _consider_launch(self, seen: WatchedLaunch, once: Callable[[], Any]) -> None:
         import torch
 
         key = seen.make_key()
         recording = torch.cuda.is_current_stream_capturing()
         with self.lock:
-            row = self.rows.setdefault(key, Alike(seen.name))
+            row = self.rows.setdefault(key, AlikeLaunchesOfFunction(seen.name))
             row.launches += 1
             if row.folder or row.why_not not in (None, _RECORDED):
                 return
@@ -151,7 +151,9 @@ class Session:
             self._capture_launch(seen, row, once)
             self.write_seen()  # a program that is stopped later has left this
 
-    def _capture_launch(self, seen: Seen, row: Alike, once: Callable[[], Any]) -> None:
+    def _capture_launch(
+        self, seen: WatchedLaunch, row: AlikeLaunchesOfFunction, once: Callable[[], Any]
+    ) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
             reached = launched.copy_reachable(_list_tensors(seen.arguments), self.limit)
@@ -167,7 +169,9 @@ class Session:
         except _TROUBLE as error:
             row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
-    def _repeat_and_write(self, start: Start, reached: list[launched.Reach], place: Path) -> None:
+    def _repeat_and_write(
+        self, start: RepeatableLaunch, reached: list[launched.Reach], place: Path
+    ) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
 
@@ -197,7 +201,9 @@ class Session:
             os.replace(part, path)
 
 
-def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
+def _write_launch(
+    start: RepeatableLaunch, outcome: launched.CaptureOutcome, place: Path, drawn: Any
+) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
     unaligned = []
     for name, tensor in _list_tensors(start.arguments):
@@ -235,7 +241,7 @@ def _describe_output(array: launched.Reach, inputs: Sequence[launched.Reach]) ->
     return {**array.describe_memory(array.after), "begins": begins}
 
 
-def _describe_start(start: Start, named: dict[str, str]) -> dict[str, Any]:
+def _describe_start(start: RepeatableLaunch, named: dict[str, str]) -> dict[str, Any]:
     """Return grid, options and arguments of a launch; `named`: parameter -> its array."""
     options = {}
     for name, value in start.options.items():
@@ -338,7 +344,7 @@ def _wrap_jit(module: ModuleType, session: Session) -> None:
         bound.apply_defaults()
         arguments = dict(bound.arguments)
 
-        def start() -> Start:
+        def start() -> RepeatableLaunch:
             counts = tuple(grid(arguments) if callable(grid) else grid)
 
             def launch(others: dict[str, Any]) -> None:
@@ -346,9 +352,9 @@ def _wrap_jit(module: ModuleType, session: Session) -> None:
 
             blocks = (*map(int, counts), 1, 1)[:3]
             file = self.fn.__code__.co_filename
-            return Start(self, arguments, options, blocks, "", launch, file)
+            return RepeatableLaunch(self, arguments, options, blocks, "", launch, file)
 
-        return session.watch_launch(Seen(self.fn.__name__, arguments, start), same)
+        return session.watch_launch(WatchedLaunch(self.fn.__name__, arguments, start), same)
 
     module.JITFunction.run = run
 
@@ -368,10 +374,10 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
         names = _list_passed(module, self)
         arguments = dict(zip(names, args, strict=False))
 
-        def start() -> Start:
+        def start() -> RepeatableLaunch:
             return _make_inductor_start(module, self, args, plain)
 
-        return session.watch_launch(Seen(self.fn.__name__, arguments, start), same)
+        return session.watch_launch(WatchedLaunch(self.fn.__name__, arguments, start), same)
 
     module.CachingAutotuner.run = run
     for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
@@ -385,7 +391,9 @@ def _list_passed(module: Any, tuner: Any) -> list[str]:
     return [n for i, n in enumerate(tuner.fn.arg_names) if i not in declared]
 
 
-def _make_inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: Any) -> Start:
+def _make_inductor_start(
+    module: Any, tuner: Any, args: Sequence[Any], plain: Any
+) -> RepeatableLaunch:
     import torch
 
     (launcher,) = tuner.launchers
@@ -406,7 +414,7 @@ def _make_inductor_start(module: Any, tuner: Any, args: Sequence[Any], plain: An
 
     blocks = tuple(map(int, grid))
     text = _write_grid(module, meta, config.kwargs)
-    return Start(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
+    return RepeatableLaunch(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
 
 
 def _get_kernel(tuner: Any) -> Any:

@@ -23,7 +23,7 @@ _DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is 
 
 
 @dataclass
-class Reach:
+class ReachableMemory:
     """What a kernel can reach through one pointer: the tensor's elements and what lies between."""
 
     name: str  # the kernel's parameter; the first one of those that were given this memory
@@ -73,7 +73,7 @@ class CannotCapture(Exception):
 class CaptureOutcome:
     """What two launches on copies showed of a kernel: its arrays, its time, its sameness."""
 
-    arrays: list[Reach]
+    arrays: list[ReachableMemory]
     # of one launch of the program's own kernel, among many in a CUDA graph; None: it was not timed
     seconds: float | None = None
     bit_equal: bool = True  # whether a second launch on the same inputs gave the same bits
@@ -81,17 +81,17 @@ class CaptureOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[Reach]:
+def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[ReachableMemory]:
     """Copy all that a kernel can reach, `limit` bytes at most; CannotCapture: it is too large."""
     flats = [(name, tensor, _view_as_one_axis(tensor)) for name, tensor in named]
     _check_size(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
-    arrays: dict[Any, Reach] = {}
+    arrays: dict[Any, ReachableMemory] = {}
     for name, tensor, flat in flats:
         place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
         if place in arrays:
             arrays[place].others.append(name)
         else:
-            arrays[place] = Reach(name, tensor, flat, flat.clone())
+            arrays[place] = ReachableMemory(name, tensor, flat, flat.clone())
     return list(arrays.values())
 
 
@@ -121,7 +121,7 @@ def _check_size(size: int, limit: int) -> None:
         )
 
 
-def note_written_arrays(arrays: Sequence[Reach]) -> None:
+def note_written_arrays(arrays: Sequence[ReachableMemory]) -> None:
     """Note which arrays a launch has changed; CannotCapture: one shares memory with another."""
     for one in arrays:
         one.after = one.before if _is_same(one.flat, one.before) else one.flat.clone()
@@ -134,7 +134,7 @@ def note_written_arrays(arrays: Sequence[Reach]) -> None:
 
 
 def repeat_launch(
-    arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
 ) -> CaptureOutcome:
     """Launch twice on copies: note what it needs of what it overwrites, and how results differ."""
     outcome = CaptureOutcome(list(arrays))
@@ -154,7 +154,7 @@ def repeat_launch(
 
 
 def _note_arrays_used_in_place(
-    arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
 ) -> None:
     """Launch over poisoned outputs: one that comes out otherwise is read as well as written."""
     copies = {}
@@ -198,7 +198,7 @@ def repeat_launch_on_drawn_inputs(
 
 
 def _draw_inputs(
-    inputs: Sequence[Reach], drawn: Callable[[dict[str, Any], int], Any]
+    inputs: Sequence[ReachableMemory], drawn: Callable[[dict[str, Any], int], Any]
 ) -> dict[int, Any]:
     """Return number of an input -> what is drawn for it; nothing for indices and masks."""
     import torch
@@ -212,13 +212,15 @@ def _draw_inputs(
     return found
 
 
-def list_inputs(arrays: Sequence[Reach]) -> list[Reach]:
+def list_inputs(arrays: Sequence[ReachableMemory]) -> list[ReachableMemory]:
     """Return what is given to the kernel: what it reads, then what it works on in place."""
     read = [a for a in arrays if not a.is_written]
     return [*read, *(a for a in arrays if a.is_written and a.works_in_place)]
 
 
-def time_launch(arrays: Sequence[Reach], launch: Callable[[dict[str, Any]], None]) -> float:
+def time_launch(
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
+) -> float:
     """Return seconds of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
     import torch
 
@@ -252,7 +254,9 @@ def store_tensor(tensor: Any, path: Path) -> None:
 
 
 def _launch_on_copies(
-    arrays: Sequence[Reach], copies: dict[str, Any], launch: Callable[[dict[str, Any]], None]
+    arrays: Sequence[ReachableMemory],
+    copies: dict[str, Any],
+    launch: Callable[[dict[str, Any]], None],
 ) -> None:
     import torch
 
@@ -260,7 +264,7 @@ def _launch_on_copies(
     torch.cuda.synchronize()
 
 
-def _name_by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
+def _name_by_parameter(arrays: Sequence[ReachableMemory], copies: dict[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for array in arrays:
         named |= dict.fromkeys(array.parameter_names, copies[array.name])

@@ -78,9 +78,9 @@ def watch_torch(torch: Any) -> None:
     """Find out how torch's nodes lie; and record operators, where that was asked for."""
     export_autograd_node_layout(torch)
     if os.environ.get("PROFKIT_OPERATORS") == "1":
-        from profkit_recorder_operators import watch_operators
+        from profkit_recorder_operators import start_recording_some_operators
 
-        watch_operators(torch)
+        start_recording_some_operators(torch)
 
 
 def export_autograd_node_layout(torch: Any) -> None:
@@ -100,13 +100,13 @@ def export_autograd_node_layout(torch: Any) -> None:
     for _ in range(3):
         value = value.exp()
         nodes.append(value.grad_fn)
-    numbers = _find_word(nodes, [node._sequence_nr() for node in nodes])
-    threads = _find_word(nodes, [find_thread()] * len(nodes))
+    numbers = _find_offsets_of_number(nodes, [node._sequence_nr() for node in nodes])
+    threads = _find_offsets_of_number(nodes, [find_thread()] * len(nodes))
     if len(numbers) == len(threads) == 1:
         os.environ["PROFKIT_NODE"] = f"{numbers[0]} {threads[0]}"
 
 
-def _find_word(nodes: list[Any], wanted: list[int]) -> list[int]:
+def _find_offsets_of_number(nodes: list[Any], wanted: list[int]) -> list[int]:
     """Offsets at which each node has the number that it should have."""
     places = []
     for offset in range(16, 112, 8):

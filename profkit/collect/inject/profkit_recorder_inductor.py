@@ -60,7 +60,7 @@ def list_origins(nodes: Any) -> list[dict[str, Any]]:
                 "module": str(module[0]),
                 "kind": kind,
                 "backward": node.meta.get("partitioner_tag") == "is_backward",
-                "weight": weigh_node(node),
+                "weight": count_values_of_node(node),
             }
         )
     return rows
@@ -181,10 +181,10 @@ def copy_origin(old: Any, new: Any) -> None:
 
 def weigh_match(node: Any) -> tuple[bool, int]:
     """Weigh a node of what becomes one: a product of matrices is more work than a sum of its size."""
-    return find_operator(node.target) in PRODUCTS, weigh_node(node)
+    return find_operator(node.target) in PRODUCTS, count_values_of_node(node)
 
 
-def weigh_node(node: Any) -> int:
+def count_values_of_node(node: Any) -> int:
     """Return how many values a node reads or writes, the larger: what a line adds to a kernel's work."""
     sizes = [count_values(node.meta.get("val"))]
     for given in getattr(node, "all_input_nodes", ()):
@@ -209,16 +209,16 @@ def watch_files(codecache: Any) -> None:
 
     def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **more: Any) -> Any:
         with contextlib.suppress(*TROUBLE):  # no lines of this file, then
-            write_beside(path)
+            write_origins_beside(path)
         return load(cls, key, path, *args, **more)
 
     owner.load_by_key_path = classmethod(load_by_key_path)
 
 
-def write_beside(path: str) -> None:
+def write_origins_beside(path: str) -> None:
     """Write what is known of a generated file's kernels beside it, unless that is there."""
     beside = path + SUFFIX
-    if read_beside(path) is not None:
+    if read_origins_beside(path) is not None:
         return
     with open(path, encoding="utf-8") as file:
         handles = _HANDLE.findall(file.read())
@@ -237,7 +237,7 @@ def write_beside(path: str) -> None:
 def find_origins(path: str, line: int) -> list[dict[str, Any]] | None:
     """Say what the kernel stands for that a line of a generated file calls; None of other files."""
     if path not in _files:
-        _files[path] = read_beside(path)
+        _files[path] = read_origins_beside(path)
     known = _files[path]
     if known is None:
         return None
@@ -250,7 +250,7 @@ def find_origins(path: str, line: int) -> list[dict[str, Any]] | None:
     return []
 
 
-def read_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
+def read_origins_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
     """Return the lines of a generated file and what its kernels stand for; None of other files."""
     try:
         with open(path + SUFFIX, encoding="utf-8") as file:

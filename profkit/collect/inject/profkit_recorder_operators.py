@@ -86,7 +86,7 @@ def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) ->
     for lag in range(1, len(stacks) // times + 1):
         if stacks[-1] != stacks[-1 - lag] or stacks[-lag] != stacks[-2 * lag]:
             continue  # most are seen to be none at once
-        sure = 0 if is_replaying(stacks, lag, replays) else SURE
+        sure = 0 if was_graph_replayed_recently(stacks, lag, replays) else SURE
         checked = max((times - 1) * lag, sure)
         last = content[-checked * size :]
         before = content[-(checked + lag) * size : -lag * size]
@@ -95,12 +95,12 @@ def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) ->
     return 0
 
 
-def is_replaying(stacks: array[int], lag: int, replays: Container[int]) -> bool:
+def was_graph_replayed_recently(stacks: array[int], lag: int, replays: Container[int]) -> bool:
     """Return whether a CUDA graph is among the last launches."""
     return any(stack in replays for stack in stacks[-lag:])
 
 
-class Launches:
+class LaunchedStacks:
     """The stacks of what a thread launches, read as far as they are written.
 
     What has none, as all that a backward pass launches from a thread of its own, says of no step.
@@ -119,7 +119,7 @@ class Launches:
 
     def is_sure(self, lag: int) -> bool:
         """Return whether so many launches are no loop inside of a step."""
-        return lag >= LONG or is_replaying(self.last, lag, self.replays)
+        return lag >= LONG or was_graph_replayed_recently(self.last, lag, self.replays)
 
     def is_all_replays(self, lag: int) -> bool:
         """Return whether so many last launches launch CUDA graphs, and nothing else."""
@@ -192,7 +192,7 @@ class OperatorRecorder:
         self.clock: Any = None
         self.is_profiling = threading.Lock()  # one profiler at a time, of a capture or of steps
         self.pause = SHORT_PAUSE  # while other threads go on; none when the program ends
-        self.threads: dict[Path, Launches] = {}  # by the file of a thread
+        self.threads: dict[Path, LaunchedStacks] = {}  # by the file of a thread
         self.is_writing = threading.Lock()
         self.has_written = False
         # What the interpreter calls must live as long as it may do so.
@@ -217,7 +217,7 @@ class OperatorRecorder:
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
 
-    def record_repeats(self, launches: Launches, lag: int) -> set[int]:
+    def record_repeats(self, launches: LaunchedStacks, lag: int) -> set[int]:
         """Record the operators of some repeats; the stacks of their launches, none if it cannot."""
         if launches.is_all_replays(lag):
             self.is_over = True  # no operator is called: those of graphs are of their captures
@@ -243,7 +243,7 @@ class OperatorRecorder:
         """Have the main thread call a function between two instructions."""
         ctypes.pythonapi.Py_AddPendingCall(call, None)
 
-    def wait_for_launches(self, launches: Launches, lag: int, until: float) -> bool:
+    def wait_for_launches(self, launches: LaunchedStacks, lag: int, until: float) -> bool:
         """Wait for as many repeats as are recorded; whether they came.
 
         A short one may be a loop inside of a step.
@@ -258,14 +258,14 @@ class OperatorRecorder:
             time.sleep(SHORT_PAUSE)
         return False
 
-    def wait_for_repeat(self, until: float) -> tuple[Launches | None, int]:
+    def wait_for_repeat(self, until: float) -> tuple[LaunchedStacks | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again."""
         pause = PAUSE
         while time.monotonic() < until and not self.is_over:
             time.sleep(pause)
             pause = min(1.1 * pause, LONGEST_PAUSE)
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
-                self.threads.setdefault(path, Launches(path)).read_on()
+                self.threads.setdefault(path, LaunchedStacks(path)).read_on()
             launches = max(self.threads.values(), key=lambda own: own.count, default=None)
             lag = launches.find_repeat() if launches is not None else 0
             if launches is not None and lag:
@@ -400,7 +400,7 @@ class OperatorRecorder:
             append_hook_line("operators", "torch's profiler saw none in the steps that it watched")
             return
         if self.is_complete:
-            events = keep_middle(events)
+            events = select_middle_events(events)
         target = Path(f"{FOLDER}/{os.getpid()}.operators")
         part = target.with_suffix(".operators.part")
         with part.open("w", encoding="utf-8") as file:
@@ -616,7 +616,7 @@ class TensorNumbers:
         return tensors, [], " ".join(numbers)
 
 
-def keep_middle(events: Sequence[Any]) -> list[Any]:
+def select_middle_events(events: Sequence[Any]) -> list[Any]:
     """Keep of a thread's outermost events those that are whole in the middle, and what is in them.
 
     The middle by their count: the first ones may take long, because the profiler has just begun.
@@ -653,7 +653,7 @@ def describe_event(event: Any) -> dict[str, Any]:
     }
 
 
-def watch_operators(torch: Any) -> None:
+def start_recording_some_operators(torch: Any) -> None:
     """Begin to wait for steps that repeat, and for graphs that are captured."""
     # Else it says of each process that another has CUPTI: that is the recorder, and meant so.
     os.environ.setdefault("KINETO_LOG_LEVEL", NOTHING)

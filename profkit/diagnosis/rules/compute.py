@@ -24,13 +24,13 @@ from profkit.model.launch import (
     compute_arithmetic_share,
     count_integer_divisions,
     count_working_lanes,
+    get_division_share,
     is_mostly_mask,
     is_reduction_tree,
     is_split_by_branches,
     measure_masked_accesses,
     measure_sector_waste,
     measure_tensor_busy,
-    share_of_divisions,
 )
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, measure_resource_use
 from profkit.model.scenario import (
@@ -85,7 +85,7 @@ def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
         own = compute_arithmetic_share(launch) if "instructions" in launch else 0.0
         stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
         if count_integer_divisions(launch) > 0:
-            stays["xu"] = _share_of_xu_work_without_divisions(launch)
+            stays["xu"] = _compute_xu_share_without_divisions(launch)
         return Scenario(stays, NOTHING)
 
     return Fix(
@@ -112,31 +112,31 @@ _DIVIDING = ("int", "issue", "xu", "math_pipe_throttle", "not_selected", "short_
 
 
 def _has_many_divisions(launch: Launch) -> bool:
-    return "instructions" in launch and share_of_divisions(launch) >= DIVIDED
+    return "instructions" in launch and get_division_share(launch) >= DIVIDED
 
 
 def _check_divisions(launch: Launch) -> Hit | None:
     if not _has_many_divisions(launch):
         return None
     return Hit(
-        f"integer divisions take at least {share(share_of_divisions(launch))} of the instructions: by a "
+        f"integer divisions take at least {share(get_division_share(launch))} of the instructions: by a "
         f"value that the compiler does not know, each takes {DIVISION} and more",
         advice=DIVISION_ADVICE,
         explains=_DIVIDING,
     )
 
 
-def _share_of_xu_work_without_divisions(launch: Launch) -> float:
+def _compute_xu_share_without_divisions(launch: Launch) -> float:
     gone = OF_A_DIVISION * count_integer_divisions(launch)
     return max(0.0, 1 - gone / max(launch["inst_xu"], 1.0))
 
 
 def _remove_divisions(launch: Launch) -> Scenario:
     """Their instructions go, and the waits for what they compute on the XU pipe."""
-    stays = 1 - share_of_divisions(launch)
+    stays = 1 - get_division_share(launch)
     results = OF_A_DIVISION * count_integer_divisions(launch)
     awaited = 1 - min(1.0, results / max(launch.sum_known(TRIPS), results))
-    units = {"issue": stays, "int": stays, "xu": _share_of_xu_work_without_divisions(launch)}
+    units = {"issue": stays, "int": stays, "xu": _compute_xu_share_without_divisions(launch)}
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays) | dict.fromkeys(MIO, awaited))
 
 
@@ -178,7 +178,7 @@ def _make_integer_rule() -> LaunchRule:
         measures=(
             *plain.measures,
             Measure(
-                of=share_of_divisions,
+                of=get_division_share,
                 what="of the instructions are integer divisions",
                 border=DIVIDED,
             ),

@@ -25,7 +25,13 @@ from profkit.model.launch import (
     is_narrow_stream,
     is_reduction_tree,
 )
-from profkit.model.resources import ENTRY, LINKS, Use, find_attainable_share, list_resource_uses
+from profkit.model.resources import (
+    ENTRY,
+    LINKS,
+    ResourceUse,
+    find_attainable_share,
+    list_resource_uses,
+)
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -322,7 +328,7 @@ def _is_queue_of_full_unit(state: str, launch: Launch) -> bool:
     return any(not _has_unused_bandwidth(u, launch) for u in full)
 
 
-def _has_unused_bandwidth(use: Use, launch: Launch) -> bool:
+def _has_unused_bandwidth(use: ResourceUse, launch: Launch) -> bool:
     """Return whether DRAM could stream the same bytes faster: then latency decides as well.
 
     On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
@@ -401,7 +407,7 @@ def _make_typical_builder(state: str, family: Family) -> Build:
     return make_typical
 
 
-def _remove_atomics_work(launch: Launch) -> dict[str, float]:
+def _compute_work_left_without_atomics(launch: Launch) -> dict[str, float]:
     """Return what stays of each unit's work when atomics go: of L2 and its links the other sectors."""
     if not launch.known("l2_atomic_sectors", "l2_sectors"):
         return {}
@@ -435,7 +441,7 @@ def _make_fix(state: str, family: Family) -> Fix:
     def make_best(launch: Launch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         if state == "membar":  # what a fence waits for are writes; atomics can be kept on chip
-            stays |= _remove_atomics_work(launch)
+            stays |= _compute_work_left_without_atomics(launch)
         if family == "loads":  # wider ones need fewer instructions, and fewer around them
             with suppress(NotCollected):
                 stays |= dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))

@@ -21,11 +21,11 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
-    compute_busy_if_coalesced,
     compute_instructions_left_if_widest,
+    compute_unit_shares_if_coalesced,
     count_bytes_per_lane,
+    has_narrow_neighbouring_accesses,
     is_mostly_atomics,
-    is_narrow,
     is_narrow_stream,
     is_split_by_branches,
     measure_sector_waste,
@@ -38,7 +38,7 @@ from profkit.model.resources import (
     compute_cycles_waited_per_load,
     list_resource_uses,
     measure_resource_use,
-    measure_unit_loads,
+    measure_unit_shares_of_peak,
 )
 from profkit.model.scenario import (
     MEMORY,
@@ -84,7 +84,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
         return None  # what two paths access apart is thread-divergence's
     near = [u for u in list_resource_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
-        after = compute_busy_if_coalesced(launch, waste)
+        after = compute_unit_shares_if_coalesced(launch, waste)
         binds = max(near, key=lambda u: u.elapsed)
         if after.get(binds.resource.limiter, 0.0) > SEES * binds.elapsed:
             return None  # the level that binds does not see this waste: the cache before it does
@@ -118,11 +118,11 @@ def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
     return any(use.near and use.resource.limiter in limiters for use in list_resource_uses(launch))
 
 
-def scale_units_to_useful_sectors(launch: Launch) -> dict[str, float]:
+def compute_work_left_without_waste(launch: Launch) -> dict[str, float]:
     """Return the share of each memory level's work that stays when no sector is wasted."""
     waste, _ = measure_sector_waste(launch)
-    now = measure_unit_loads(launch)
-    after = compute_busy_if_coalesced(launch, waste)
+    now = measure_unit_shares_of_peak(launch)
+    after = compute_unit_shares_if_coalesced(launch, waste)
     stays = {}
     for u in after:
         if now.get(u, 0.0) > 0:
@@ -136,7 +136,7 @@ def make_best_coalesced(launch: Launch) -> Scenario:
     """No sector is wasted, and where a level is near its peak nobody waits any more."""
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
-    units = scale_units_to_useful_sectors(launch)
+    units = compute_work_left_without_waste(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
     keeps = min(1 - _compute_unused_sector_share(launch), *units.values(), 1.0)
     return Scenario(units, waits, keeps=keeps)
@@ -164,7 +164,7 @@ def make_typical_coalesced(launch: Launch) -> Scenario:
     if not is_mostly_atomics(launch):  # else what waits for memory waits for them
         # The queue of the LSU backs up only because each access takes so long.
         waits |= {"long_scoreboard": left, "drain": left, "lg_throttle": 0.0}
-    return Scenario(scale_units_to_useful_sectors(launch), waits)
+    return Scenario(compute_work_left_without_waste(launch), waits)
 
 
 def _compute_excess_wavefront_share(launch: Launch) -> float:
@@ -188,7 +188,7 @@ def _check_bank_conflicts(launch: Launch) -> Hit | None:
     )
 
 
-def _remove_conflict_work(launch: Launch) -> dict[str, float]:
+def _compute_work_left_without_conflicts(launch: Launch) -> dict[str, float]:
     # The entry takes a request however many wavefronts it becomes: it keeps its work.
     return dict.fromkeys(("shared", "l1"), 1 - compute_bank_conflict_share(launch))
 
@@ -197,13 +197,16 @@ def _make_best_conflict_free(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "shared", "l1") else gone
     return Scenario(
-        _remove_conflict_work(launch), waits, keeps=1 - compute_bank_conflict_share(launch)
+        _compute_work_left_without_conflicts(launch),
+        waits,
+        keeps=1 - compute_bank_conflict_share(launch),
     )
 
 
 def _make_typical_conflict_free(launch: Launch) -> Scenario:
     return Scenario(
-        _remove_conflict_work(launch), dict.fromkeys(MIO, 1 - compute_bank_conflict_share(launch))
+        _compute_work_left_without_conflicts(launch),
+        dict.fromkeys(MIO, 1 - compute_bank_conflict_share(launch)),
     )
 
 
@@ -334,7 +337,7 @@ def _check_local_memory(launch: Launch) -> Hit | None:
 
 
 def _check_narrow_accesses(launch: Launch) -> Hit | None:
-    if not is_narrow(launch):
+    if not has_narrow_neighbouring_accesses(launch):
         return None
     asking = _is_unit_near_peak(launch, "issue", "l1")
     queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)

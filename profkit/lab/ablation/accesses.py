@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.ptx import Address, Kernel, Module, Statement
+from profkit.lab.ablation.ptx import Address, PtxKernel, PtxModule, PtxStatement
 from profkit.lab.ablation.steering import Steering, find_steering
 
 _KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
@@ -22,12 +22,12 @@ _LEAST = -(1 << 23)  # what an instruction can add to an address has 24 bits
 
 
 @dataclass(frozen=True)
-class Access:
+class PtxAccess:
     """One place of the code that reads or writes memory."""
 
     number: int  # among those of the module
     kernel: str
-    statement: Statement
+    statement: PtxStatement
     address: Address
     kind: str  # load, store or atomic
     space: str  # global, shared, const or generic
@@ -51,8 +51,8 @@ class Access:
         return ""
 
 
-def find_accesses(module: Module) -> list[Access]:
-    found: list[Access] = []
+def find_accesses(module: PtxModule) -> list[PtxAccess]:
+    found: list[PtxAccess] = []
     for kernel in module.kernels.values():
         steering = find_steering(kernel)
         sums = _find_register_offsets(kernel)
@@ -61,7 +61,7 @@ def find_accesses(module: Module) -> list[Access]:
                 address = _resolve_base_register(named, sums)
                 steers = _is_deciding(statement, kind, steering)
                 found.append(
-                    Access(
+                    PtxAccess(
                         number=len(found),
                         kernel=kernel.name,
                         statement=statement,
@@ -76,7 +76,7 @@ def find_accesses(module: Module) -> list[Access]:
     return found
 
 
-def _find_register_offsets(kernel: Kernel) -> dict[str, tuple[str, int]]:
+def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
     """Registers that are another one plus a number, where both get their values once only."""
     written: Counter[str] = Counter()
     for statement in kernel.statements:
@@ -102,7 +102,7 @@ def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]
     return Address(address.operand, base, offset)
 
 
-def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]]:
+def _read_access(statement: PtxStatement) -> Iterator[tuple[str, str, int, Address]]:
     words, addresses = statement.words, statement.list_addresses()
     if not addresses:
         return
@@ -110,7 +110,7 @@ def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]
     if first in _KINDS:
         space = _read_space(words)
         if space:
-            yield _KINDS[first], space, ptx.count_bytes(statement), addresses[0]
+            yield _KINDS[first], space, ptx.count_bytes_per_thread(statement), addresses[0]
     elif first in ("ldmatrix", "stmatrix"):
         if first == "ldmatrix":
             kind = "load"
@@ -136,7 +136,7 @@ def _read_space(words: list[str]) -> str:
     return "generic"
 
 
-def _is_deciding(statement: Statement, kind: str, steering: Steering) -> bool:
+def _is_deciding(statement: PtxStatement, kind: str, steering: Steering) -> bool:
     if statement.words[0] == "cp":
         return kind == "load" and "shared" in steering.memories
     return kind != "store" and steering.is_made_by(statement)

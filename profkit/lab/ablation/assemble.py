@@ -29,7 +29,7 @@ _NOT_FOR_PTX = {"--no-compress"}
 _OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 
-def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
+def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     """The PTX that a build's machine code was made of; `more` flags make other PTX."""
     beside = built.variant.path.with_suffix(".ptx")
     if is_file(beside):  # the kernel's own, where the source only loads its machine code

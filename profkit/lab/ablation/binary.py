@@ -55,9 +55,9 @@ def make_binary_problem(
     name = foreign.make_variant_name(binary, kernel)
     place = resolve_path(folder) / name
     write_text(place / "problem.py", foreign.write_problem(launch))
-    text, entry = find_entry(list_ptx(binary, place), kernel, str(binary))
+    text, entry = find_ptx_of_kernel(extract_all_ptx(binary, place), kernel, str(binary))
     code = place / f"{name}_as_launched.cubin"
-    found = _find_machine_code(binary, entry, arch, place)
+    found = _extract_machine_code(binary, entry, arch, place)
     machine = found or assemble.assemble_ptx(text, arch, (), place)
     write_bytes(code, machine)
     write_text(code.with_suffix(".ptx"), text)
@@ -68,7 +68,7 @@ def make_binary_problem(
     return name
 
 
-def list_ptx(binary: Path, folder: Path) -> list[str]:
+def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
     """Every PTX that a file holds."""
     if binary.suffix == ".ptx":
         return [read_text(binary, assemble.PTX_LIMIT)]
@@ -78,7 +78,7 @@ def list_ptx(binary: Path, folder: Path) -> list[str]:
         return [read_text(file, assemble.PTX_LIMIT) for file in files]
 
 
-def _find_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> bytes | None:
+def _extract_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> bytes | None:
     """The machine code of a file that has this kernel for this GPU; None where it has only PTX."""
     if binary.suffix == ".ptx":
         return None
@@ -100,7 +100,7 @@ def _extract_with_cuobjdump(binary: Path, what: str, place: Path) -> None:
         raise ProfkitError(f"{binary}: cuobjdump finds no code in it", words or "is it a program?")
 
 
-def find_entry(texts: Sequence[str], kernel: str, where: str) -> tuple[str, str]:
+def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[str, str]:
     """The PTX that has a kernel of this name, and its whole name there."""
     found: dict[str, str] = {}
     every: list[str] = []

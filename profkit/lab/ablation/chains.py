@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.change import Code
-from profkit.lab.ablation.ptx import Statement
-from profkit.lab.ablation.units import find_unit
+from profkit.lab.ablation.change import SurveyedCode
+from profkit.lab.ablation.ptx import PtxStatement
+from profkit.lab.ablation.units import get_unit_of_instruction
 
 # Cycles from an instruction to the first that may use its result, on GPUs from 2020 on: microbenchmarks
 # agree to a cycle or two on fixed ones, and to a tenth on the others.
@@ -40,9 +40,9 @@ class Chain:
         )
 
 
-def measure_chains(code: Code) -> Chain:
+def measure_chains(code: SurveyedCode) -> Chain:
     """The chains of all blocks together, of the warp of a thread block that runs most of them."""
-    statements: dict[tuple[str, int], list[Statement]] = {}
+    statements: dict[tuple[str, int], list[PtxStatement]] = {}
     for number, kernel, statement in code.module.number_blocks():
         statements.setdefault((kernel.name, number), []).append(statement)
     by_warp: dict[int, Chain] = {}
@@ -55,7 +55,7 @@ def measure_chains(code: Code) -> Chain:
     return max(by_warp.values(), key=lambda chain: chain.cycles, default=Chain())
 
 
-def _find_longest(statements: list[Statement]) -> Chain:
+def _find_longest(statements: list[PtxStatement]) -> Chain:
     """The longest path through a basic block from a register to itself."""
     chains = [Chain()]
     for register in _find_registers_read_first(statements)[:_MOST]:
@@ -63,7 +63,7 @@ def _find_longest(statements: list[Statement]) -> Chain:
     return max(chains, key=lambda chain: chain.cycles)
 
 
-def _find_registers_read_first(statements: list[Statement]) -> list[str]:
+def _find_registers_read_first(statements: list[PtxStatement]) -> list[str]:
     """Registers that a block reads before it writes them."""
     read: dict[str, None] = {}
     written: set[str] = set()
@@ -75,14 +75,14 @@ def _find_registers_read_first(statements: list[Statement]) -> list[str]:
     return [name for name in read if name in written]
 
 
-def _list_sources(statement: Statement) -> list[str]:
-    names = [*ptx.list_read_registers(statement), *ptx.list_address_registers(statement)]
+def _list_sources(statement: PtxStatement) -> list[str]:
+    names = [*ptx.list_value_registers(statement), *ptx.list_address_registers(statement)]
     if statement.guard:
         return [*names, statement.guard]
     return names
 
 
-def _measure_chain_to_register(register: str, statements: list[Statement]) -> Chain:
+def _measure_chain_to_register(register: str, statements: list[PtxStatement]) -> Chain:
     reached = {register: Chain()}
     for statement in statements:
         sources = [reached[name] for name in _list_sources(statement) if name in reached]
@@ -94,14 +94,14 @@ def _measure_chain_to_register(register: str, statements: list[Statement]) -> Ch
     return reached.get(register, Chain())
 
 
-def _find_latency(statement: Statement) -> Chain:
+def _find_latency(statement: PtxStatement) -> Chain:
     words = statement.words
     is_load = words[0] in ("ld", "atom", "ldmatrix")
     if words[0] == "shfl" or (is_load and "shared" in words):
         return Chain(shared=_SHARED)
     if words[0] in ("mov", "cvta", "ld", "atom", "tex"):
         return Chain()  # no instruction, or a wait that is measured otherwise
-    unit = find_unit(words)
+    unit = get_unit_of_instruction(words)
     if unit == "xu":
         return Chain(xu=_XU)
     return Chain(fixed=_DOUBLE if unit == "fp64" else _FIXED)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
-from profkit.lab.ablation.ptx import Module
+from profkit.lab.ablation.ptx import PtxModule
 from profkit.lab.ablation.survey import Survey
 from profkit.records.ablation import Refusal
 
@@ -21,11 +21,11 @@ ROOM = 4 << 20  # bytes of memory that no kernel knows of: where atomics are spr
 
 
 @dataclass(frozen=True)
-class Code:
+class SurveyedCode:
     """A kernel's code, and what it did in one call."""
 
-    module: Module
-    accesses: Sequence[Access]
+    module: PtxModule
+    accesses: Sequence[PtxAccess]
     survey: Survey
     threads: Mapping[str, int]  # of one launch of each kernel
     grids: Mapping[str, int]  # thread blocks of one launch of each kernel
@@ -37,7 +37,7 @@ class Code:
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
-    def name_source_line(self, access: Access) -> str:
+    def name_source_line(self, access: PtxAccess) -> str:
         """Its source line, `name.cu:12`; empty where that is not known."""
         file, line = access.statement.line
         path = self.module.files.get(file, "")
@@ -45,7 +45,7 @@ class Code:
             return ""
         return f"{path.rpartition('/')[2]}:{line}"
 
-    def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[Access]:
+    def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[PtxAccess]:
         """Accesses of these spaces and kinds that the call made."""
         executed = []
         for access in self.accesses:
@@ -54,30 +54,30 @@ class Code:
                 executed.append(access)
         return executed
 
-    def is_scattered(self, access: Access) -> bool:
+    def is_scattered(self, access: PtxAccess) -> bool:
         """Whether an access touches a quarter more sectors than its bytes fill."""
         seen = self.survey.seen[access.number]
         return seen.units > 1.25 * seen.threads * access.width / _SECTOR
 
-    def is_in_conflict(self, access: Access) -> bool:
+    def is_in_conflict(self, access: PtxAccess) -> bool:
         """Whether a request takes a twentieth more passes over the banks than it has to."""
         seen = self.survey.seen[access.number]
         return seen.ways > 1.05 * seen.requests
 
-    def reads_several_words(self, access: Access) -> bool:
+    def reads_several_words(self, access: PtxAccess) -> bool:
         """Whether the lanes of a request read a twentieth more words than one."""
         seen = self.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests
 
-    def is_without_decision(self, access: Access) -> bool:
+    def is_without_decision(self, access: PtxAccess) -> bool:
         """Whether neither what an access reads nor what it writes decides what is done next."""
         return not access.steers and not self.is_read_to_steer(access)
 
-    def is_read_to_steer(self, store: Access) -> bool:
+    def is_read_to_steer(self, store: PtxAccess) -> bool:
         """Whether what a store writes may be read by a load that decides what is done next."""
         return any(load.steers and self._may_read(load, store) for load in self.accesses)
 
-    def _may_read(self, load: Access, store: Access) -> bool:
+    def _may_read(self, load: PtxAccess, store: PtxAccess) -> bool:
         apart = (load.space == "shared") != (store.space == "shared")
         if load.kind == "store" or apart or load.space == "const":
             return False
@@ -88,7 +88,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Change:
+class CodeChange:
     """One cause taken away from a kernel's code."""
 
     text: str  # the rewritten PTX
@@ -123,27 +123,27 @@ class Ablation:
     # what it works on, in opcodes of the machine code, separated by spaces: after it there are as
     # many of them as before, and what choosing adds is of other kinds
     keeps: str
-    make: Callable[[Code], Change]  # or Refused
+    make: Callable[[SurveyedCode], CodeChange]  # or Refused
 
     def make_refusal(self, why: Refused) -> Refusal:
-        return refuse_by_name(self.id, why)
+        return make_named_refusal(self.id, why)
 
 
-def refuse_by_name(ablation: str, why: Refused) -> Refusal:
+def make_named_refusal(ablation: str, why: Refused) -> Refusal:
     return Refusal(ablation, why.code, why.observed, why.threshold, why.remedy)
 
 
-def refuse_absent(what: str) -> Refused:
+def make_nothing_to_remove_refusal(what: str) -> Refused:
     """The kernel has nothing of this kind: that is no fault."""
     return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
-def choose_changeable(
-    found: Sequence[Access], is_free: Callable[[Access], bool], what: str, nothing: str
-) -> list[Access]:
+def require_changeable_accesses(
+    found: Sequence[PtxAccess], is_free: Callable[[PtxAccess], bool], what: str, nothing: str
+) -> list[PtxAccess]:
     """Those of the accesses found that can be changed alone; Refused where there are none."""
     if not found:
-        raise refuse_absent(nothing)
+        raise make_nothing_to_remove_refusal(nothing)
     free = [access for access in found if is_free(access)]
     if not free:
         raise Refused(
@@ -156,7 +156,7 @@ def choose_changeable(
 
 
 def make_line_tables(
-    code: Code, on: Sequence[Access], fill: Callable[[set[int]], bytes]
+    code: SurveyedCode, on: Sequence[PtxAccess], fill: Callable[[set[int]], bytes]
 ) -> dict[str, bytes]:
     """Source line -> the table that changes the accesses of that line only."""
     lines: dict[str, set[int]] = {}

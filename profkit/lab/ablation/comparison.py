@@ -7,7 +7,7 @@ from math import isnan
 from statistics import median
 
 from profkit.evidence.stats import compare_samples
-from profkit.lab.ablation.change import Ablation, Change, Refused
+from profkit.lab.ablation.change import Ablation, CodeChange, Refused
 from profkit.lab.measure.bench import Times
 from profkit.records.ablation import MeasuredAblation
 
@@ -18,14 +18,14 @@ COSTLY = 1.5
 
 
 def compute_gain_of_change(
-    ablation: Ablation, change: Change, times: Mapping[str, Times], executed: float | None
+    ablation: Ablation, change: CodeChange, times: Mapping[str, Times], executed: float | None
 ) -> MeasuredAblation:
     """The gain of one change that was timed; or Refused."""
     control = "base" if change.other_code else f"control:{ablation.id}"
     before, after = times[control].warm, times[f"gone:{ablation.id}"].warm
     original = median(times["original"].warm)
     cost = median(before) / original
-    refuse_other_base(times["original"].warm, times["base"].warm)
+    refuse_base_slower_than_original(times["original"].warm, times["base"].warm)
     _refuse_costly_choice(cost)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(
@@ -44,7 +44,7 @@ def compute_gain_of_change(
     )
 
 
-def refuse_other_base(original: Sequence[float], base: Sequence[float]) -> None:
+def refuse_base_slower_than_original(original: Sequence[float], base: Sequence[float]) -> None:
     """Refuse a base that surely does not take as long as the original.
 
     Code that no cache holds varies by more from run to run: an interval that
@@ -92,7 +92,7 @@ def refuse_gain_beyond_arithmetic(gain: float, busy: Mapping[str, float]) -> Non
         )
 
 
-def refuse_work_of_others(rows: Sequence[MeasuredAblation]) -> None:
+def refuse_gain_of_other_work(rows: Sequence[MeasuredAblation]) -> None:
     """Refuse a gain of wide accesses where accesses that are gone bring nothing for sure.
 
     Fewer threads do less of everything: the gain is of that.

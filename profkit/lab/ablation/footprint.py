@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import Access, find_accesses
-from profkit.lab.ablation.ptx import Changes, Module
+from profkit.lab.ablation.accesses import PtxAccess, find_accesses
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule
 from profkit.lab.ablation.survey import write_address
 
 MOVED = "%profkit_to"  # the register that says where a moved access goes
@@ -27,7 +27,7 @@ class Region:
 
     low: int
     high: int  # behind the last byte
-    accesses: tuple[Access, ...]
+    accesses: tuple[PtxAccess, ...]
 
     @property
     def sectors(self) -> int:
@@ -48,9 +48,9 @@ mov.u32 %pk_one, 1;
 }}"""
 
 
-def write_marking_module(module: Module, regions: Sequence[Region]) -> str:
+def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> str:
     """The module's text in which each access of the regions marks what it touches."""
-    changes = Changes(module)
+    changes = PtxEdits(module)
     changes.outside[f".visible .global .align 8 .b64 {MAPS}[{max(1, len(regions))}];"] = None
     for number, region in enumerate(regions):
         for access in region.accesses:
@@ -63,12 +63,12 @@ def write_marking_module(module: Module, regions: Sequence[Region]) -> str:
                 guard=ptx.write_guard(access.statement),
             )
             changes.insert_before(access.statement, text.split("\n"))
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def find_regions_in_rewritten(regions: Sequence[Region], module: Module) -> tuple[Region, ...]:
+def replace_accesses_of_regions(regions: Sequence[Region], module: PtxModule) -> tuple[Region, ...]:
     """The regions with their accesses in rewritten code, where these stand in the same order."""
-    before: list[Access] = []
+    before: list[PtxAccess] = []
     for region in regions:
         before += region.accesses
     before.sort(key=lambda access: access.statement.start)

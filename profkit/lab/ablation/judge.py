@@ -17,9 +17,9 @@ from profkit.records.ablation import (
     WORTH,
     AblationRecord,
     AblationVerdict,
+    LaunchOnlyTimes,
     MeasuredAblation,
     Refusal,
-    Shape,
     read_causes,
 )
 
@@ -76,19 +76,21 @@ _QUEUES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class AblatedCall:
     """All that is known of a call."""
 
     seconds: float
     measured: Mapping[str, MeasuredAblation]
     refused: Mapping[str, Refusal]
-    shape: Shape
+    shape: LaunchOnlyTimes
     busy: Mapping[str, float]
     seen: Mapping[str, float]  # what the survey saw
     sms: int
     dram: float  # bytes per second at most
 
-    def find_row(self, ablation: str, worth: float = _BOUND_WORTH) -> MeasuredAblation | None:
+    def find_ablation_worth(
+        self, ablation: str, worth: float = _BOUND_WORTH
+    ) -> MeasuredAblation | None:
         """What an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
         if row is None:
@@ -110,7 +112,7 @@ class Case:
         return (self.shape.half_occupancy or 0.0) >= _OCCUPANCY_MATTERS
 
     @property
-    def slower(self) -> str:
+    def half_occupancy_text(self) -> str:
         if self.shape.half_occupancy is None:
             return "there cannot be fewer warps"
         return f"half of the warps take {self.shape.half_occupancy:.2f} times as long"
@@ -150,7 +152,7 @@ class Case:
 
 def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecord:
     """The record with its verdict; `sms` and `dram`, bytes per second at most, are the GPU's."""
-    case = Case(
+    case = AblatedCall(
         seconds=record.base,
         measured={row.ablation: row for row in record.measured},
         refused={refusal.ablation: refusal for refusal in record.refused},
@@ -163,7 +165,7 @@ def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecor
     return msgspec.structs.replace(record, verdict=judge_case(case))
 
 
-def judge_case(case: Case) -> AblationVerdict:
+def judge_case(case: AblatedCall) -> AblationVerdict:
     steps = (
         _judge_short_kernel,
         _judge_grid,
@@ -187,17 +189,17 @@ def judge_case(case: Case) -> AblationVerdict:
     return _say_unknown(case)
 
 
-def _judge_short_kernel(case: Case) -> AblationVerdict | None:
+def _judge_short_kernel(case: AblatedCall) -> AblationVerdict | None:
     if case.seconds >= _SHORT:
         return None
     because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
     return AblationVerdict("launch", "too_short", "short-kernel", because)
 
 
-def _judge_grid(case: Case) -> AblationVerdict | None:
+def _judge_grid(case: AblatedCall) -> AblationVerdict | None:
     """Too few blocks, or uneven ones; but not where a fix of other kind was measured to bring more."""
     shape = case.shape
-    best = _find_best(case, _LIMITERS, WORTH)
+    best = _find_largest_gain(case, _LIMITERS, WORTH)
     if best and shape.idle is not None and best.gain * (1 - shape.idle) > 1:
         return None  # with no SM idle at all, it would be less
     if shape.blocks < case.sms and (shape.idle is None or shape.idle > _IDLE):
@@ -220,31 +222,31 @@ def _say_time_without(row: MeasuredAblation) -> str:
     return f"{without} ({row.gain:.2f}x at most)"
 
 
-def _find_best(
-    case: Case, limiters: Mapping[str, tuple[str, str]], worth: float
+def _find_largest_gain(
+    case: AblatedCall, limiters: Mapping[str, tuple[str, str]], worth: float
 ) -> MeasuredAblation | None:
-    rows = [row for name in limiters if (row := case.find_row(name, worth))]
+    rows = [row for name in limiters if (row := case.find_ablation_worth(name, worth))]
     return max(rows, key=lambda row: row.gain, default=None)
 
 
-def _judge_reachable_gains(case: Case) -> AblationVerdict | None:
-    best = _find_best(case, _LIMITERS, WORTH)
+def _judge_reachable_gains(case: AblatedCall) -> AblationVerdict | None:
+    best = _find_largest_gain(case, _LIMITERS, WORTH)
     if best is None:
         return None
     if (
         best.ablation == "wide" and case.is_latency_bound
     ):  # wider loads are what waiting for loads is fixed by
-        because = f"{_say_time_without(best)}; {case.slower}"
+        because = f"{_say_time_without(best)}; {case.half_occupancy_text}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because, best.gain)
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"
-        if "hits-l1" in case.measured and not case.find_row("hits-l1", WORTH):
+        if "hits-l1" in case.measured and not case.find_ablation_worth("hits-l1", WORTH):
             limiter = "l1"
     return AblationVerdict(bound, limiter, best.rules[0], _say_time_without(best), best.gain)
 
 
-def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
+def _judge_tensor_cores(case: AblatedCall) -> AblationVerdict | None:
     """Products of tiles in half precision, and none of them on tensor cores."""
     half, from_shared = (
         case.get_survey_count("half_share"),
@@ -260,7 +262,7 @@ def _judge_tensor_cores(case: Case) -> AblationVerdict | None:
     return AblationVerdict("compute", "fp16", "tensor-idle", because)
 
 
-def _judge_units_in_turns(case: Case) -> AblationVerdict | None:
+def _judge_units_in_turns(case: AblatedCall) -> AblationVerdict | None:
     """Units that are each busy for a part of the time, and wait for one another in the rest."""
     turns = _find_units_in_turns(case)
     if len(turns) < 2 or case.is_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
@@ -278,13 +280,13 @@ def _judge_units_in_turns(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
 
 
-def _find_units_in_turns(case: Case) -> dict[str, float]:
+def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
     """Unit -> the share of the time that is its turn."""
     turns = {}
     for name, share in case.seen.items():
         if name.startswith("turns_") and share >= _ITS_TURN:
             turns[name.removeprefix("turns_")] = share
-    functions = case.find_row("cheap-functions")
+    functions = case.find_ablation_worth("cheap-functions")
     xu = case.busy.get("xu", 0.0)
     if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
         turns["xu"] = xu  # nothing else was done in nearly all of that time
@@ -294,14 +296,14 @@ def _find_units_in_turns(case: Case) -> dict[str, float]:
     return turns
 
 
-def _judge_removals(case: Case) -> AblationVerdict | None:
-    best = _find_best(case, _GONE, _BOUND_WORTH)
+def _judge_removals(case: AblatedCall) -> AblationVerdict | None:
+    best = _find_largest_gain(case, _GONE, _BOUND_WORTH)
     if best is None:
         return None
     return AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
 
 
-def _judge_units(case: Case) -> AblationVerdict | None:
+def _judge_units(case: AblatedCall) -> AblationVerdict | None:
     """A unit that counted instructions fill. One that others need too is full because of them."""
     unit = _find_busiest(case.busy)
     share = case.busy.get(unit, 0.0)
@@ -338,11 +340,11 @@ def _find_busiest(busy: Mapping[str, float]) -> str:
     return unit
 
 
-def _judge_loads(case: Case) -> AblationVerdict | None:
+def _judge_loads(case: AblatedCall) -> AblationVerdict | None:
     """What comes from DRAM or the L2: too many bytes, or too few loads in flight."""
-    row, limiter, rule = case.find_row("hits-l2"), "dram", "dram-bandwidth"
+    row, limiter, rule = case.find_ablation_worth("hits-l2"), "dram", "dram-bandwidth"
     if row is None:
-        row, limiter, rule = case.find_row("hits-l1"), "l2", "l2-bandwidth"
+        row, limiter, rule = case.find_ablation_worth("hits-l1"), "l2", "l2-bandwidth"
     if row is None:
         return None
     because = _say_time_without(row)
@@ -356,16 +358,16 @@ def _judge_loads(case: Case) -> AblationVerdict | None:
     return _judge_balance(case, because) or _judge_waiting(case, because)
 
 
-def _judge_waiting(case: Case, because: str) -> AblationVerdict:
-    because, rule = f"{because}; {case.slower}", "long-scoreboard"
+def _judge_waiting(case: AblatedCall, because: str) -> AblationVerdict:
+    because, rule = f"{because}; {case.half_occupancy_text}", "long-scoreboard"
     if case.occupancy_limiter_rule:
         rule = case.occupancy_limiter_rule
         because += f", and {case.occupancy_text} of the warps fit"
     return AblationVerdict("latency", "long_scoreboard", rule, because)
 
 
-def _judge_stores(case: Case) -> AblationVerdict | None:
-    row = case.find_row("no-stores")
+def _judge_stores(case: AblatedCall) -> AblationVerdict | None:
+    row = case.find_ablation_worth("no-stores")
     if row and case.get_survey_count("stored_bytes") > case.dram * case.seconds:
         because = f"{_say_time_without(row)}; DRAM could not carry what is stored"
         return AblationVerdict("memory", "l2", "l2-bandwidth", because)
@@ -376,7 +378,7 @@ def _judge_stores(case: Case) -> AblationVerdict | None:
     return None
 
 
-def _judge_warps(case: Case) -> AblationVerdict | None:
+def _judge_warps(case: AblatedCall) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
     share, barriers = case.get_survey_count("busiest_warp"), case.get_survey_count("barriers")
     products = case.get_survey_count("warpgroup_products")
@@ -388,29 +390,29 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
 
 
-def _judge_chains(case: Case) -> AblationVerdict | None:
+def _judge_chains(case: AblatedCall) -> AblationVerdict | None:
     """Loads whose values are the next addresses: they cannot be taken away, but they show."""
     if not case.is_latency_bound or case.is_full:
         return None
     refusal = case.refused.get("hits-l1")
     if case.get_survey_count("steering_loads") and refusal and refusal.code == "steers":
-        because = f"every load decides the next address, and {case.slower}"
+        because = f"every load decides the next address, and {case.half_occupancy_text}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
     if case.get_survey_count("steering_shared") and not case.get_survey_count("loaded_bytes"):
-        because = f"loads of shared memory decide the next address, and {case.slower}"
+        because = f"loads of shared memory decide the next address, and {case.half_occupancy_text}"
         return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     return None
 
 
-def _judge_occupancy(case: Case) -> AblationVerdict | None:
+def _judge_occupancy(case: AblatedCall) -> AblationVerdict | None:
     """More warps would help nearly in proportion, and something keeps them away."""
     if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.occupancy_limiter_rule:
         return None
-    because = f"{case.slower}, and {case.occupancy_text} of what an SM holds fit"
+    because = f"{case.half_occupancy_text}, and {case.occupancy_text} of what an SM holds fit"
     return AblationVerdict("latency", "", case.occupancy_limiter_rule, because)
 
 
-def _judge_dependency(case: Case) -> AblationVerdict | None:
+def _judge_dependency(case: AblatedCall) -> AblationVerdict | None:
     """A warp that waits for its own results: too few warps, or too little that is independent."""
     fixed = case.get_survey_count("chain_fixed")
     share = fixed + case.get_survey_count("chain_xu") + case.get_survey_count("chain_shared")
@@ -423,15 +425,15 @@ def _judge_dependency(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
 
 
-def _judge_slow_functions(case: Case) -> AblationVerdict | None:
+def _judge_slow_functions(case: AblatedCall) -> AblationVerdict | None:
     """What no unit and no wait explains: instructions that faster functions would save."""
-    row = case.find_row("fast-math", WORTH)
+    row = case.find_ablation_worth("fast-math", WORTH)
     if row is None:
         return None
     return AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
 
-def _judge_balance(case: Case, because: str) -> AblationVerdict | None:
+def _judge_balance(case: AblatedCall, because: str) -> AblationVerdict | None:
     """Loads that count, and so few blocks on each SM that there cannot be fewer."""
     fitting, on_each = case.shape.blocks_per_sm, case.shape.blocks / case.sms
     if not fitting or on_each > fitting / 2:
@@ -440,7 +442,7 @@ def _judge_balance(case: Case, because: str) -> AblationVerdict | None:
     return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
 
 
-def _say_unknown(case: Case) -> AblationVerdict:
+def _say_unknown(case: AblatedCall) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
     observed = f"no cause that can be removed separately gains more than {best:.2f}x"
@@ -464,10 +466,10 @@ def _say_unknown(case: Case) -> AblationVerdict:
     return AblationVerdict(_guess_bound(case), "", "", "cannot tell", missing=missing)
 
 
-def _guess_bound(case: Case) -> str:
+def _guess_bound(case: AblatedCall) -> str:
     """Which part of the machine it waits for, where the cause cannot be told."""
     if case.is_latency_bound:
         return "latency"
-    if case.find_row("no-memory"):
+    if case.find_ablation_worth("no-memory"):
         return "memory"
     return "unknown"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
-from profkit.lab.ablation.launches import Call, Loaded, Replay
-from profkit.lab.ablation.ptx import Changes, Module, read_module
+from profkit.lab.ablation.launches import CapturedCall, LoadedCode, Replay
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule, read_module
 from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
 from profkit.lab.measure.bench import Subject, Times
@@ -36,19 +36,19 @@ class Conditions:
     refused: Mapping[str, str] = field(default_factory=dict)  # what lost a process, and how
 
 
-class Lab:
+class AblationLab:
     """One call and its code, on the GPU that this process holds."""
 
     def __init__(
         self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
     ) -> None:
         self.on, self.reset = on, reset
-        self._limited: dict[str, Module] = {}
-        self.call: Call = launches.read_call(call)
-        self.stream = device.create_stream()
+        self._limited: dict[str, PtxModule] = {}
+        self.call: CapturedCall = launches.read_call(call)
+        self.stream = device.create_non_blocking_stream()
         began = time.perf_counter()
         Replay(self.call).enqueue_call(self.stream)
-        device.wait_for_stream(self.stream)
+        device.wait_for_gpu_or_stream(self.stream)
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
     def assemble_text(self, text: str, flags: Sequence[str] | None = None) -> bytes:
@@ -58,8 +58,8 @@ class Lab:
         return assemble.assemble_ptx(text, self.on.arch, flags, self.on.folder)
 
     def load_module(
-        self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE
-    ) -> Loaded:
+        self, module: PtxModule, code: bytes, table: bytes = b"", table_name: str = TABLE
+    ) -> LoadedCode:
         """Machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
@@ -74,11 +74,11 @@ class Lab:
     def run_call(self, replay: Replay) -> None:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
         launches.run_with_timeout(
             replay.enqueue_call, self.stream, max(_LEAST_WATCH, self.on.watch * self.seconds)
         )
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
 
     def time_calls(
         self,
@@ -93,25 +93,25 @@ class Lab:
         )
         return {times.name: times for times in taken}
 
-    def limit_registers(self, text: str) -> Module:
+    def limit_registers(self, text: str) -> PtxModule:
         """Rewritten PTX, held to as many registers as let the original's blocks fit."""
         if text not in self._limited:
             self._limited[text] = self._limit_blocks(text)
         return self._limited[text]
 
-    def _limit_blocks(self, text: str) -> Module:
+    def _limit_blocks(self, text: str) -> PtxModule:
         module = read_module(text)
-        changes = Changes(module)
+        changes = PtxEdits(module)
         for launch in self.call.kernel_launches:
             if launch.name in module.kernels:
                 blocks = max(1, launch.count_blocks())
                 changes.require_min_blocks(module.kernels[launch.name], launch.threads, blocks)
-        return read_module(changes.write_module())
+        return read_module(changes.write_edited_module())
 
     def count_accesses(
         self,
-        module: Module,
-        accesses: Sequence[Access],
+        module: PtxModule,
+        accesses: Sequence[PtxAccess],
         code: bytes,
         table: bytes,
         part: int = 1,
@@ -122,12 +122,12 @@ class Lab:
         first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
         self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
-        words = launches.read_words(loaded.module, survey.COUNTS, len(first))
+        words = launches.download_global_words(loaded.module, survey.COUNTS, len(first))
         launches.unload_code(loaded)
         return words
 
     def count_touched_sectors(
-        self, module: Module, regions: Sequence[Region], code: bytes, part: int, axis: int | None
+        self, module: PtxModule, regions: Sequence[Region], code: bytes, part: int, axis: int | None
     ) -> int:
         """How many sectors of the regions a marking copy touches, by one of so many blocks."""
         places = [device.allocate_memory(region.sectors) for region in regions]
@@ -142,7 +142,7 @@ class Lab:
         launches.unload_code(loaded)
         return touched
 
-    def record_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
+    def record_timeline(self, module: PtxModule, code: bytes) -> timeline.BlockTimeline | None:
         """When the blocks ran; None where more than one kernel or too many blocks did."""
         launched = self.call.kernel_launches
         if len(launched) != 1 or launched[0].blocks > timeline.MOST_BLOCKS:
@@ -153,7 +153,7 @@ class Lab:
         for _ in range(2):  # the first run loads the module
             device.fill_memory(place, 0, size)
             self.run_call(Replay(self.call, loaded.functions))
-        words = launches.read_memory(place, size // 8)
+        words = launches.download_words(place, size // 8)
         launches.unload_code(loaded)
         device.free_memory(place)
         return timeline.read_timeline(words, self.on.gpu.sms)

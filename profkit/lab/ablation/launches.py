@@ -90,7 +90,7 @@ class MemoryFill:
 
 
 @dataclass(frozen=True)
-class Call:
+class CapturedCall:
     """What one call enqueues, in order. The graph is kept: it owns the parameters."""
 
     graph: int
@@ -105,15 +105,15 @@ class Call:
         return {launch.name for launch in self.kernel_launches}
 
 
-def read_call(call: Callable[[int], None]) -> Call:
+def read_call(call: Callable[[int], None]) -> CapturedCall:
     """Capture one call; ProfkitError where it does what cannot be made again."""
-    stream = device.create_stream()
+    stream = device.create_non_blocking_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         call(stream)
-    device.wait_for_stream()
+    device.wait_for_gpu_or_stream()
     graph = library.capture_graph(stream, lambda: call(stream))
     steps = [_read_node(node, kind) for node, kind in library.list_graph_nodes(graph)]
-    return Call(graph, tuple(steps))
+    return CapturedCall(graph, tuple(steps))
 
 
 def _read_node(node: int, kind: int) -> KernelLaunch | MemoryFill:
@@ -160,14 +160,14 @@ def _read_attribute(node: int, number: int) -> Sequence[int]:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCode:
     """Machine code on the GPU, with its own table."""
 
     module: int
     functions: Mapping[str, int]  # name of a kernel -> CUfunction
 
 
-def load_code(code: bytes, names: Sequence[str]) -> Loaded:
+def load_code(code: bytes, names: Sequence[str]) -> LoadedCode:
     module = c_void_p()
     image = ctypes.create_string_buffer(code, len(code))
     device.call_driver("cuModuleLoadData", byref(module), image)
@@ -176,10 +176,10 @@ def load_code(code: bytes, names: Sequence[str]) -> Loaded:
         function = c_void_p()
         device.call_driver("cuModuleGetFunction", byref(function), module, c_char_p(name.encode()))
         functions[name] = function.value or 0
-    return Loaded(module.value or 0, functions)
+    return LoadedCode(module.value or 0, functions)
 
 
-def unload_code(loaded: Loaded) -> None:
+def unload_code(loaded: LoadedCode) -> None:
     device.call_driver("cuModuleUnload", c_void_p(loaded.module))
 
 
@@ -204,21 +204,21 @@ def write_global(module: int, name: str, content: bytes) -> None:
     device.copy_to_device(found[0], ctypes.addressof(source), len(content))
 
 
-def read_words(module: int, name: str, count: int) -> list[int]:
+def download_global_words(module: int, name: str, count: int) -> list[int]:
     found = find_global(module, name)
     if found is None:
         raise ProfkitError(f"the rewritten module has no {name}")
-    return read_memory(found[0], count)
+    return download_words(found[0], count)
 
 
-def copy_globals(launch: KernelLaunch, loaded: Loaded, names: Sequence[str]) -> None:
+def copy_globals(launch: KernelLaunch, loaded: LoadedCode, names: Sequence[str]) -> None:
     """Give the arrays of a module what those of the same names hold in the original."""
     for name in names:
         here = find_global(loaded.module, name)
         there = _find_original(launch, name)
         if here and there and here[1] == there[1]:
-            device.copy_memory(here[0], there[0], here[1])
-    device.wait_for_stream()
+            device.copy_on_device(here[0], there[0], here[1])
+    device.wait_for_gpu_or_stream()
 
 
 def _find_original(launch: KernelLaunch, name: str) -> tuple[int, int] | None:
@@ -237,7 +237,7 @@ def _find_original(launch: KernelLaunch, name: str) -> tuple[int, int] | None:
     return place.value, size.value
 
 
-def copy_function_attributes(launch: KernelLaunch, loaded: Loaded) -> None:
+def copy_function_attributes(launch: KernelLaunch, loaded: LoadedCode) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[launch.name]
     _set_attribute(function, _MOST_SHARED, launch.smem)
@@ -270,7 +270,7 @@ def find_allocation(address: int) -> tuple[int, int] | None:
 class Replay:
     """How a call is made again: with which code, and in which shape."""
 
-    call: Call
+    call: CapturedCall
     # name of a kernel -> the function that is launched in its place
     functions: Mapping[str, int] = field(default_factory=dict)
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
@@ -370,7 +370,7 @@ def download_bytes(address: int, size: int) -> bytes:
     return bytes(content)
 
 
-def read_memory(address: int, count: int) -> list[int]:
+def download_words(address: int, count: int) -> list[int]:
     """Words of 8 bytes from the GPU."""
     words = (c_ulonglong * count)()
     device.copy_to_host(ctypes.addressof(words), address, 8 * count)

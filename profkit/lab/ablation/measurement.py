@@ -16,26 +16,26 @@ import msgspec
 
 from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import preparation, reading
-from profkit.lab.ablation.change import Change, Code, Refused, refuse_by_name
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_named_refusal
 from profkit.lab.ablation.comparison import (
     compute_gain_of_change,
     refuse_gain_beyond_arithmetic,
-    refuse_work_of_others,
+    refuse_gain_of_other_work,
 )
 from profkit.lab.ablation.judge import judge_record
-from profkit.lab.ablation.lab import Conditions, Lab
+from profkit.lab.ablation.lab import AblationLab, Conditions
 from profkit.lab.ablation.launches import Replay
-from profkit.lab.ablation.preparation import Prepared, Say
+from profkit.lab.ablation.preparation import PreparedChanges, Say
 from profkit.lab.ablation.ptx import cut_other_entries, read_module
-from profkit.lab.ablation.timeline import Timeline
+from profkit.lab.ablation.timeline import BlockTimeline
 from profkit.lab.measure.bench import Times
 from profkit.records.ablation import (
     AblationRecord,
     AblationVerdict,
+    LaunchOnlyTimes,
     LineGain,
     MeasuredAblation,
     Refusal,
-    Shape,
 )
 
 WORTH_A_LOOK = 1.05  # gains from here on are looked at line by line
@@ -57,7 +57,7 @@ def measure_call(
     Without PTX only its launch is varied.
     """
     began = time.monotonic()
-    lab = Lab(call, reset, on)
+    lab = AblationLab(call, reset, on)
     prepared, code, spans = _survey_and_prepare(lab, text, say)
     calls = _list_calls(lab, prepared, beside or {})
     say("timing")
@@ -77,11 +77,11 @@ def measure_call(
 
 
 def _compare_with_base(
-    lab: Lab,
-    prepared: Prepared,
-    code: Code | None,
+    lab: AblationLab,
+    prepared: PreparedChanges,
+    code: SurveyedCode | None,
     times: Mapping[str, Times],
-    shape: Shape,
+    shape: LaunchOnlyTimes,
     say: Say,
 ) -> AblationRecord:
     """Make a record of what was timed; without code, of the call itself and its shape only."""
@@ -107,28 +107,30 @@ def check_changes_run(
     call: Callable[[int], None], reset: Callable[[], None], text: str, on: Conditions, say: Say
 ) -> list[Refusal]:
     """Run what `measure_call` would time, once each; what is left out of it."""
-    prepared, _, _ = _survey_and_prepare(Lab(call, reset, on), text, say)
+    prepared, _, _ = _survey_and_prepare(AblationLab(call, reset, on), text, say)
     return prepared.refused
 
 
 def _survey_and_prepare(
-    lab: Lab, text: str | None, say: Say
-) -> tuple[Prepared, Code | None, Timeline | None]:
+    lab: AblationLab, text: str | None, say: Say
+) -> tuple[PreparedChanges, SurveyedCode | None, BlockTimeline | None]:
     """Run the copies that count, and make the changes; nothing of either without PTX."""
     if not text:
-        return Prepared(), None, None
+        return PreparedChanges(), None, None
     module = read_module(cut_other_entries(text, lab.call.names))
     if lab.call.names.isdisjoint(module.kernels):
-        return Prepared(), None, None
+        return PreparedChanges(), None, None
     say("survey")
     code, spans = preparation.run_survey(lab, module)
     return preparation.prepare_changes(lab, code, say), code, spans
 
 
-def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callable[[int], None]]:
+def _list_calls(
+    lab: AblationLab, prepared: PreparedChanges, beside: Calls
+) -> dict[str, Callable[[int], None]]:
     """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
     calls: dict[str, Callable[[int], None]] = {"original": Replay(lab.call).enqueue_call}
-    for name, replay in preparation.make_changed_launches(lab).items():
+    for name, replay in preparation.make_low_occupancy_replays(lab).items():
         calls[name] = replay.enqueue_call
     for name, replay in prepared.replays.items():
         calls[name] = replay.enqueue_call
@@ -138,8 +140,8 @@ def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callab
 
 def _add_survey(
     record: AblationRecord,
-    lab: Lab,
-    code: Code,
+    lab: AblationLab,
+    code: SurveyedCode,
     times: Mapping[str, Times],
 ) -> AblationRecord:
     """Add what the copies that count have seen."""
@@ -151,7 +153,7 @@ def _add_survey(
     )
 
 
-def _name_kernels(lab: Lab) -> tuple[str, ...]:
+def _name_kernels(lab: AblationLab) -> tuple[str, ...]:
     """Name each kernel once, in the order of the launches."""
     return tuple(dict.fromkeys(launch.name for launch in lab.call.kernel_launches))
 
@@ -176,7 +178,7 @@ def _make_record_of_base(base: Times, on: Conditions) -> AblationRecord:
         rebuilt=None,
         measured=(),
         refused=(),
-        shape=Shape(),
+        shape=LaunchOnlyTimes(),
         busy={},
         seen={},
         verdict=AblationVerdict("unknown", "", "", ""),
@@ -187,7 +189,7 @@ def _make_record_of_base(base: Times, on: Conditions) -> AblationRecord:
 
 
 def _compare_all(
-    prepared: Prepared, times: Mapping[str, Times], busy: Mapping[str, float]
+    prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[str, float]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
     measured, refused = [], list(prepared.refused)
     for ablation, change in prepared.changes.items():
@@ -203,15 +205,15 @@ def _compare_all(
         except Refused as why:
             refused.append(ablation.make_refusal(why))
     try:
-        refuse_work_of_others(measured)
+        refuse_gain_of_other_work(measured)
     except Refused as why:
         measured = [row for row in measured if row.ablation != "wide"]
-        refused.append(refuse_by_name("wide", why))
+        refused.append(make_named_refusal("wide", why))
     return measured, refused
 
 
 def _add_lines(
-    lab: Lab, prepared: Prepared, measured: Sequence[MeasuredAblation], say: Say
+    lab: AblationLab, prepared: PreparedChanges, measured: Sequence[MeasuredAblation], say: Say
 ) -> list[MeasuredAblation]:
     """What each source line has of the gains that are reachable."""
     by_id = {ablation.id: change for ablation, change in prepared.changes.items()}
@@ -225,7 +227,7 @@ def _add_lines(
     return with_lines
 
 
-def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
+def _time_lines(lab: AblationLab, change: CodeChange) -> list[LineGain]:
     """The gain of each line alone, the largest first."""
     module = lab.limit_registers(change.text)
     machine = lab.assemble_text(module.text)

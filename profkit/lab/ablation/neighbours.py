@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.ptx import Kernel, Module, Statement
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.ptx import PtxKernel, PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 
 _WIDEST = 16  # bytes that a thread accesses at once
@@ -19,10 +19,12 @@ _WIDEST = 16  # bytes that a thread accesses at once
 _ALONE = frozenset("volatile relaxed acquire release mmio".split())
 
 
-def find_strides(module: Module, accesses: Iterable[Access], survey: Survey) -> dict[int, int]:
+def find_strides(
+    module: PtxModule, accesses: Iterable[PtxAccess], survey: Survey
+) -> dict[int, int]:
     """Access -> the bytes that it and its neighbours access at once, where it has any."""
     multiples = {name: find_multiples(kernel) for name, kernel in module.kernels.items()}
-    groups: dict[tuple[str | int, ...], list[Access]] = {}
+    groups: dict[tuple[str | int, ...], list[PtxAccess]] = {}
     for access in accesses:
         if not _ALONE.isdisjoint(access.statement.words):
             continue
@@ -42,7 +44,7 @@ def find_strides(module: Module, accesses: Iterable[Access], survey: Survey) -> 
     return strides
 
 
-def _find_stride(access: Access, offsets: set[int], most: int) -> int:
+def _find_stride(access: PtxAccess, offsets: set[int], most: int) -> int:
     """The widest of the access alone and of it with those that fill a whole wider one."""
     stride = access.width
     while 2 * stride <= most:
@@ -53,7 +55,7 @@ def _find_stride(access: Access, offsets: set[int], most: int) -> int:
     return stride
 
 
-def find_multiples(kernel: Kernel) -> dict[str, int]:
+def find_multiples(kernel: PtxKernel) -> dict[str, int]:
     """Register -> a power of two that it is a multiple of, but for where variables begin."""
     written: Counter[str] = Counter()
     for statement in kernel.statements:
@@ -66,7 +68,7 @@ def find_multiples(kernel: Kernel) -> dict[str, int]:
     return known
 
 
-def _find_multiple(statement: Statement, known: dict[str, int]) -> int:
+def _find_multiple(statement: PtxStatement, known: dict[str, int]) -> int:
     words, operands = statement.words, statement.operands[1:]
     given = [_read_multiple(operand, known) for operand in operands]
     if words[0] in ("mov", "cvt", "cvta"):

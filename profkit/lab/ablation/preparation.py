@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
-from profkit.lab.ablation.accesses import Access, find_accesses
-from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
+from profkit.lab.ablation.accesses import PtxAccess, find_accesses
+from profkit.lab.ablation.change import ROOM, Ablation, CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.lab import Lab
-from profkit.lab.ablation.launches import KernelLaunch, Loaded, Replay
-from profkit.lab.ablation.ptx import Module, cut_other_entries, read_module
+from profkit.lab.ablation.lab import AblationLab
+from profkit.lab.ablation.launches import KernelLaunch, LoadedCode, Replay
+from profkit.lab.ablation.ptx import PtxModule, cut_other_entries, read_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
 
@@ -25,20 +25,25 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Prepared:
+class PreparedChanges:
     """What is timed, and what is known of it before."""
 
     replays: dict[str, Replay] = field(default_factory=dict)
-    changes: dict[Ablation, Change] = field(default_factory=dict)
+    changes: dict[Ablation, CodeChange] = field(default_factory=dict)
     executed: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
 
 
-def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
+def run_survey(
+    lab: AblationLab, module: PtxModule
+) -> tuple[SurveyedCode, timeline.BlockTimeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
     on, found = lab.on, find_accesses(module)
     flags = _list_register_cap_flags(lab)
-    counting, spans = survey.write_counting_module(module, found), timeline.write_timeline(module)
+    counting, spans = (
+        survey.write_counting_module(module, found),
+        timeline.write_module_recording_times(module),
+    )
     made = assemble.assemble_all([counting, spans], on.arch, flags, on.folder)
     counter, drawn = made[counting], made[spans]
     if isinstance(counter, ProfkitError):
@@ -50,12 +55,14 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
     return _describe_code(lab, module, found, seen), blocks
 
 
-def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.Survey) -> Code:
+def _describe_code(
+    lab: AblationLab, module: PtxModule, found: list[PtxAccess], seen: survey.Survey
+) -> SurveyedCode:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
     on, launched = lab.on, lab.call.kernel_launches
     room = device.allocate_memory(ROOM)
     device.fill_memory(room, 0, ROOM)
-    return Code(
+    return SurveyedCode(
         module=module,
         accesses=found,
         survey=seen,
@@ -68,11 +75,11 @@ def _describe_code(lab: Lab, module: Module, found: list[Access], seen: survey.S
         ),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=cut_other_entries(on.fast, lab.call.names),
-        anchored=_find_within_one_allocation(found, seen),
+        anchored=_find_accesses_in_one_allocation(found, seen),
     )
 
 
-def _list_register_cap_flags(lab: Lab) -> list[str]:
+def _list_register_cap_flags(lab: AblationLab) -> list[str]:
     """Flags with which a block fits on an SM, although counters take registers."""
     threads = max(launch.threads for launch in lab.call.kernel_launches)
     whole_warps = -(-threads // 32) * 32
@@ -84,7 +91,9 @@ def _drop_register_cap(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith("-maxrregcount")]
 
 
-def _find_within_one_allocation(accesses: Sequence[Access], seen: survey.Survey) -> frozenset[int]:
+def _find_accesses_in_one_allocation(
+    accesses: Sequence[PtxAccess], seen: survey.Survey
+) -> frozenset[int]:
     """Accesses of global memory whose first and last byte lie in one allocation."""
     anchored = set()
     for access in accesses:
@@ -97,8 +106,8 @@ def _find_within_one_allocation(accesses: Sequence[Access], seen: survey.Survey)
     return frozenset(anchored)
 
 
-def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
-    prepared = Prepared()
+def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedChanges:
+    prepared = PreparedChanges()
     for ablation in list_ablations():
         try:
             _refuse_if_lost_before(lab, ablation)
@@ -117,7 +126,7 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
     return prepared
 
 
-def _refuse_if_lost_before(lab: Lab, ablation: Ablation) -> None:
+def _refuse_if_lost_before(lab: AblationLab, ablation: Ablation) -> None:
     """Refuse what an earlier process was lost to."""
     seen = lab.on.refused.get(ablation.id)
     if seen:
@@ -125,7 +134,7 @@ def _refuse_if_lost_before(lab: Lab, ablation: Ablation) -> None:
         raise Refused("lost", seen, "a process that ends", remedy)
 
 
-def _assemble_in_parallel(lab: Lab, changes: Iterable[Change]) -> None:
+def _assemble_in_parallel(lab: AblationLab, changes: Iterable[CodeChange]) -> None:
     """Assemble side by side what is asked for one after the other."""
     texts = []
     for change in changes:
@@ -136,21 +145,27 @@ def _assemble_in_parallel(lab: Lab, changes: Iterable[Change]) -> None:
 
 
 def _prepare_change(
-    lab: Lab, code: Code, ablation: Ablation, base: Loaded, prepared: Prepared
+    lab: AblationLab,
+    code: SurveyedCode,
+    ablation: Ablation,
+    base: LoadedCode,
+    prepared: PreparedChanges,
 ) -> None:
     change = prepared.changes[ablation]
     if change.other_code:
         _prepare_other_code(lab, code, ablation, prepared)
         return
     module = lab.limit_registers(change.text)
-    prepared.executed[ablation.id] = _count_difference(lab, module, change)
+    prepared.executed[ablation.id] = _measure_execution_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
         replay = _load_with_same_occupancy(lab, module, table, base)
         lab.run_call(replay)
         prepared.replays[f"{which}:{ablation.id}"] = replay
 
 
-def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prepared) -> None:
+def _prepare_other_code(
+    lab: AblationLab, code: SurveyedCode, ablation: Ablation, prepared: PreparedChanges
+) -> None:
     change = prepared.changes[ablation]
     if change.uncapped:
         module, flags = read_module(change.text), _drop_register_cap(lab.on.flags)
@@ -159,9 +174,9 @@ def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prep
     axis = None
     if change.part > 1:
         axis = _choose_axis(lab, code, module, change)
-        difference = _measure_part_error(lab, code, module, change.part, axis)
+        difference = _measure_error_of_fewer_blocks(lab, code, module, change.part, axis)
     else:
-        difference = _measure_work_difference(lab, code, module)
+        difference = _measure_comparable_difference(lab, code, module)
     prepared.executed[ablation.id] = difference
     replay = _load_with_original_occupancy(lab, module, flags)
     replay = replace(replay, part=change.part, axis=axis)
@@ -169,7 +184,7 @@ def _prepare_other_code(lab: Lab, code: Code, ablation: Ablation, prepared: Prep
     prepared.replays[f"gone:{ablation.id}"] = replay
 
 
-def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
+def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str] | None = None) -> bytes:
     try:
         return lab.assemble_text(text, flags)
     except ProfkitError as error:
@@ -178,17 +193,19 @@ def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None)
         raise Refused("does-not-assemble", said, "PTX that ptxas takes", remedy) from error
 
 
-def _count_difference(lab: Lab, module: Module, change: Change) -> float:
+def _measure_execution_difference(lab: AblationLab, module: PtxModule, change: CodeChange) -> float:
     """How much more or less often an opcode is executed with the cause gone, at most."""
     counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []))
     executed = []
     for table in (change.control, change.table):
         words = lab.count_accesses(module, [], counter, table)
         executed.append(survey.count_executed(module, words))
-    return _refuse_changed_work(*executed)
+    return _measure_or_refuse_difference(*executed)
 
 
-def _measure_work_difference(lab: Lab, code: Code, module: Module) -> float:
+def _measure_comparable_difference(
+    lab: AblationLab, code: SurveyedCode, module: PtxModule
+) -> float:
     """The same of other code: of its accesses, barriers and products only."""
     counter = _assemble_or_refuse(
         lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
@@ -196,17 +213,19 @@ def _measure_work_difference(lab: Lab, code: Code, module: Module) -> float:
     words = lab.count_accesses(module, [], counter, b"")
     executed = survey.count_executed(module, words)
     before = survey.keep_comparable_instructions(code.survey.executed)
-    return _refuse_changed_work(before, survey.keep_comparable_instructions(executed))
+    return _measure_or_refuse_difference(before, survey.keep_comparable_instructions(executed))
 
 
-def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
+def _choose_axis(
+    lab: AblationLab, code: SurveyedCode, module: PtxModule, change: CodeChange
+) -> int:
     """The axis along which a part of the blocks touches as many sectors as all of the original's."""
     flags = _list_register_cap_flags(lab)
     marked = _assemble_or_refuse(
         lab, footprint.write_marking_module(code.module, change.regions), flags
     )
     before = lab.count_touched_sectors(code.module, change.regions, marked, part=1, axis=None)
-    regions = footprint.find_regions_in_rewritten(change.regions, module)
+    regions = footprint.replace_accesses_of_regions(change.regions, module)
     marked = _assemble_or_refuse(lab, footprint.write_marking_module(module, regions), flags)
     most = 0.0
     for axis in launches.rank_axes(lab.call.kernel_launches[0].grid):
@@ -224,7 +243,9 @@ def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
     )
 
 
-def _measure_part_error(lab: Lab, code: Code, module: Module, part: int, axis: int) -> float:
+def _measure_error_of_fewer_blocks(
+    lab: AblationLab, code: SurveyedCode, module: PtxModule, part: int, axis: int
+) -> float:
     """How far one of so many blocks is from making that part of the accesses of all."""
     counter = _assemble_or_refuse(
         lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
@@ -232,11 +253,11 @@ def _measure_part_error(lab: Lab, code: Code, module: Module, part: int, axis: i
     words = lab.count_accesses(module, [], counter, b"", part, axis)
     executed = survey.count_accesses(survey.count_executed(module, words))
     times = Counter({kind: part * number for kind, number in executed.items()})
-    return _refuse_changed_work(survey.count_accesses(code.survey.executed), times)
+    return _measure_or_refuse_difference(survey.count_accesses(code.survey.executed), times)
 
 
-def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
-    difference = survey.find_difference(counted, again)
+def _measure_or_refuse_difference(counted: Counter[str], again: Counter[str]) -> float:
+    difference = survey.compute_largest_difference(counted, again)
     if difference > EXECUTED:
         raise Refused(
             "other-work",
@@ -247,7 +268,9 @@ def _refuse_changed_work(counted: Counter[str], again: Counter[str]) -> float:
     return difference
 
 
-def _load_with_same_occupancy(lab: Lab, module: Module, table: bytes, base: Loaded) -> Replay:
+def _load_with_same_occupancy(
+    lab: AblationLab, module: PtxModule, table: bytes, base: LoadedCode
+) -> Replay:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
@@ -256,7 +279,7 @@ def _load_with_same_occupancy(lab: Lab, module: Module, table: bytes, base: Load
             wanted[launch.name] = launch.count_blocks(base.functions[launch.name])
             fitting = launch.count_blocks(loaded.functions[launch.name])
             _refuse_fewer_blocks(fitting, wanted[launch.name])
-    return _limit_occupancy(lab, loaded, wanted)
+    return _replay_with_limited_occupancy(lab, loaded, wanted)
 
 
 def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
@@ -269,16 +292,20 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
         )
 
 
-def _load_with_original_occupancy(lab: Lab, module: Module, flags: Sequence[str]) -> Replay:
+def _load_with_original_occupancy(
+    lab: AblationLab, module: PtxModule, flags: Sequence[str]
+) -> Replay:
     """Other code that does the same, with no more blocks on an SM than the original has."""
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags))
     wanted = {}
     for launch in lab.call.kernel_launches:
         wanted[launch.name] = launch.count_blocks()
-    return _limit_occupancy(lab, loaded, wanted)
+    return _replay_with_limited_occupancy(lab, loaded, wanted)
 
 
-def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Replay:
+def _replay_with_limited_occupancy(
+    lab: AblationLab, loaded: LoadedCode, wanted: dict[str, int]
+) -> Replay:
     """With shared memory that nobody uses, where more blocks than wanted would fit."""
     smem = {}
     for launch in lab.call.kernel_launches:
@@ -297,7 +324,7 @@ def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int)
     return size
 
 
-def make_changed_launches(lab: Lab) -> dict[str, Replay]:
+def make_low_occupancy_replays(lab: AblationLab) -> dict[str, Replay]:
     """What launch alone can change: occupancy cut by unused shared memory."""
     replays = {}
     smem = {}

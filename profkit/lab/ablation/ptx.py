@@ -42,7 +42,7 @@ _ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap"})
 
 
 @dataclass(frozen=True)
-class Statement:
+class PtxStatement:
     """One instruction. Operands are text, as they stand."""
 
     start: int  # its first letter, that of its guard where it has one
@@ -81,7 +81,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PtxKernel:
     """One entry function, or a function that kernels call."""
 
     name: str
@@ -89,7 +89,7 @@ class Kernel:
     directives: str  # between its parameters and its body: `.maxntid 256, 1, 1`
     body: int  # behind its opening brace
     end: int  # its closing brace
-    statements: tuple[Statement, ...]
+    statements: tuple[PtxStatement, ...]
     blocks: int  # how many basic blocks it has
     types: dict[str, str] = field(repr=False)  # register -> its type, `b64`
     # label -> the basic block that begins there; none of those that stand in several scopes
@@ -101,9 +101,9 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Module:
+class PtxModule:
     text: str
-    kernels: dict[str, Kernel]  # by name; functions too
+    kernels: dict[str, PtxKernel]  # by name; functions too
     files: dict[int, str]  # number -> path of a source file
     variables: tuple[str, ...]  # names of global and constant arrays
     hidden: tuple[int, ...]  # where those begin that no other module may see
@@ -113,7 +113,7 @@ class Module:
         """How many basic blocks all its kernels have."""
         return sum(kernel.blocks for kernel in self.kernels.values())
 
-    def number_blocks(self) -> Iterator[tuple[int, Kernel, Statement]]:
+    def number_blocks(self) -> Iterator[tuple[int, PtxKernel, PtxStatement]]:
         """Yield each statement with the number of its basic block among all of them."""
         first = 0
         for kernel in self.kernels.values():
@@ -149,7 +149,7 @@ def _find_body(blank: str, at: int) -> int | None:
     return opening
 
 
-def read_module(text: str) -> Module:
+def read_module(text: str) -> PtxModule:
     blank = _blank_comments(text)
     if ".version" not in blank:
         raise ProfkitError("this is not PTX: it has no .version", "nvcc -ptx writes it")
@@ -164,10 +164,10 @@ def read_module(text: str) -> Module:
         kernels[match[1]] = _read_kernel(match[1], is_entry, directives, blank, opening)
     files = {int(number): path for number, path in _FILE.findall(text)}
     variables, hidden = _find_variables(blank, list(kernels.values()))
-    return Module(text, kernels, files, tuple(variables), tuple(hidden))
+    return PtxModule(text, kernels, files, tuple(variables), tuple(hidden))
 
 
-def _find_variables(blank: str, kernels: Sequence[Kernel]) -> tuple[list[str], list[int]]:
+def _find_variables(blank: str, kernels: Sequence[PtxKernel]) -> tuple[list[str], list[int]]:
     """Return the module's own variables, and where those begin that nobody else can see."""
     variables, hidden = [], []
     for match in _VARIABLE.finditer(blank):
@@ -183,7 +183,7 @@ def _find_variables(blank: str, kernels: Sequence[Kernel]) -> tuple[list[str], l
 class _Body:
     """What has been read of a kernel's statements."""
 
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[PtxStatement] = field(default_factory=list)
     types: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     repeated: set[str] = field(default_factory=set)
@@ -206,7 +206,7 @@ class _Body:
             self.block += statement.words[0] in _ENDS_BLOCK
 
 
-def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> Kernel:
+def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> PtxKernel:
     end = _find_closing(blank, opening)
     body = _Body()
     at = opening + 1
@@ -219,7 +219,7 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
         body.add_part(part)
     for label in body.repeated:
         del body.labels[label]
-    return Kernel(
+    return PtxKernel(
         name=name,
         is_entry=is_entry,
         directives=directives,
@@ -232,8 +232,8 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
     )
 
 
-def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> Statement:
-    return Statement(
+def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> PtxStatement:
+    return PtxStatement(
         start=part.start(),
         end=part.end(),
         guard=part["guard"] or "",
@@ -294,7 +294,7 @@ _WRITES_ITS_FIRST = re.compile(
 )
 
 
-def list_written_registers(statement: Statement) -> list[str]:
+def list_written_registers(statement: PtxStatement) -> list[str]:
     """The registers that a statement writes."""
     if not statement.operands or statement.opcode.startswith("wmma.store"):
         return []
@@ -304,7 +304,7 @@ def list_written_registers(statement: Statement) -> list[str]:
     return []
 
 
-def list_read_registers(statement: Statement) -> list[str]:
+def list_value_registers(statement: PtxStatement) -> list[str]:
     """The registers that a statement reads as values: not its guard, not those of addresses."""
     first = 1 if list_written_registers(statement) else 0
     if statement.words[0] == "wgmma":
@@ -316,7 +316,7 @@ def list_read_registers(statement: Statement) -> list[str]:
     return names
 
 
-def list_address_registers(statement: Statement) -> list[str]:
+def list_address_registers(statement: PtxStatement) -> list[str]:
     """The registers that say where in memory a statement works."""
     names = []
     for operand in statement.operands:
@@ -325,7 +325,7 @@ def list_address_registers(statement: Statement) -> list[str]:
     return names
 
 
-def count_bytes(statement: Statement) -> int:
+def count_bytes_per_thread(statement: PtxStatement) -> int:
     """How many bytes each thread of a load, store or atomic moves."""
     size = 4
     for word in statement.words:
@@ -343,10 +343,10 @@ def count_bytes(statement: Statement) -> int:
 
 
 @dataclass
-class Changes:
+class PtxEdits:
     """What is to be put where in a module's text."""
 
-    module: Module
+    module: PtxModule
     pieces: list[tuple[int, int, str]] = field(default_factory=list)  # (from, to, text)
     registers: dict[str, str] = field(default_factory=dict)  # name -> type, `b64`
     outside: dict[str, None] = field(default_factory=dict)  # declarations in front of all kernels
@@ -356,18 +356,18 @@ class Changes:
         for name in names:
             self.registers[name] = kind
 
-    def insert_at_beginning(self, kernel: Kernel, lines: Iterable[str]) -> None:
+    def insert_at_beginning(self, kernel: PtxKernel, lines: Iterable[str]) -> None:
         """Put statements at the beginning of a kernel, behind its registers."""
         self.insert_before(kernel.statements[0], lines)
 
-    def insert_before(self, statement: Statement, lines: Iterable[str]) -> None:
+    def insert_before(self, statement: PtxStatement, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n\t" for line in lines)
         self.pieces.append((statement.start, statement.start, text))
 
-    def replace_statement(self, statement: Statement, text: str) -> None:
+    def replace_statement(self, statement: PtxStatement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
-    def require_min_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
+    def require_min_blocks(self, kernel: PtxKernel, threads: int, blocks: int) -> None:
         """Let as many blocks of so many threads fit on an SM, whatever registers that leaves."""
         if ".maxnreg" in kernel.directives or ".minnctapersm" in kernel.directives:
             return
@@ -377,7 +377,7 @@ class Changes:
         opening = kernel.body - 1
         self.pieces.append((opening, opening, "".join(lines)))
 
-    def write_module(self) -> str:
+    def write_edited_module(self) -> str:
         """The module's text with all of it."""
         text, pieces = self.module.text, list(self.pieces)
         declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())
@@ -397,11 +397,11 @@ class Changes:
         return "".join([*parts, text[at:]])
 
 
-def write_guard(statement: Statement) -> str:
+def write_guard(statement: PtxStatement) -> str:
     if not statement.guard:
         return ""
     return f"@{'!' * statement.negated}{statement.guard} "
 
 
-def write_statement(statement: Statement, guard: str, operands: Sequence[str]) -> str:
+def write_statement(statement: PtxStatement, guard: str, operands: Sequence[str]) -> str:
     return f"{guard}{statement.opcode} {', '.join(operands)};"

@@ -11,26 +11,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.ptx import Changes
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.ptx import PtxEdits
 
 TABLE = "profkit_table"
 _PAST_L1 = frozenset({"cg", "cv", "L1::no_allocate"})
 
 
 @dataclass
-class Span:
+class AddressSpan:
     """Accesses that go to the same bytes, and which bytes those are."""
 
     kind: tuple[str | int, ...]  # what alike accesses have in common
-    accesses: list[Access]
+    accesses: list[PtxAccess]
     low: int
     last: int  # the last address, which is within
 
 
-def merge_spans(spans: Iterable[Span], narrow: bool) -> list[Span]:
+def merge_spans(spans: Iterable[AddressSpan], narrow: bool) -> list[AddressSpan]:
     """Join alike spans that meet: to all that they cover, or with `narrow` to what each covers."""
-    joined: list[Span] = []
+    joined: list[AddressSpan] = []
     for span in spans:
         other = _find_overlapping_span(span, joined)
         if other is None:
@@ -45,20 +45,20 @@ def merge_spans(spans: Iterable[Span], narrow: bool) -> list[Span]:
     return joined
 
 
-def _find_overlapping_span(span: Span, spans: Iterable[Span]) -> Span | None:
+def _find_overlapping_span(span: AddressSpan, spans: Iterable[AddressSpan]) -> AddressSpan | None:
     for other in spans:
         if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
             return other
     return None
 
 
-def add_table(changes: Changes, size: int) -> None:
+def add_table(changes: PtxEdits, size: int) -> None:
     declaration = f".visible .const .align 16 .b8 {TABLE}[{max(16, size)}];"
     changes.outside[declaration] = None
 
 
 def replace_base_register(
-    changes: Changes, access: Access, register: str, cached: bool = False
+    changes: PtxEdits, access: PtxAccess, register: str, cached: bool = False
 ) -> None:
     """Put another register in the place of an access's base; `cached`: through the L1."""
     statement, operands = access.statement, list(access.statement.operands)

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from statistics import median
 
 from profkit.lab.ablation import chains, launches, units
-from profkit.lab.ablation.change import Code
-from profkit.lab.ablation.lab import Lab
-from profkit.lab.ablation.timeline import Timeline
+from profkit.lab.ablation.change import SurveyedCode
+from profkit.lab.ablation.lab import AblationLab
+from profkit.lab.ablation.timeline import BlockTimeline
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.cuda import library
 from profkit.lab.measure.cuda.resources import LIMITS, count_fitting_blocks
-from profkit.records.ablation import Shape
+from profkit.records.ablation import LaunchOnlyTimes
 
 _SINGLE = frozenset("add sub mul fma".split())
 
 
 def describe_shape(
-    lab: Lab, times: Mapping[str, Times], cold: Times, spans: Timeline | None
-) -> Shape:
+    lab: AblationLab, times: Mapping[str, Times], cold: Times, spans: BlockTimeline | None
+) -> LaunchOnlyTimes:
     base = median(times["original"].warm)
     ratios: dict[str, float] = {}
     if "half-occupancy" in times:
@@ -31,7 +31,7 @@ def describe_shape(
         ratios.update(idle=spans.idle, longest_block=spans.longest)
     launch = max(lab.call.kernel_launches, key=lambda launch: launch.blocks * launch.threads)
     fraction, limit = _find_occupancy(lab, launch)
-    return Shape(
+    return LaunchOnlyTimes(
         **ratios,
         blocks=launch.blocks,
         blocks_per_sm=launch.count_blocks(),
@@ -40,7 +40,7 @@ def describe_shape(
     )
 
 
-def _find_occupancy(lab: Lab, launch: launches.KernelLaunch) -> tuple[float | None, str]:
+def _find_occupancy(lab: AblationLab, launch: launches.KernelLaunch) -> tuple[float | None, str]:
     arch = lab.on.gpu.arch
     if arch not in LIMITS:
         return None, ""
@@ -50,7 +50,9 @@ def _find_occupancy(lab: Lab, launch: launches.KernelLaunch) -> tuple[float | No
     return fitting.fraction, fitting.limiter
 
 
-def measure_units(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], dict[str, float]]:
+def measure_units(
+    code: SurveyedCode, base: Times, lab: AblationLab
+) -> tuple[dict[str, float], dict[str, float]]:
     """How busy each unit was, and how long each of those that work in turns: shares of the time."""
     gpu = lab.on.gpu
     clock = base.after.sm_clock or gpu.sm_clock
@@ -60,10 +62,12 @@ def measure_units(code: Code, base: Times, lab: Lab) -> tuple[dict[str, float], 
     stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
     turns = units.measure_units_in_turns(stretches, cycles)
     seen = {f"turns_{unit}": share for unit, share in turns.items()}
-    return units.measure_busy(stretches, cycles), seen
+    return units.compute_unit_shares(stretches, cycles), seen
 
 
-def measure_longest_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
+def measure_longest_chains(
+    code: SurveyedCode, base: Times, lab: AblationLab, shape: LaunchOnlyTimes
+) -> dict[str, float]:
     """The longest chain of dependent instructions, as shares of the time that a warp has."""
     gpu, slots = lab.on.gpu, shape.blocks_per_sm * lab.on.gpu.sms
     clock = base.after.sm_clock or gpu.sm_clock
@@ -79,21 +83,21 @@ def measure_longest_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> d
     }
 
 
-def summarize_survey(code: Code) -> dict[str, float]:
+def summarize_survey(code: SurveyedCode) -> dict[str, float]:
     """What the survey saw of the whole call, in few numbers."""
     threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
     by_warp = [number for number in code.survey.by_warp if number]
     return {
         **_sum_memory_traffic(code),
         **_sum_instructions(code),
-        **_share_instructions(code),
+        **_compute_instruction_shares(code),
         "warps": len(by_warp),
         "lanes": threads / (32 * warps) if warps else 1.0,
         "busiest_warp": max(by_warp) * len(by_warp) / sum(by_warp) if by_warp else 1.0,
     }
 
 
-def _sum_memory_traffic(code: Code) -> Counter[str]:
+def _sum_memory_traffic(code: SurveyedCode) -> Counter[str]:
     sums: Counter[str] = Counter()
     for access in code.accesses:
         seen = code.survey.seen[access.number]
@@ -113,7 +117,7 @@ def _sum_memory_traffic(code: Code) -> Counter[str]:
     return sums
 
 
-def _sum_instructions(code: Code) -> Counter[str]:
+def _sum_instructions(code: SurveyedCode) -> Counter[str]:
     sums: Counter[str] = Counter()
     for opcode, number in code.survey.issued.items():
         words = opcode.split(".")
@@ -127,14 +131,14 @@ def _sum_instructions(code: Code) -> Counter[str]:
     return sums
 
 
-def _share_instructions(code: Code) -> dict[str, float]:
+def _compute_instruction_shares(code: SurveyedCode) -> dict[str, float]:
     """Shares of all instructions by which products are known that tensor cores could do."""
     counted = {"half_share": 0, "shared_load_share": 0}
     for opcode, number in code.survey.issued.items():
         words = opcode.split(".")
         if words[0] == "ld" and "shared" in words:
             counted["shared_load_share"] += number
-        elif units.find_unit(words) == "fp16":
+        elif units.get_unit_of_instruction(words) == "fp16":
             counted["half_share"] += number
     total = sum(code.survey.issued.values())
     return {name: number / max(1, total) for name, number in counted.items()}

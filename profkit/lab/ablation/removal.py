@@ -10,14 +10,14 @@ import struct
 from collections.abc import Sequence
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.change import Change, Code
-from profkit.lab.ablation.ptx import Changes, Statement
+from profkit.lab.ablation.change import CodeChange, SurveyedCode
+from profkit.lab.ablation.ptx import PtxEdits, PtxStatement
 from profkit.lab.ablation.readdress import TABLE, add_table
 
 _DONE = struct.Struct("<I")
 
 
-def find_statements(code: Code, *beginnings: str) -> list[Statement]:
+def find_statements(code: SurveyedCode, *beginnings: str) -> list[PtxStatement]:
     """All that were executed and whose opcode begins so."""
     found = []
     for block, _, statement in code.module.number_blocks():
@@ -27,18 +27,18 @@ def find_statements(code: Code, *beginnings: str) -> list[Statement]:
 
 
 def make_statements_switchable(
-    code: Code,
-    statements: Sequence[Statement],
+    code: SurveyedCode,
+    statements: Sequence[PtxStatement],
     changed: str,
     kept: str = "",
     at_once: bool = False,
-) -> Change:
+) -> CodeChange:
     """Issue the statements and let the table say whether they are done: each, or all `at_once`."""
     if at_once:
         count = 1
     else:
         count = len(statements)
-    return Change(
+    return CodeChange(
         text=_write_predicates(code, statements, at_once),
         table=_DONE.pack(0) * count,
         control=_DONE.pack(1) * count,
@@ -47,9 +47,9 @@ def make_statements_switchable(
     )
 
 
-def _write_predicates(code: Code, statements: Sequence[Statement], at_once: bool) -> str:
+def _write_predicates(code: SurveyedCode, statements: Sequence[PtxStatement], at_once: bool) -> str:
     """The module with statements that are done where the table says so."""
-    changes = Changes(code.module)
+    changes = PtxEdits(code.module)
     if at_once:
         add_table(changes, _DONE.size)
     else:
@@ -71,10 +71,10 @@ def _write_predicates(code: Code, statements: Sequence[Statement], at_once: bool
             changes.insert_before(statement, [*lines, *both])
             text = ptx.write_statement(statement, f"@{done} ", statement.operands)
             changes.replace_statement(statement, text)
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def _write_table_test(changes: Changes, row: int, predicate: str) -> list[str]:
+def _write_table_test(changes: PtxEdits, row: int, predicate: str) -> list[str]:
     """Statements that set a predicate from a word of the table."""
     changes.add_registers("b32", "%profkit_word")
     return [
@@ -83,7 +83,7 @@ def _write_table_test(changes: Changes, row: int, predicate: str) -> list[str]:
     ]
 
 
-def _join_guard(changes: Changes, statement: Statement, done: str) -> tuple[list[str], str]:
+def _join_guard(changes: PtxEdits, statement: PtxStatement, done: str) -> tuple[list[str], str]:
     """Statements, and the predicate that they set: the statement's own guard, and `done`."""
     if not statement.guard:
         return [], done

@@ -6,12 +6,12 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import Change, Code, Refused, make_line_tables
-from profkit.lab.ablation.ptx import Changes
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_line_tables
+from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
     TABLE,
-    Span,
+    AddressSpan,
     add_table,
     merge_spans,
     replace_base_register,
@@ -25,23 +25,23 @@ _LANES = 32
 
 
 @dataclass(frozen=True)
-class Row:
+class LaneRow:
     """Accesses of one kernel and width that are sent to one row: each lane to its own place of it."""
 
     number: int
     kernel: str
     width: int
-    accesses: tuple[Access, ...]
+    accesses: tuple[PtxAccess, ...]
     base: int  # what the address register of lane 0 holds; each access adds its own offset
     stride: int  # bytes from lane to lane: its width, or that of the access it is a part of
 
 
 def find_rows(
-    accesses: Iterable[Access],
+    accesses: Iterable[PtxAccess],
     survey: Survey,
     one_place: bool = False,
     strides: Mapping[int, int] | None = None,
-) -> list[Row]:
+) -> list[LaneRow]:
     """Rows within what each of their accesses touched; accesses that touched too little have none.
 
     `strides`: of accesses that are made together with their neighbours.
@@ -57,29 +57,29 @@ def find_rows(
         low = seen.lowest - access.address.offset
         last = seen.highest - length - access.address.offset
         if low <= last:
-            spans.append(Span(kind, [access], low, last))
+            spans.append(AddressSpan(kind, [access], low, last))
     return [_make_row(number, span) for number, span in enumerate(merge_spans(spans, narrow=True))]
 
 
-def _make_row(number: int, span: Span) -> Row:
+def _make_row(number: int, span: AddressSpan) -> LaneRow:
     """A row that begins at a multiple of its stride, where there is room."""
     first, stride = span.accesses[0], int(span.kind[2])
     base = -(-span.low // stride) * stride
     if base > span.last:
         base = span.low
-    return Row(number, first.kernel, first.width, tuple(span.accesses), base, stride)
+    return LaneRow(number, first.kernel, first.width, tuple(span.accesses), base, stride)
 
 
-def make_new_rows(accesses: Iterable[Access]) -> list[Row]:
+def make_new_rows(accesses: Iterable[PtxAccess]) -> list[LaneRow]:
     """Rows in memory of their own, one for each access."""
-    rows: list[Row] = []
+    rows: list[LaneRow] = []
     for access in accesses:
         base = -access.address.offset
-        rows.append(Row(len(rows), access.kernel, access.width, (access,), base, access.width))
+        rows.append(LaneRow(len(rows), access.kernel, access.width, (access,), base, access.width))
     return rows
 
 
-def list_accesses_of_rows(rows: Sequence[Row]) -> list[Access]:
+def list_accesses_of_rows(rows: Sequence[LaneRow]) -> list[PtxAccess]:
     accesses = []
     for row in rows:
         for access in row.accesses:
@@ -88,13 +88,13 @@ def list_accesses_of_rows(rows: Sequence[Row]) -> list[Access]:
 
 
 def send_accesses_to_rows(
-    code: Code,
-    rows: Sequence[Row],
+    code: SurveyedCode,
+    rows: Sequence[LaneRow],
     changed: str,
     kept: str = "",
     new_memory: bool = False,
     one_place: bool = False,
-) -> Change:
+) -> CodeChange:
     """Send the accesses of the rows to their lanes' places.
 
     `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place,
@@ -114,8 +114,8 @@ def send_accesses_to_rows(
     def fill_rows(numbers: set[int]) -> bytes:
         return _fill_table(places, numbers)
 
-    return Change(
-        text=_write_rows(code, rows, places, new_memory, one_place),
+    return CodeChange(
+        text=_write_module_with_rows(code, rows, places, new_memory, one_place),
         table=fill_rows({access.number for access in led}),
         control=fill_rows(set()),
         changed=changed,
@@ -124,7 +124,7 @@ def send_accesses_to_rows(
     )
 
 
-def _assign_table_places(code: Code, rows: Sequence[Row]) -> dict[int, int]:
+def _assign_table_places(code: SurveyedCode, rows: Sequence[LaneRow]) -> dict[int, int]:
     """Access -> its place in the table: one for all of a row, a line and a register.
 
     They are chosen for together, so the choice is made once, where an assembler can see that.
@@ -145,11 +145,15 @@ def _fill_table(places: Mapping[int, int], on: set[int]) -> bytes:
     return struct.pack(f"<{len(masks)}I", *masks)
 
 
-def _write_rows(
-    code: Code, rows: Sequence[Row], places: Mapping[int, int], new_memory: bool, one_place: bool
+def _write_module_with_rows(
+    code: SurveyedCode,
+    rows: Sequence[LaneRow],
+    places: Mapping[int, int],
+    new_memory: bool,
+    one_place: bool,
 ) -> str:
     """The module with accesses that the table may send to their lanes' places."""
-    changes = Changes(code.module)
+    changes = PtxEdits(code.module)
     if new_memory:
         changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
     add_table(changes, _MASK + max(places.values()))
@@ -157,16 +161,18 @@ def _write_rows(
         lines: list[str] = []
         for row in rows:
             if row.kernel == kernel.name:
-                lines += _write_row(changes, row, new_memory, one_place)
+                lines += _write_row_address(changes, row, new_memory, one_place)
         if lines:
             changes.insert_at_beginning(kernel, lines)
     for row in rows:
         for access in row.accesses:
             _move_access(changes, access, row, places[access.number])
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) -> list[str]:
+def _write_row_address(
+    changes: PtxEdits, row: LaneRow, new_memory: bool, one_place: bool
+) -> list[str]:
     """Statements that put a lane's place of a row into a register."""
     register = f"%profkit_r{row.number}"
     changes.add_registers("b32", register)
@@ -187,7 +193,7 @@ def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) ->
 _CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
 
 
-def _move_access(changes: Changes, access: Access, row: Row, place: int) -> None:
+def _move_access(changes: PtxEdits, access: PtxAccess, row: LaneRow, place: int) -> None:
     """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")
     base, new = access.address.base, "%profkit_x"

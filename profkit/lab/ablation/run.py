@@ -30,7 +30,7 @@ from profkit.lab.measure.variants import build
 from profkit.lab.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
 from profkit.records.parts import Timing
-from profkit.records.paths import choose_run_paths
+from profkit.records.paths import make_run_paths
 from profkit.records.record import Record, amend_record, read_record, write_record
 from profkit.records.store import read_struct
 
@@ -52,7 +52,7 @@ def ablate_target(
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
-    run.measured.gpu = device.add_gpu_identity(device.describe_gpu())
+    run.measured.gpu = device.add_gpu_uuid_and_driver(device.query_gpu())
     for built in builds:
         if built.failure:
             complain(built.failure)
@@ -71,7 +71,7 @@ def ablate_target(
 
 def save_ablation(record: Record, artifacts: Path) -> Path:
     """Put what was found into the run record of the same code, or into one of its own."""
-    _, file = choose_run_paths(artifacts, record.problem, record.variant, record.case)
+    _, file = make_run_paths(artifacts, record.problem, record.variant, record.case)
     if is_file(file):
         before = read_record(file)
         same_gpu = get_gpu_name(before) == get_gpu_name(record)
@@ -114,8 +114,8 @@ def _ablate_case(
             library=str(build.require_library(built)),
             case=case,
             grid=built.variant.header.inputs,
-            ptx=_keep_ptx(built, target.folder, place / "kernel.ptx"),
-            fast=_keep_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
+            ptx=_save_ptx(built, target.folder, place / "kernel.ptx"),
+            fast=_save_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
             arch=built.arch,
             flags=tuple(assemble.read_ptxas_flags(built.flags)),
             rounds=FEW_ROUNDS if beside else ROUNDS,
@@ -125,7 +125,7 @@ def _ablate_case(
         return run_task(task, place, f"{built.variant.id} {case}", progress)
 
 
-def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
+def _save_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
     """Its PTX in a file, `more` flags: other PTX of its source; None where there is none."""
     has_source = built.variant.language is CUDA and not is_file(
         built.variant.path.with_suffix(".ptx")
@@ -133,7 +133,7 @@ def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) 
     if more and not has_source:
         return None
     try:
-        text = assemble.write_ptx(built, folder, more)
+        text = assemble.get_or_write_ptx(built, folder, more)
     except ProfkitError:
         return None
     write_text(file, text)

@@ -58,7 +58,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
-    gpu = device.add_gpu_identity(device.open_gpu())
+    gpu = device.add_gpu_uuid_and_driver(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
     arena = data.allocate_arena(here)
     make_call = _prepare_launches(arena, loaded)
@@ -68,8 +68,8 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("load")
     reset = keep_first_contents(arena, here)
     for other in beside.values():
-        other(device.create_stream())
-        device.wait_for_stream()
+        other(device.create_non_blocking_stream())
+        device.wait_for_gpu_or_stream()
     text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
     record, times = measure_call(call, reset, text, conditions, say, beside)
     return Answer(record, bench.summarize_times(times))
@@ -87,7 +87,7 @@ def _prepare_launches(
         def start_call(stream: int) -> None:
             if stream not in arguments:
                 arguments[stream] = arena.make_args(loaded, stream)
-            library.start_launcher(code, arguments[stream])
+            library.call_launcher(code, arguments[stream])
 
         return start_call
 
@@ -107,17 +107,17 @@ def _read_conditions(task: Task, gpu: device.Gpu, tools: library.Support) -> Con
     )
 
 
-def keep_first_contents(arena: data.Arena, here: data.Data) -> Callable[[], None]:
+def keep_first_contents(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
     """Return what puts back what the arrays held at first: from a copy on the GPU, if one fits there."""
     try:
         kept = device.allocate_memory(arena.size)
     except device.CudaError:
-        return functools.partial(arena.initialize_at, here, arena.base)
-    device.copy_memory(kept, arena.base, arena.size)
+        return functools.partial(arena.write_initial_contents_to, here, arena.base)
+    device.copy_on_device(kept, arena.base, arena.size)
 
     def put_back() -> None:
-        device.copy_memory(arena.base, kept, arena.size)
-        device.wait_for_stream()
+        device.copy_on_device(arena.base, kept, arena.size)
+        device.wait_for_gpu_or_stream()
 
     return put_back
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.ptx import Kernel, Statement
+from profkit.lab.ablation.ptx import PtxKernel, PtxStatement
 
 _MEMORY = frozenset(
     "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
@@ -34,7 +34,7 @@ class Steering:
     statements: set[int] = field(default_factory=set)
     memories: set[str] = field(default_factory=set)  # of `shared` and `local`
 
-    def is_made_by(self, statement: Statement) -> bool:
+    def is_made_by(self, statement: PtxStatement) -> bool:
         """Whether a statement writes a register whose value there decides something."""
         return statement.start in self.statements
 
@@ -47,11 +47,13 @@ class _Detour:
     written: frozenset[str]  # registers
 
 
-def find_steering(kernel: Kernel) -> Steering:
-    blocks: list[list[Statement]] = [[] for _ in range(kernel.blocks)]
+def find_steering(kernel: PtxKernel) -> Steering:
+    blocks: list[list[PtxStatement]] = [[] for _ in range(kernel.blocks)]
     for statement in kernel.statements:
         blocks[statement.block].append(statement)
-    followers = [_list_followers(kernel, number, block) for number, block in enumerate(blocks)]
+    followers = [
+        _list_successor_blocks(kernel, number, block) for number, block in enumerate(blocks)
+    ]
     detours = [_find_detour(number, blocks, followers) for number in range(kernel.blocks)]
     needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
     steering = Steering()
@@ -66,13 +68,13 @@ def find_steering(kernel: Kernel) -> Steering:
             decides = detour is None or not needed[detour.end].isdisjoint(detour.written)
             for statement in reversed(blocks[number]):
                 if decides or statement.words[0] != "bra":
-                    _step_back(statement, registers, steering)
+                    _step_back_over_statement(statement, registers, steering)
             needed[number] = registers
     return steering
 
 
 def _find_detour(
-    number: int, blocks: Sequence[Sequence[Statement]], followers: Sequence[Sequence[int]]
+    number: int, blocks: Sequence[Sequence[PtxStatement]], followers: Sequence[Sequence[int]]
 ) -> _Detour | None:
     """What lies between a block's branch and the block where all ways meet; None if it does more.
 
@@ -94,7 +96,7 @@ def _find_detour(
     return _Detour(end, frozenset(written))
 
 
-def _has_effect(statement: Statement) -> bool:
+def _has_effect(statement: PtxStatement) -> bool:
     """Whether a statement does more than to compute registers of its own thread."""
     first = statement.words[0]
     if first == "ld":
@@ -108,7 +110,9 @@ def _count_known(steering: Steering, needed: Sequence[set[str]]) -> int:
     return len(steering.statements) + len(steering.memories) + sum(map(len, needed))
 
 
-def _list_followers(kernel: Kernel, number: int, block: Sequence[Statement]) -> list[int]:
+def _list_successor_blocks(
+    kernel: PtxKernel, number: int, block: Sequence[PtxStatement]
+) -> list[int]:
     """The blocks that may come behind one; all of them, where that is not known."""
     after = [number + 1] if number + 1 < kernel.blocks else []
     if not block or block[-1].words[0] not in _JUMPS:
@@ -124,7 +128,9 @@ def _list_followers(kernel: Kernel, number: int, block: Sequence[Statement]) -> 
     return [*after, target]
 
 
-def _step_back(statement: Statement, registers: set[str], steering: Steering) -> None:
+def _step_back_over_statement(
+    statement: PtxStatement, registers: set[str], steering: Steering
+) -> None:
     """From the registers that decide behind a statement to those that decide before it."""
     words, written = statement.words, ptx.list_written_registers(statement)
     is_made = not registers.isdisjoint(written)
@@ -133,20 +139,20 @@ def _step_back(statement: Statement, registers: set[str], steering: Steering) ->
     for space in ("shared", "local"):
         stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
         if stored and space in steering.memories:
-            registers.update(ptx.list_read_registers(statement))
+            registers.update(ptx.list_value_registers(statement))
     if is_made:
         steering.statements.add(statement.start)
-        registers.update(ptx.list_read_registers(statement))
+        registers.update(ptx.list_value_registers(statement))
         if statement.guard:
             registers.add(statement.guard)
         if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
             for space in ("shared", "local"):
                 if _is_within(words, space):
                     steering.memories.add(space)
-    registers.update(find_deciding(statement))
+    registers.update(list_deciding_registers(statement))
 
 
-def find_deciding(statement: Statement) -> list[str]:
+def list_deciding_registers(statement: PtxStatement) -> list[str]:
     """Registers that decide at this very statement."""
     words = statement.words
     if words[0] == "ld" and "param" in words:
@@ -155,7 +161,7 @@ def find_deciding(statement: Statement) -> list[str]:
     if statement.guard and (words[0] in _MEMORY or words[0] in _FLOW):
         names.append(statement.guard)
     if words[0] in _FLOW or (words[0] == "st" and "param" in words):
-        names += ptx.list_read_registers(statement)
+        names += ptx.list_value_registers(statement)
     if words[0] == "wgmma":  # descriptors say where in shared memory; values stand in braces
         for operand in statement.operands[1:]:
             if not operand.startswith("{"):

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import GLOBAL, Change, Code, make_line_tables
-from profkit.lab.ablation.ptx import Changes
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.change import GLOBAL, CodeChange, SurveyedCode, make_line_tables
+from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
     TABLE,
-    Span,
+    AddressSpan,
     add_table,
     merge_spans,
     replace_base_register,
@@ -31,19 +31,19 @@ _WORD, _STREAM, _ADDED = 4, 8, 8  # bytes of the table: a word, two of them, an 
 
 
 @dataclass(frozen=True)
-class Stream:
+class AccessStream:
     """Accesses of one kernel that go through the same bytes with the same width."""
 
     number: int
     kernel: str
     width: int
-    accesses: tuple[Access, ...]
+    accesses: tuple[PtxAccess, ...]
     base: int  # the first byte: a whole line
     length: int  # whole rows
 
 
 @dataclass(frozen=True)
-class Path:
+class AddressPath:
     """How a stream is walked through: from where, how far, and in steps of how many bytes."""
 
     base: int
@@ -52,10 +52,10 @@ class Path:
     cached: bool = False  # loads that pass by the L1 are made through it
 
 
-Walk = Callable[[Stream], Path]
+Walk = Callable[[AccessStream], AddressPath]
 
 
-def list_movable_accesses(code: Code) -> list[Access]:
+def list_movable_accesses(code: SurveyedCode) -> list[PtxAccess]:
     """Loads of global memory that decide nothing, and stores that nothing which decides reads."""
     movable = []
     for access in code.accesses:
@@ -69,30 +69,34 @@ def list_movable_accesses(code: Code) -> list[Access]:
     return movable
 
 
-def list_streamed(code: Code) -> list[Stream]:
-    return find_streams(list_movable_accesses(code), code.survey)
+def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
+    return group_accesses_into_streams(list_movable_accesses(code), code.survey)
 
 
-def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -> list[Stream]:
+def group_accesses_into_streams(
+    accesses: Sequence[PtxAccess], survey: Survey, least: int = ROW
+) -> list[AccessStream]:
     """Group accesses of global memory by the bytes that they touch, `least` bytes or more."""
     spans = []
     for access in accesses:
         seen = survey.seen[access.number]
         if seen.requests:
             kind = (access.kernel, access.kind, access.width)
-            spans.append(Span(kind, [access], seen.lowest, seen.highest - 1))
-    streams: list[Stream] = []
+            spans.append(AddressSpan(kind, [access], seen.lowest, seen.highest - 1))
+    streams: list[AccessStream] = []
     for span in merge_spans(spans, narrow=False):
         first = span.accesses[0]
         base = -(-span.low // ROW) * ROW
         length = min((span.last + 1 - base) // ROW * ROW, _LONGEST)
         if length >= least:
             accesses = tuple(span.accesses)
-            streams.append(Stream(len(streams), first.kernel, first.width, accesses, base, length))
+            streams.append(
+                AccessStream(len(streams), first.kernel, first.width, accesses, base, length)
+            )
     return streams
 
 
-def list_access_numbers(streams: Sequence[Stream]) -> set[int]:
+def list_access_numbers(streams: Sequence[AccessStream]) -> set[int]:
     """The numbers of the accesses that have a stream."""
     numbers = set()
     for stream in streams:
@@ -109,21 +113,21 @@ class Walked:
     the stream on, its room; and from turn to turn that place goes on by a step.
     """
 
-    stream: Stream
-    path: Path
+    stream: AccessStream
+    path: AddressPath
     places: dict[int, int]  # access -> bytes from where its turn begins
     room: int
     step: int
 
 
 def redirect_to_streams(
-    code: Code,
-    streams: Sequence[Stream],
-    on: Sequence[Access],
+    code: SurveyedCode,
+    streams: Sequence[AccessStream],
+    on: Sequence[PtxAccess],
     walk: Walk,
     changed: str,
     kept: str = "",
-) -> Change:
+) -> CodeChange:
     """Send the accesses `on` along their streams as `walk` says; the others are not touched."""
     numbers = {access.number for access in on}
     walked = []
@@ -138,7 +142,7 @@ def redirect_to_streams(
     def fill_streams(numbers: set[int]) -> bytes:
         return _fill_table(code, walked, lines, numbers)
 
-    return Change(
+    return CodeChange(
         text=_write_streams(code, walked, lines),
         table=fill_streams(numbers),
         control=fill_streams(set()),
@@ -148,7 +152,7 @@ def redirect_to_streams(
     )
 
 
-def take_turns(stream: Stream, path: Path) -> Walked:
+def take_turns(stream: AccessStream, path: AddressPath) -> Walked:
     """Place the accesses of each basic block so far from one another that all stay within the path."""
     turns = Counter(access.statement.block for access in stream.accesses)
     most = max(turns.values())
@@ -170,7 +174,7 @@ _ALL = (1 << 32) - 1
 
 
 def _fill_table(
-    code: Code, walked: Sequence[Walked], lines: Mapping[str, int], on: set[int]
+    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int], on: set[int]
 ) -> bytes:
     """The table that sends the accesses `on` along their streams, and leaves the others.
 
@@ -193,9 +197,9 @@ def _fill_table(
     return struct.pack(f"<{len(words)}I{len(added)}Q", *words, *added)
 
 
-def _write_streams(code: Code, walked: Sequence[Walked], lines: Mapping[str, int]) -> str:
+def _write_streams(code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int]) -> str:
     """The module with the accesses of the streams led by the table."""
-    changes = Changes(code.module)
+    changes = PtxEdits(code.module)
     changes.add_registers("b64", "%profkit_x", "%profkit_b")
     for name in "tuvldekm":
         changes.add_registers("b32", f"%profkit_{name}")
@@ -217,10 +221,10 @@ def _write_streams(code: Code, walked: Sequence[Walked], lines: Mapping[str, int
             begun.add(access.statement.block)
             added += _ADDED
     add_table(changes, added)
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def _write_beginnings(changes: Changes, walked: Sequence[Walked]) -> None:
+def _write_beginnings(changes: PtxEdits, walked: Sequence[Walked]) -> None:
     """Put each thread at its place of each stream of its kernel."""
     beginnings: dict[str, str] = {}
     for number, one in enumerate(walked):
@@ -288,7 +292,7 @@ add.s64 %profkit_x, %profkit_x, %profkit_b;
 
 
 def _move_access(
-    changes: Changes, access: Access, places: Mapping[str, str], is_first: bool, cached: bool
+    changes: PtxEdits, access: PtxAccess, places: Mapping[str, str], is_first: bool, cached: bool
 ) -> None:
     """Let the table choose between an access's address and its place; `is_first` of its turn."""
     base, take = access.address.base, "mov.u64"
@@ -300,12 +304,12 @@ def _move_access(
     replace_base_register(changes, access, "%profkit_x", cached)
 
 
-def make_full_walk(code: Code) -> Walk:
+def make_full_walk(code: SurveyedCode) -> Walk:
     """In order through everything that was touched."""
 
-    def walk_whole(stream: Stream) -> Path:
+    def walk_whole(stream: AccessStream) -> AddressPath:
         step = code.threads[stream.kernel] * stream.width % stream.length // ROW * ROW
-        return Path(stream.base, stream.length, step or choose_walk_stride(stream.length))
+        return AddressPath(stream.base, stream.length, step or choose_walk_stride(stream.length))
 
     return walk_whole
 
@@ -313,9 +317,9 @@ def make_full_walk(code: Code) -> Walk:
 def make_window_walk(size: int, cached: bool = False) -> Walk:
     """Back and forth in the first bytes of a stream: `size` of them, whole rows."""
 
-    def walk_within(stream: Stream) -> Path:
+    def walk_within(stream: AccessStream) -> AddressPath:
         length = max(ROW, min(size, stream.length) // ROW * ROW)
-        return Path(stream.base, length, choose_walk_stride(length), cached)
+        return AddressPath(stream.base, length, choose_walk_stride(length), cached)
 
     return walk_within
 
@@ -325,7 +329,7 @@ def choose_walk_stride(length: int) -> int:
     return int(length * _GOLDEN) // ROW * ROW
 
 
-def say_unmoved_loads(code: Code) -> str:
+def say_unmoved_loads(code: SurveyedCode) -> str:
     """How many loads of global memory stay where they are, and why."""
     steering = unmovable = apart = 0
     for access in code.list_executed(GLOBAL, ("load",)):

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.ptx import Changes, Kernel, Module
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.ptx import PtxEdits, PtxKernel, PtxModule
 
 COUNTS = "profkit_counts"
 _BYTES = 8
@@ -45,7 +45,7 @@ class Survey:
     by_warp: tuple[int, ...]  # instructions of all first warps of blocks, of all second ones ...
 
 
-def make_initial_counters(module: Module, accesses: Sequence[Access]) -> list[int]:
+def make_initial_counters(module: PtxModule, accesses: Sequence[PtxAccess]) -> list[int]:
     """What the counters hold before a call."""
     return [0] * ((1 + _WARPS) * module.blocks) + _FIRST * len(accesses)
 
@@ -126,9 +126,9 @@ cvt.u64.u32 %pk_count, %pk_n;
 _SECTOR_SHIFT, _WORD_SHIFT = 5, 2
 
 
-def write_counting_module(module: Module, accesses: Sequence[Access]) -> str:
+def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> str:
     """The module's text with counters in it; of no accesses, only the blocks are counted."""
-    changes = Changes(module)
+    changes = PtxEdits(module)
     total = len(make_initial_counters(module, accesses))
     changes.outside[f".visible .global .align 8 .b64 {COUNTS}[{max(1, total)}];"] = None
     counted: set[int] = set()
@@ -143,10 +143,10 @@ def write_counting_module(module: Module, accesses: Sequence[Access]) -> str:
         text = _count_access(module.kernels[access.kernel], access, place)
         changes.insert_before(access.statement, text.split("\n"))
         place += _BYTES * len(_FIRST)
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def _count_access(kernel: Kernel, access: Access, place: int) -> str:
+def _count_access(kernel: PtxKernel, access: PtxAccess, place: int) -> str:
     text = _COUNT_ACCESS.format(
         address=write_address(kernel, access),
         units=_count_units(access, place),
@@ -164,7 +164,7 @@ def _count_access(kernel: Kernel, access: Access, place: int) -> str:
     return f"{{\n@{opposite}{statement.guard} bra {skip};\n{text}\n{skip}:"
 
 
-def write_address(kernel: Kernel, access: Access) -> str:
+def write_address(kernel: PtxKernel, access: PtxAccess) -> str:
     """Statements that put the address of an access into %pk_at."""
     base, offset = access.address.base, access.address.offset
     if not access.address.in_register:
@@ -174,7 +174,7 @@ def write_address(kernel: Kernel, access: Access) -> str:
     return f"cvt.u64.u32 %pk_at, {base};\nadd.s64 %pk_at, %pk_at, {offset};"
 
 
-def _count_units(access: Access, place: int) -> str:
+def _count_units(access: PtxAccess, place: int) -> str:
     units, ways = place + 16, place + 24
     if access.space == "const":
         return _COUNT_PIECES.format(shift=_WORD_SHIFT, units=units)
@@ -187,7 +187,7 @@ def _count_units(access: Access, place: int) -> str:
     return _COUNT_WAYS.format(group=group, shift=shift, banks=lanes - 1, units=units, ways=ways)
 
 
-def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[int]) -> Survey:
+def read_counters(module: PtxModule, accesses: Sequence[PtxAccess], words: Sequence[int]) -> Survey:
     blocks, rest = words[: module.blocks], words[module.blocks :]
     entries = []
     for block in range(module.blocks):
@@ -207,7 +207,7 @@ def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[in
     )
 
 
-def _count_by_warp(module: Module, entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _count_by_warp(module: PtxModule, entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Instructions that the first warps of blocks executed, the second ones, and so on."""
     lengths = Counter(block for block, _, _ in module.number_blocks())
     done = [0] * _WARPS
@@ -217,7 +217,7 @@ def _count_by_warp(module: Module, entries: Sequence[Sequence[int]]) -> tuple[in
     return tuple(done)
 
 
-def count_executed(module: Module, blocks: Sequence[int]) -> Counter[str]:
+def count_executed(module: PtxModule, blocks: Sequence[int]) -> Counter[str]:
     """PTX instructions by opcode that were executed by those who entered the blocks."""
     executed: Counter[str] = Counter()
     for block, _, statement in module.number_blocks():
@@ -251,7 +251,7 @@ def count_accesses(executed: Counter[str]) -> Counter[str]:
     return counted
 
 
-def find_difference(counted: Counter[str], again: Counter[str]) -> float:
+def compute_largest_difference(counted: Counter[str], again: Counter[str]) -> float:
     """By what share of itself the count of any opcode differs between two calls, the largest."""
     worst = 0.0
     for opcode, number in counted.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.ptx import Changes, Module
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule
 
 PLACE = "profkit_times"
 MOST_BLOCKS = 1 << 21
@@ -40,8 +40,8 @@ mov.u64 %profkit_b, %globaltimer;
 """
 
 
-def write_timeline(module: Module) -> str:
-    changes = Changes(module)
+def write_module_recording_times(module: PtxModule) -> str:
+    changes = PtxEdits(module)
     changes.outside[f".visible .const .align 8 .b64 {PLACE};"] = None
     changes.add_registers("b32", "%profkit_t", "%profkit_u", "%profkit_v")
     changes.add_registers("b64", "%profkit_a", "%profkit_b")
@@ -54,16 +54,16 @@ def write_timeline(module: Module) -> str:
             if statement.words[0] in ("ret", "exit"):
                 text = _END.format(guard=ptx.write_guard(statement))
                 changes.insert_before(statement, text.strip().split("\n"))
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
 @dataclass(frozen=True)
-class Timeline:
+class BlockTimeline:
     idle: float  # share of the SMs' time in which they had no block
     longest: float  # the longest block's time over the median's
 
 
-def read_timeline(words: Sequence[int], sms: int) -> Timeline | None:
+def read_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None:
     """What the blocks wrote down; None where their times do not make sense."""
     by_sm: dict[int, list[tuple[int, int]]] = {}
     lengths = []
@@ -76,12 +76,12 @@ def read_timeline(words: Sequence[int], sms: int) -> Timeline | None:
     if not any(lengths):
         return None
     first, last = min(words[0::FIELDS]), max(words[1::FIELDS])
-    busy = sum(_add_spans(spans) for spans in by_sm.values())
+    busy = sum(_measure_union_of_spans(spans) for spans in by_sm.values())
     whole = (last - first) * max(sms, len(by_sm))
-    return Timeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
+    return BlockTimeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
 
 
-def _add_spans(spans: list[tuple[int, int]]) -> int:
+def _measure_union_of_spans(spans: list[tuple[int, int]]) -> int:
     """How long at least one of them lasted."""
     total, until = 0, 0
     for begin, end in sorted(spans):

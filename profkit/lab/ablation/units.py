@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.ptx import Module, Statement
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 
 # Lanes of one SM that a unit serves in a clock, by compute capability.
@@ -40,13 +40,13 @@ Work = defaultdict[str, float]  # unit -> cycles of an SM
 
 
 def measure_work(
-    module: Module, survey: Survey, accesses: Sequence[Access], arch: str
+    module: PtxModule, survey: Survey, accesses: Sequence[PtxAccess], arch: str
 ) -> list[Work]:
     """Return how many cycles each unit works in each stretch of code without a barrier."""
     cycles = _list_cycles(arch.rstrip("af"))
     if not cycles:
         return []
-    by_start: dict[int, list[Access]] = {}
+    by_start: dict[int, list[PtxAccess]] = {}
     for access in accesses:
         by_start.setdefault(access.statement.start, []).append(access)
     stretches: list[Work] = []
@@ -74,19 +74,19 @@ def _list_cycles(arch: str) -> dict[str, float]:
     return {**cycles, "texture": 32 / _TEXELS, "product": 1 / _TENSOR[arch]}
 
 
-def _list_units(statement: Statement) -> Iterator[str]:
+def _list_units(statement: PtxStatement) -> Iterator[str]:
     words = statement.words
     if words[0] in _FREE or statement.opcode.startswith("ld.param"):
         return
     yield "issue"
     if words[0] == "shfl":
         yield "shared"
-    unit = find_unit(words)
+    unit = get_unit_of_instruction(words)
     if unit:
         yield unit
 
 
-def _add_access(work: Work, access: Access, survey: Survey) -> None:
+def _add_access(work: Work, access: PtxAccess, survey: Survey) -> None:
     seen = survey.seen[access.number]
     if access.space == "shared":
         work["shared"] += seen.ways * max(1, access.width * 32 // 128)
@@ -94,11 +94,11 @@ def _add_access(work: Work, access: Access, survey: Survey) -> None:
         work["l1"] += max(seen.requests, seen.units / _SECTORS_OF_LINE)
 
 
-def is_barrier(statement: Statement) -> bool:
+def is_barrier(statement: PtxStatement) -> bool:
     return statement.words[0] in ("bar", "barrier") and "warp" not in statement.words
 
 
-def measure_busy(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
+def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
     """Unit -> share of its peak; `cycles`: of all SMs together."""
     total: Work = defaultdict(float)
     for work in stretches:
@@ -122,7 +122,7 @@ def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str
     return {unit: number / cycles for unit, number in turns.items()}
 
 
-def find_unit(words: list[str]) -> str:
+def get_unit_of_instruction(words: list[str]) -> str:
     """Which unit does an instruction; empty for those that are not counted."""
     first, last = words[0], words[-1]
     if first in ("tex", "tld4"):
@@ -149,7 +149,7 @@ def _is_conversion_between(words: list[str]) -> bool:
     return len(kinds) == 2 and len(floats) == 1
 
 
-def _count_products(statement: Statement) -> float:
+def _count_products(statement: PtxStatement) -> float:
     """Multiply-adds of half-precision operands that take as long as a matrix instruction."""
     words = statement.words
     if words[0] not in ("mma", "wmma", "wgmma"):

@@ -114,11 +114,11 @@ def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
 def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
     """Return (event, host) seconds per call of the n plain calls that `run` makes and times."""
     start, stop = device.create_event(), device.create_event()
-    device.wait_for_stream(stream)
+    device.wait_for_gpu_or_stream(stream)
     device.record_event(start, stream)
     host = run()
     device.record_event(stop, stream)
-    device.wait_for_stream(stream)
+    device.wait_for_gpu_or_stream(stream)
     return device.measure_elapsed(start, stop) / n, host
 
 
@@ -140,8 +140,8 @@ def bench_subjects(
     rounds: tuple[int, int] = ROUNDS,
 ) -> list[Times]:
     """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
-    stream = device.create_stream()
-    clock = _make_clock(stream, tools)
+    stream = device.create_non_blocking_stream()
+    clock = _make_replay_timer(stream, tools)
     flushing = tools if cold else None
     graphs = [_capture_graphs(s, stream, flushing, clock) for s in subjects]
     flush = _capture_cache_flushes(tools, stream)
@@ -198,7 +198,7 @@ def _list_cold_times(samples: Sequence[tuple[float, float]]) -> tuple[float, ...
 Clock = Callable[[Action, Action | None], float]
 
 
-def _make_clock(stream: int, tools: Support) -> Clock:
+def _make_replay_timer(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start, stop = device.create_event(), device.create_event()
 
@@ -209,7 +209,7 @@ def _make_clock(stream: int, tools: Support) -> Clock:
         device.record_event(start, stream)
         replay()
         device.record_event(stop, stream)
-        device.wait_for_stream(stream)
+        device.wait_for_gpu_or_stream(stream)
         return device.measure_elapsed(start, stop)
 
     return time_replay
@@ -242,10 +242,12 @@ def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
     while time.monotonic() < until:
         for g in graphs:
             g.warm()
-        device.wait_for_stream(stream)
+        device.wait_for_gpu_or_stream(stream)
 
 
-def _time_graphs(graph: _Graphs, clock: Clock, flush_seconds: float) -> tuple[float, float]:
+def _time_warm_and_cold_call(
+    graph: _Graphs, clock: Clock, flush_seconds: float
+) -> tuple[float, float]:
     """Return the seconds of a call with warm caches, and with cold ones or nan.
 
     `flush_seconds`: the seconds of as many flushes as there are in the graph of cold calls.
@@ -272,7 +274,7 @@ def _time_rounds(
         if any(g.cold for g in graphs):
             flushes = clock(flush, None)
         for graph, samples in zip(graphs, rounds, strict=True):
-            samples.append(_time_graphs(graph, clock, flushes))
+            samples.append(_time_warm_and_cold_call(graph, clock, flushes))
         done = len(rounds[0])
         if time.monotonic() > until:
             return rounds, f"time ran out after {done} rounds"

@@ -56,7 +56,7 @@ def write_problem(captured: Path, folder: Path, program: str, launches: int) -> 
 CapturedKernel = Mapping[str, Any]  # what the hook wrote of one, in capture.json
 
 
-def make_folder_name(kernel: str, taken: set[str]) -> str:
+def make_unused_folder_name(kernel: str, taken: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
     stem = _make_folder_word(kernel)
     name, number = stem, 1
@@ -241,7 +241,7 @@ def capture_program(
         seen = _read_seen_launches(folder)
         if not seen:
             raise ProfkitError(_explain_no_launch(command, done), _HINT)
-        return [_write_kernel(folder, output, row, " ".join(command)) for row in seen]
+        return [_write_problem_of_kernel(folder, output, row, " ".join(command)) for row in seen]
 
 
 _HINT = (
@@ -250,7 +250,7 @@ _HINT = (
 )
 
 
-def _explain_no_launch(command: Sequence[str], done: process.Done) -> str:
+def _explain_no_launch(command: Sequence[str], done: process.FinishedCommand) -> str:
     if done.status is None:
         return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
     words = (done.output.strip().splitlines() or [""])[-1][:200]
@@ -282,13 +282,15 @@ def _read_seen_launches(folder: Path) -> list[JsonObject]:
     return sorted(rows, key=lambda row: -row["launches"])
 
 
-def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
+def _write_problem_of_kernel(
+    folder: Path, output: Path, row: JsonObject, program: str
+) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
     if row["folder"] is None:
         return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    new = output / make_folder_name(name, {p.name for p in list_folder(output)})
+    new = output / make_unused_folder_name(name, {p.name for p in list_folder(output)})
     file = str(write_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(
@@ -296,7 +298,7 @@ def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> 
     )
 
 
-def try_kernels(
+def check_and_time_kernels(
     kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
 ) -> list[CapturedEntry]:
     """Return the same with their verdicts and their times here; the folder is that of builds."""
@@ -306,7 +308,7 @@ def try_kernels(
         if k.file:
             files[k.file] = variants.read_variant(Path(k.file))
     # Side by side; later they are there.
-    build.compile_variants(files.values(), [device.describe_gpu().arch], folder)
+    build.compile_variants(files.values(), [device.query_gpu().arch], folder)
     tried = []
     for kernel in kernels:
         if kernel.file:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profkit.collect.process import make_thread_pool
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import POISON, Arena, Data, allocate_arena
+from profkit.lab.measure.data import POISON, Arena, CaseData, allocate_arena
 from profkit.lab.measure.variants.problem import Problem
 from profkit.records.store import Document
 
@@ -53,10 +53,10 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
     with make_thread_pool() as pool:
         pieces = list(pool.map(compare_from, range(0, out.size, _PIECE)))
-    return _join_pieces(pieces, out.shape)
+    return _combine_pieces(pieces, out.shape)
 
 
-def _join_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accuracy:
+def _combine_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accuracy:
     """Return the accuracy of a whole output from that of its pieces."""
     import numpy as np
 
@@ -184,12 +184,12 @@ def _choose_worst_status(statuses: Iterable[Status]) -> Status:
     return "not supported"
 
 
-def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
+def check_case(call: Callable[[Arena], None], problem: Problem, data: CaseData) -> CaseCheck:
     """Run one case once and judge everything about it; CudaError if the context is lost."""
     here = allocate_arena(data)
     try:
         call(here)
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
     except device.CudaError as error:
         return make_failed_case(data, error)
     host = here.fetch_bytes()
@@ -197,7 +197,7 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
     return judge_finished_launch(problem, here, host)
 
 
-def make_failed_case(data: Data, error: device.CudaError) -> CaseCheck:
+def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -237,7 +237,7 @@ def _list_faults(
 
 
 def judge_output_values(
-    problem: Problem, data: Data, outputs: Sequence[Any], unwritten: Sequence[int] = ()
+    problem: Problem, data: CaseData, outputs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
     """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
     atol, rtol = problem.get_tolerance(data.case)
@@ -263,21 +263,21 @@ def judge_output_values(
 
 
 def check_launch_on_stream(
-    lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
+    lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = allocate_arena(data)
     args = here.make_args(problem, stream)
-    device.wait_for_stream()
+    device.wait_for_gpu_or_stream()
     try:
         tools.spin_gpu(int(_SPIN * 1e9), stream)
         began = time.perf_counter()
-        library.start_launcher(lib, args)
+        library.call_launcher(lib, args)
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
         early = here.fetch_bytes()
         spinning = time.perf_counter() - began < _SPIN
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
     except device.CudaError as error:
         return make_failed_case(data, error)
     judged = judge_finished_launch(problem, here, here.fetch_bytes())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Data:
+class CaseData:
     """What one case and seed are given, and what must come out."""
 
     case: str
@@ -66,7 +66,7 @@ def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
 
 def prepare_data(
     problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
-) -> Data:
+) -> CaseData:
     """Compute inputs and reference of a case once; `grid` is the header's `inputs:` key."""
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
@@ -76,7 +76,7 @@ def prepare_data(
     shapes = read_json(kept)
     arrays = _make_shape_tuples(shapes["inputs"]), _make_shape_tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
-    return Data(case, seed, place, *arrays, begins)
+    return CaseData(case, seed, place, *arrays, begins)
 
 
 def _make_shape_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -162,11 +162,11 @@ class Arena:
 
     base: int
     size: int
-    data: Data
+    data: CaseData
     inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
     outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
 
-    def initialize_at(self, data: Data | None, address: int) -> None:
+    def write_initial_contents_to(self, data: CaseData | None, address: int) -> None:
         """Put at an address what stands here before a launch; without data, no inputs."""
         import numpy as np
 
@@ -247,7 +247,7 @@ class Arena:
             start, behind = offset + size, name
 
 
-def plan_arena(data: Data, base: int = 0) -> Arena:
+def plan_arena(data: CaseData, base: int = 0) -> Arena:
     """Place inputs and outputs one after another, with guards around each."""
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
@@ -258,10 +258,10 @@ def plan_arena(data: Data, base: int = 0) -> Arena:
     return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
 
 
-def allocate_arena(data: Data) -> Arena:
+def allocate_arena(data: CaseData) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
     arena = plan_arena(data, device.allocate_memory(plan_arena(data).size))
-    arena.initialize_at(data, arena.base)
+    arena.write_initial_contents_to(data, arena.base)
     return arena
 
 

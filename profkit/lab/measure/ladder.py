@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.measure.cuda.resources import KernelResources
-from profkit.lab.measure.targets import Places
+from profkit.lab.measure.targets import LabFolders
 from profkit.lab.measure.variants import build, dry, variants
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.variants import Variant
@@ -50,7 +50,7 @@ class BuildDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledVariant:
     """One build and what its launcher would start."""
 
     build: Build
@@ -117,7 +117,7 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
 
 
 def list_variants(
-    places: Places, problem: str | None = None
+    places: LabFolders, problem: str | None = None
 ) -> tuple[list[ListedVariant], list[ProfkitError]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records(places.artifacts_dir())
@@ -173,7 +173,7 @@ class Refreshed:
     unknown: tuple[Path, ...]
 
 
-def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
+def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refreshed:
     """Let records of the very machine code that was just built follow today's source.
 
     A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
@@ -217,9 +217,9 @@ def _update_source(record: Record, source: RecordedSource, built: Build) -> Reco
     return structs.replace(record, header=header, source=source)
 
 
-def compile_named(
-    places: Places, names: Sequence[str], archs: Sequence[str] | None
-) -> list[Compiled]:
+def compile_and_check_budgets(
+    places: LabFolders, names: Sequence[str], archs: Sequence[str] | None
+) -> list[CompiledVariant]:
     """Compile variants and hold them to their budgets.
 
     No names take all variants; no architectures take that of the GPU present.
@@ -236,23 +236,25 @@ def compile_named(
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
         shapes = pool.map(lambda b: dry.list_dry_shapes(b, kernels / b.variant.problem), made)
-        return [_check_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
+        return [_make_compiled_variant(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
 def _find_present_arch() -> str:
     try:
-        return device.find_common_arch() or device.describe_gpu().arch
+        return device.find_common_arch() or device.query_gpu().arch
     except ProfkitError as error:
         raise ProfkitError(
             "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"
         ) from error
 
 
-def _check_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
+def _make_compiled_variant(
+    made: Build, launches: dict[str, list[GraphLaunch]] | None
+) -> CompiledVariant:
     dynamic = {}
     for kernel, x in _find_most_dynamic_shared(launches).items():
         dynamic[kernel] = x.dynamic_smem
-    return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
+    return CompiledVariant(made, launches, tuple(build.check_budget(made, dynamic)))
 
 
 def _find_most_dynamic_shared(

@@ -22,7 +22,7 @@ from profkit.lab.measure.cuda import device, library
 def _launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     exit_with_parent()
-    plan = library.Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    plan = library.LaunchPlan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         if plan.reference is None:
             call = _prepare_variant(plan)
@@ -32,12 +32,12 @@ def _launch_main(arguments: list[str]) -> int:
         if plan.profile:
             tools = library.Support(Path(plan.support))
         call()
-        device.wait_for_stream()
+        device.wait_for_gpu_or_stream()
         if tools:  # that call was outside of the profiled window: this one is inside
             device.call_driver("cuProfilerStart")
             tools.push_range(plan.label)
             call()
-            device.wait_for_stream()
+            device.wait_for_gpu_or_stream()
             tools.pop()
             device.call_driver("cuProfilerStop")
     except ProfkitError as error:
@@ -46,7 +46,7 @@ def _launch_main(arguments: list[str]) -> int:
     return 0
 
 
-def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
+def _prepare_variant(plan: library.LaunchPlan) -> Callable[[], None]:
     device.open_gpu()
     lib = library.load_library(Path(plan.library or ""))
     inputs = []
@@ -54,9 +54,11 @@ def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
         inputs.append(_upload_file(Path(name)))
     outputs = [device.allocate_memory(size) for size in plan.outputs]
     for out, start in plan.begins:
-        device.copy_memory(outputs[out], inputs[start], plan.outputs[out])
-    args = library.Args.from_addresses(inputs, outputs, plan.values, device.create_stream())
-    return lambda: library.start_launcher(lib, args)
+        device.copy_on_device(outputs[out], inputs[start], plan.outputs[out])
+    args = library.Args.from_addresses(
+        inputs, outputs, plan.values, device.create_non_blocking_stream()
+    )
+    return lambda: library.call_launcher(lib, args)
 
 
 def _upload_file(path: Path) -> int:
@@ -69,7 +71,7 @@ def _upload_file(path: Path) -> int:
     return pointer
 
 
-def _prepare_reference(plan: library.Plan, name: str) -> Callable[[], None]:
+def _prepare_reference(plan: library.LaunchPlan, name: str) -> Callable[[], None]:
     from profkit.lab.measure import data, subjects
     from profkit.lab.measure.variants import problem
 

@@ -36,7 +36,7 @@ from profkit.evidence.commits import read_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
-from profkit.lab.measure.session import GpuPool, Progress, make_build_entry, measure_run
+from profkit.lab.measure.session import GpuPool, Progress, check_and_time_run, make_build_entry
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
@@ -48,7 +48,7 @@ from profkit.lab.measure.targets import (
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
-from profkit.records.paths import choose_run_paths
+from profkit.records.paths import make_run_paths
 from profkit.records.record import Record, write_record
 from profkit.records.store import hash_file
 
@@ -64,7 +64,9 @@ def measure_target(
     builds, support = build_target(target)
     run = TargetRun(target, {b.variant.id: b for b in builds}, support)
     if target.references or any(b.error is None for b in builds):
-        measure_run(run, target.problem.list_case_seeds(target.cases, checks), progress, time)
+        check_and_time_run(
+            run, target.problem.list_case_seeds(target.cases, checks), progress, time
+        )
     return run
 
 
@@ -165,7 +167,7 @@ class _Profiler:
         Where an older report stands, its record stays with it.
         """
         place = self.run.target.problem.name, result.name, result.case
-        report, path = choose_run_paths(self.artifacts, *place)
+        report, path = make_run_paths(self.artifacts, *place)
         record = add_timing(result.record, self.run)
         try:
             reported = self._collect_report(record, report, visible)

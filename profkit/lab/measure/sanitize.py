@@ -12,7 +12,7 @@ from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import make_temporary_folder, write_text
 from profkit.lab.measure.check import CaseCheck, Check
-from profkit.lab.measure.cuda.library import Plan
+from profkit.lab.measure.cuda.library import LaunchPlan
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import TargetRun, make_profile_plan
 
@@ -32,7 +32,7 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 CLEAN = "clean"
 
 
-def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> str:
+def run_sanitizer_tool(sanitizer: Path, plan: LaunchPlan, tool: str, timeout: float = 300.0) -> str:
     """Run a plan (see profkit.lab.measure.launch) under one tool; its verdict.
 
     A small case: a tool slows it down tens of times. `timeout`: seconds.

@@ -76,7 +76,7 @@ class _Server:
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], bench.Subject] = {}
-        self.gpu = device.add_gpu_identity(gpu)
+        self.gpu = device.add_gpu_uuid_and_driver(gpu)
         say(worker.Opened(self.gpu))
 
     def prepare_inputs(self, request: worker.Setup) -> None:
@@ -140,7 +140,7 @@ class _Server:
             first = (str(error).splitlines() or ["?"])[0]
             self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
-    def _load_data(self, case: str, seed: int, grid: str | None) -> data.Data:
+    def _load_data(self, case: str, seed: int, grid: str | None) -> data.CaseData:
         return data.prepare_data(self.problem, case, seed, self.folder, grid)
 
     def _load_library(self, entry: Entry) -> ctypes.CDLL:
@@ -155,7 +155,7 @@ class _Server:
             self.say(Begun("load", entry.name, case))
             at = self._load_data(case, 0, entry.grid)
             if entry.library is None:
-                subject, judged = subjects.check_library_call(entry.name, self.problem, at)
+                subject, judged = subjects.run_and_check_reference(entry.name, self.problem, at)
                 self._send_check_event(entry.name, judged)
             else:
                 loaded = self._load_library(entry)

@@ -130,7 +130,7 @@ class GpuPool(Generic[MemberT]):
         return None
 
 
-def measure_run(
+def check_and_time_run(
     run: TargetRun, checks: Sequence[tuple[str, int]], progress: Progress, time: bool = True
 ) -> None:
     """Judge what was built on (case, seed) pairs, then time it, in as many workers as it takes.

@@ -21,7 +21,13 @@ from profkit.lab.measure import bench, check
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import Arena, Data, allocate_arena, make_tensor, read_tensor_values
+from profkit.lab.measure.data import (
+    Arena,
+    CaseData,
+    allocate_arena,
+    make_tensor,
+    read_tensor_values,
+)
 from profkit.lab.measure.variants.problem import Problem
 
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
@@ -30,7 +36,11 @@ _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
 def _check_launches_in_graph(
-    lib: ctypes.CDLL, problem: Problem, inputs: Sequence[Data], tools: library.Support, stream: int
+    lib: ctypes.CDLL,
+    problem: Problem,
+    inputs: Sequence[CaseData],
+    tools: library.Support,
+    stream: int,
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
 
@@ -39,19 +49,19 @@ def _check_launches_in_graph(
     so); CudaError if the context is lost.
     """
     here = allocate_arena(inputs[0])
-    args, blank = here.make_args(problem, stream), _make_start_image(here, None)
-    images = [_make_start_image(here, data) for data in inputs]
+    args, blank = here.make_args(problem, stream), _upload_initial_contents(here, None)
+    images = [_upload_initial_contents(here, data) for data in inputs]
     results = [device.allocate_memory(here.size) for _ in inputs]
 
     def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
             tools.copy_after_delay(here.base, blank, here.size, 0, stream)
             tools.copy_after_delay(here.base, image, here.size, HOLD, stream)
-            library.start_launcher(lib, args)
+            library.call_launcher(lib, args)
             tools.copy_after_delay(result, here.base, here.size, 0, stream)
 
     try:
-        if not _replay_in_row(run_in_row, stream):
+        if not _try_replay_in_graph(run_in_row, stream):
             return None
         places = zip(inputs, results, strict=True)
         return _judge_outputs_in_row(
@@ -64,7 +74,7 @@ def _check_launches_in_graph(
             device.free_memory(address)
 
 
-def _replay_in_row(body: Callable[[], None], stream: int) -> bool:
+def _try_replay_in_graph(body: Callable[[], None], stream: int) -> bool:
     """Run a body as a graph, several times in a row; return whether a graph can hold it."""
     captured = _capture_graph_or_none(body, stream)
     if captured is None:
@@ -72,7 +82,7 @@ def _replay_in_row(body: Callable[[], None], stream: int) -> bool:
     ready = library.instantiate_graph(captured)
     for _ in range(_REPLAYS):
         library.replay_graph(ready, stream)
-    device.wait_for_stream()
+    device.wait_for_gpu_or_stream()
     return True
 
 
@@ -85,10 +95,10 @@ def _capture_graph_or_none(body: Callable[[], None], stream: int) -> int | None:
         return None
 
 
-def _make_start_image(here: Arena, data: Data | None) -> int:
+def _upload_initial_contents(here: Arena, data: CaseData | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate_memory(here.size)
-    here.initialize_at(data, address)
+    here.write_initial_contents_to(data, address)
     return address
 
 
@@ -106,14 +116,14 @@ def check_variant(
     name: str,
     lib: ctypes.CDLL,
     problem: Problem,
-    inputs: Iterable[Data],
+    inputs: Iterable[CaseData],
     tools: library.Support,
 ) -> Check:
     """Judge a variant on every case and seed, and its manners on the first that is right."""
-    stream = device.create_stream()
+    stream = device.create_non_blocking_stream()
 
     def start_call(here: Arena) -> None:
-        library.start_launcher(lib, here.make_args(problem, stream))
+        library.call_launcher(lib, here.make_args(problem, stream))
 
     data = list(inputs)
     cases = []
@@ -137,7 +147,7 @@ def check_variant(
 
 
 def make_native_subject(
-    name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
+    name: str, lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = allocate_arena(data)
@@ -148,9 +158,9 @@ def make_native_subject(
     def judge_result() -> tuple[str, ...]:
         """Return what is wrong with the result; nothing if it is right."""
         if data.begins:  # worked on in place, many times over: once more, from the beginning
-            here.initialize_at(data, here.base)
-            subject.call(device.create_stream())
-            device.wait_for_stream()
+            here.write_initial_contents_to(data, here.base)
+            subject.call(device.create_non_blocking_stream())
+            device.wait_for_gpu_or_stream()
         return check.judge_finished_launch(problem, here, here.fetch_bytes()).faults
 
     return replace(subject, judge=judge_result)
@@ -166,17 +176,19 @@ def make_launcher_subject(
     args = cache(arguments)
 
     def start_call(stream: int) -> None:
-        library.start_launcher(lib, args(stream))
+        library.call_launcher(lib, args(stream))
 
     def time_calls(n: int, stream: int) -> tuple[float, float]:
         return bench.measure_plain_calls(
-            lambda: tools.time_launcher(lib, args(stream), n), n, stream
+            lambda: tools.measure_launcher_host_seconds(lib, args(stream), n), n, stream
         )
 
-    return _read_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
+    return _capture_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
 
 
-def check_library_call(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+def run_and_check_reference(
+    name: str, problem: Problem, data: CaseData
+) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
     subject, out = make_torch_subject(
         name, problem.make_reference_call(name, data.case, load_torch_inputs(data))
@@ -222,7 +234,7 @@ def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
     brought = list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
-    return _read_launches(
+    return _capture_launches(
         Subject(name, start_call, capture_graph, time_calls, brought=brought)
     ), out
 
@@ -245,17 +257,17 @@ class ReferenceUnavailable(Exception):
     """The library cannot do this case here."""
 
 
-def load_torch_inputs(data: Data) -> list[Any]:
+def load_torch_inputs(data: CaseData) -> list[Any]:
     """Load the inputs as torch's tensors on the GPU."""
     arrays = zip(data.load_inputs(), data.shapes, strict=True)
     return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
-def _read_launches(subject: Subject) -> Subject:
+def _capture_launches(subject: Subject) -> Subject:
     """Return the subject with its kernel launches, read from a graph that is thrown away."""
-    stream = device.create_stream()
+    stream = device.create_non_blocking_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         subject.call(stream)
-    device.wait_for_stream()
+    device.wait_for_gpu_or_stream()
     captured = library.capture_graph(stream, lambda: subject.call(stream))
     return replace(subject, launches=tuple(library.list_graph_launches(captured)))

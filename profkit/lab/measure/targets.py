@@ -23,7 +23,7 @@ from profkit.lab.measure.bench import Times, summarize_times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.device import Gpu
-from profkit.lab.measure.cuda.library import GraphLaunch, Plan
+from profkit.lab.measure.cuda.library import GraphLaunch, LaunchPlan
 from profkit.lab.measure.cuda.resources import LIMITS, compute_waves
 from profkit.lab.measure.languages.language import find_package_version
 from profkit.lab.measure.variants import build, problem, variants
@@ -49,7 +49,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Places:
+class LabFolders:
     """Where things are, as options and environment say; None takes the default."""
 
     kernels: Path | None = None  # --kernels
@@ -69,8 +69,8 @@ class Places:
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 
-def choose_target(
-    places: Places, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
+def find_target_of_options(
+    places: LabFolders, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
 ) -> Target:
     """Find what the options name.
 
@@ -138,7 +138,7 @@ def _select_variant(name: str, known: Sequence[Variant], runnable: Sequence[Vari
 
 def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
-    arch = arch or device.describe_gpu().arch
+    arch = arch or device.query_gpu().arch
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
     return builds, build.require_library(tools)
@@ -191,7 +191,7 @@ class TargetRun:
     measured: Measurements = field(default_factory=Measurements)
 
 
-def make_profile_plan(run: TargetRun, name: str, case: str) -> Plan:
+def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
     """Return what profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
@@ -199,7 +199,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> Plan:
     if built:
         grid = built.variant.header.inputs
     at = data.prepare_data(problem, case, 0, target.folder, grid)
-    return Plan(
+    return LaunchPlan(
         label=f"profkit:{name}:{case}",
         support=str(run.support),
         library=str(built.library) if built and built.library else None,

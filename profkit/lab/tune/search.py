@@ -95,7 +95,7 @@ class Search:
         pool = make_thread_pool(threads, "trial")
         done = []
         for _ in range(threads):
-            done.append(pool.submit(self._try_trials))
+            done.append(pool.submit(self._do_trials_in_thread))
         interrupted = True
         try:
             wait(done)
@@ -148,7 +148,7 @@ class Search:
         known = self.study.list_trials()
         return self.task.options.trials - sum(t.is_counted or t.outcome == "running" for t in known)
 
-    def _next_trial(self) -> Trial | None:
+    def _wait_for_next_trial(self) -> Trial | None:
         """Return the next trial; None when the search is over.
 
         While others are at their trials it is not over: one may turn out to be another's double.
@@ -176,12 +176,12 @@ class Search:
 
     # --- a thread ---------------------------------------------------------------------------------
 
-    def _try_trials(self) -> None:
+    def _do_trials_in_thread(self) -> None:
         """Do one trial after the other until there are no more."""
-        while (trial := self._next_trial()) is not None:
+        while (trial := self._wait_for_next_trial()) is not None:
             failed = True
             try:
-                self._try_trial(trial)
+                self._do_trial(trial)
                 failed = False
             except WorkerClosed:
                 return
@@ -193,14 +193,14 @@ class Search:
                     self._doing.discard(trial.number)
                     self._changed.notify_all()
 
-    def _try_trial(self, trial: Trial) -> None:
+    def _do_trial(self, trial: Trial) -> None:
         """Build and measure one configuration, on another GPU if one fails."""
         build = self._wait_for_build(trial)
         if build is None:
             return
         if trial.config != self.task.space.default and not self._wait_for_defaults():
             return
-        while (runner := self._take_gpu()) is not None:
+        while (runner := self._wait_for_free_gpu()) is not None:
             try:
                 self._measure_trial(runner, trial, build)
             except GpuInDoubt as doubt:
@@ -229,7 +229,7 @@ class Search:
                 self.study.based.set()
         return not self._is_over()
 
-    def _take_gpu(self) -> Runner | None:
+    def _wait_for_free_gpu(self) -> Runner | None:
         """Wait for a GPU that is free; None where the search ends before that."""
         while not self._is_over():
             try:
@@ -320,7 +320,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
-        "gpu": device.describe_gpu().name,
+        "gpu": device.query_gpu().name,
         "arch": task.arch,
     }
     trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first

@@ -72,7 +72,7 @@ class Study:
         self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
         with warnings.catch_warnings(action="ignore"), explain_unreachable(url):
-            sampler = NearestSampler(self._find_nearest, self._dists)
+            sampler = NearestSampler(self._find_nearest_untried_ranks, self._dists)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
             how |= {"study_name": name, "load_if_exists": True}
@@ -184,7 +184,7 @@ class Study:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
             again = {}
-            for t in self._list_earlier_trials():
+            for t in self._wait_for_earlier_trials():
                 if not self._is_abandoned(t):
                     continue
                 if t.state == TrialState.RUNNING:
@@ -256,7 +256,7 @@ class Study:
             ended=ended,
         )
 
-    def _list_earlier_trials(self, before: float = math.inf) -> list[FrozenTrial]:
+    def _wait_for_earlier_trials(self, before: float = math.inf) -> list[FrozenTrial]:
         """Return the trials before one, waiting for what another process is just asking for."""
         until = time.monotonic() + _SIGNS
         while True:
@@ -293,10 +293,10 @@ class Study:
 
     def _list_claimed_configs(self, before: int) -> set[Config | None]:
         """Return what earlier trials have claimed, also those of other processes."""
-        earlier = self._list_earlier_trials(before)
+        earlier = self._wait_for_earlier_trials(before)
         return {self._find_claimed_config(t) for t in earlier if t.state != TrialState.WAITING}
 
-    def _find_nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
+    def _find_nearest_untried_ranks(self, sample: Mapping[str, int] | None) -> dict[str, int]:
         """Return the untried configuration nearest to the sampler's; any, without a sample."""
         free, macros = self._free, self.space.macros
         if not free:  # another process has just taken the last one: ask() finds that out
@@ -340,7 +340,7 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
     ) -> None:
         how = {"multivariate": True, "constant_liar": True, "warn_independent_sampling": False}
         super().__init__(n_startup_trials=STARTUP, seed=SEED, **how)
-        self._find_nearest = nearest
+        self._find_nearest_untried_ranks = nearest
         self._all = dict(space)
 
     def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
@@ -356,4 +356,4 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         sample = super().sample_relative(study, trial, search_space)
         if sample:
             sample = {**dict.fromkeys(self._all, 0), **sample}
-        return self._find_nearest(sample)
+        return self._find_nearest_untried_ranks(sample)

@@ -174,7 +174,7 @@ def choose_subject(target: Target) -> tuple[Variant, str]:
 def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_subject(target)
-    arch = device.describe_gpu().arch
+    arch = device.query_gpu().arch
     if variant.choose_target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.with_tunables(**variant.space.default.values_by_macro)
@@ -260,7 +260,7 @@ def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, .
     return tuple(launch.kernel for launch in launches)
 
 
-def identify_machine_code(build: Build) -> str | None:
+def make_machine_code_key(build: Build) -> str | None:
     """Return what makes two builds one: the machine code of the kernels and of their launcher.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and
@@ -273,7 +273,7 @@ def identify_machine_code(build: Build) -> str | None:
     return f"{build.sass}:{build.host}"
 
 
-def measure_footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
+def summarize_largest_launch(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
     """Return what the largest launch takes of an SM, as a trial's result has it; empty without one.
 
     `occupancy` is the theoretical one; None where the architecture is not known.

@@ -68,7 +68,7 @@ class Profiler:
         self.task, self.worker = task, worker
         self.without = ""  # why there are no counters, once that is known
 
-    def judge_config(
+    def profile_and_diagnose_config(
         self, config: Config, launches: Sequence[GraphLaunch]
     ) -> TrialDiagnosis | None:
         """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
@@ -99,7 +99,7 @@ class Profiler:
 
     def _collect_report(
         self, config: Config, launches: Sequence[GraphLaunch]
-    ) -> profiler.Collected:
+    ) -> profiler.CollectedReport:
         name = self.task.tuned_name
         seen = {(name, self.task.case): tuple(launches)}
         run = self.task.make_config_run(
@@ -121,9 +121,11 @@ class Profiler:
 
     def _diagnose_report(self, report: Path) -> TrialDiagnosis:
         from profkit.diagnosis.verdict import judge_launch
-        from profkit.reports.reader import read_report
+        from profkit.reports.reader import read_report_files
 
-        rows = chain.from_iterable(part.iterate_launches() for part in read_report([report]).parts)
+        rows = chain.from_iterable(
+            part.iterate_launches() for part in read_report_files([report]).parts
+        )
         longest = max(rows, key=_read_launch_time)
         diagnosis = judge_launch(longest)
         firing = []
@@ -167,7 +169,7 @@ class Runner:
         attempt.note_result(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
-            value = self._run_stages(attempt)
+            value = self._judge_and_measure_trial(attempt)
             outcome = "measured"
         except TrialEnded as end:
             outcome, value = end.outcome, end.value
@@ -185,11 +187,11 @@ class Runner:
 
     # --- gates -----------------------------------------------------------------------------------
 
-    def _run_stages(self, attempt: _Attempt) -> float:
+    def _judge_and_measure_trial(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
         _raise_refusal(gates.find_build_refusal(built, attempt.build.used))
-        attempt.note_result(code=gates.identify_machine_code(built))
+        attempt.note_result(code=gates.make_machine_code_key(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.read_defaults_basis()
@@ -198,7 +200,7 @@ class Runner:
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
         _raise_refusal(gates.find_check_refusal(check, basis.supported if basis else None))
-        attempt.note_result(launches=launches, **gates.measure_footprint(built, launches))
+        attempt.note_result(launches=launches, **gates.summarize_largest_launch(built, launches))
         _raise_refusal(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
@@ -263,7 +265,7 @@ class Runner:
         trial, unit = attempt.trial, basis.reference_time
         reference = self.choose_reference(basis)
         name = self.task.name_config(trial.config)
-        self._take_first_look(attempt, reference, unit)
+        self._time_briefly_or_prune(attempt, reference, unit)
         while True:
             incumbent = self.get_incumbent()
             comparison, times = self.compare_trials(trial, incumbent, QUICK)
@@ -285,7 +287,7 @@ class Runner:
                 return value
             # Another worker was faster to find a faster one: now against that.
 
-    def _take_first_look(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
+    def _time_briefly_or_prune(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
         """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
         trial = attempt.trial
         name = self.task.name_config(trial.config)
@@ -374,7 +376,7 @@ class Runner:
         self.progress(f"ncu {self.task.name_config(config)}")
         attempt.profiled = True
         attempt.note_result(
-            verdict=self.profiler.judge_config(config, attempt.result.launches or ())
+            verdict=self.profiler.profile_and_diagnose_config(config, attempt.result.launches or ())
         )
         if self.profiler.without:
             self.study.write_note("no_counters", self.profiler.without)

@@ -65,7 +65,7 @@ def ablate_variants(
 
     Each row is the speedup without that cause. --recorded shows an earlier result, without a GPU.
     """
-    from profkit.lab.measure.targets import Places, choose_target
+    from profkit.lab.measure.targets import LabFolders, find_target_of_options
 
     names = [*(variants or ()), *(variant or ())]
     if not names:
@@ -73,11 +73,11 @@ def ablate_variants(
     if kernel or launch or any(name.endswith(".cu") for name in names):
         target = _choose_source(names, kernel, launch, build_dir)
         return ablate_chosen(target, artifacts or Path("artifacts"), _HINT)
-    places = Places(kernels, build_dir, artifacts)
+    places = LabFolders(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
         return _show_records(_read_recorded(names, case or (), folder))
-    return ablate_chosen(choose_target(places, names, False, case or (), False), folder)
+    return ablate_chosen(find_target_of_options(places, names, False, case or (), False), folder)
 
 
 _HINT = (
@@ -92,7 +92,7 @@ def _choose_source(
     from profkit.lab.ablation.binary import make_binary_problem
     from profkit.lab.ablation.foreign import CASE, SOURCES, make_problem, read_launch
     from profkit.lab.measure.cuda import device
-    from profkit.lab.measure.targets import Places, choose_target
+    from profkit.lab.measure.targets import LabFolders, find_target_of_options
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
@@ -105,9 +105,9 @@ def _choose_source(
     if file.suffix in SOURCES:
         name = make_problem(file, kernel, described, folder)
     else:
-        arch = device.describe_gpu().arch
+        arch = device.query_gpu().arch
         name = make_binary_problem(file, kernel, described, folder, arch)
-    return choose_target(Places(folder, build), [name], False, (CASE,), False)
+    return find_target_of_options(LabFolders(folder, build), [name], False, (CASE,), False)
 
 
 def ablate_chosen(target: Target, folder: Path, hint: str = "") -> int:

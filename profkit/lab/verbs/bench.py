@@ -67,8 +67,8 @@ def time_variants(
     from profkit.lab.flags import print_faults, print_gpus, require_names_or_all, set_visible_gpus
     from profkit.lab.measure import pipeline, targets
 
-    names, at = require_names_or_all(variant, every), targets.Places(kernels, build_dir)
-    target = targets.choose_target(at, names, every, case or (), aa is None)
+    names, at = require_names_or_all(variant, every), targets.LabFolders(kernels, build_dir)
+    target = targets.find_target_of_options(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa uses one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:

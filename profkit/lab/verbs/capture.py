@@ -103,7 +103,7 @@ def capture_kernels(
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
         with show_spinner() as progress:
-            kernels = capture.try_kernels(
+            kernels = capture.check_and_time_kernels(
                 kernels, build.find_build_dir(resolve_path(output), build_dir), progress
             )
     rows = [kernel.to_json() for kernel in kernels]

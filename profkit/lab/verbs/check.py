@@ -27,7 +27,7 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.lab.measure.targets import Places, Target
+    from profkit.lab.measure.targets import LabFolders, Target
 Sanitize = Annotated[
     bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
 ]
@@ -83,7 +83,7 @@ def check_variants(
     from profkit.lab.flags import require_names_or_all, set_visible_gpus
     from profkit.lab.measure import targets
 
-    at = targets.Places(kernels, build_dir, artifacts)
+    at = targets.LabFolders(kernels, build_dir, artifacts)
     names = require_names_or_all(variant, every)
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
@@ -91,7 +91,7 @@ def check_variants(
         return _build_only(at, names, _read_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse_flags(built, "of --build-only", "profkit check --build-only")
-    target = targets.choose_target(at, names, every, case or (), False)
+    target = targets.find_target_of_options(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
     return _check_target(set_visible_gpus(target, gpus), sanitize)
@@ -117,7 +117,7 @@ def _check_target(target: Target, sanitize: bool) -> int:
     return print_faults(run, checks)
 
 
-def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
+def _build_only(at: LabFolders, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
     from profkit.cli.output import (
         print_blocks,
@@ -131,7 +131,7 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
 
     with show_spinner() as progress:
         progress("build")
-        builds = ladder.compile_named(at, names, archs)
+        builds = ladder.compile_and_check_budgets(at, names, archs)
     if not builds:
         raise ProfkitError(
             f"--arch {', '.join(archs)}: excluded by the headers of these variants",

@@ -33,7 +33,9 @@ def list_variants(
     from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured
 
-    listed, problems = ladder.list_variants(targets.Places(kernels, build_dir, artifacts), problem)
+    listed, problems = ladder.list_variants(
+        targets.LabFolders(kernels, build_dir, artifacts), problem
+    )
     rows = [asdict(variant) for variant in listed]
     print_blocks(measured.show_variants(rows), ladder.ListDocument(variants=tuple(listed)))
     print_errors(problems)

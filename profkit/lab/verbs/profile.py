@@ -34,7 +34,7 @@ from profkit.files import is_there, resolve_path
 if TYPE_CHECKING:
     from profkit.collect import profiler
     from profkit.lab.measure.pipeline import Profiled
-    from profkit.lab.measure.targets import Places, Target
+    from profkit.lab.measure.targets import LabFolders, Target
 
 Set = Annotated[
     str,
@@ -136,8 +136,8 @@ def profile_variants(
     if filters:
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
-    at = targets.Places(kernels, build_dir, artifacts)
-    target = targets.choose_target(
+    at = targets.LabFolders(kernels, build_dir, artifacts)
+    target = targets.find_target_of_options(
         at, require_names_or_all(variant, every), every, case or (), False
     )
     if on:
@@ -146,7 +146,7 @@ def profile_variants(
     return _profile_target(set_visible_gpus(target, gpus), at, settings)
 
 
-def _profile_target(target: Target, at: Places, settings: profiler.CollectOptions) -> int:
+def _profile_target(target: Target, at: LabFolders, settings: profiler.CollectOptions) -> int:
     """Check, time and profile each variant in each case; return the exit status."""
     from profkit.cli import output as out
     from profkit.lab.flags import print_gpus
@@ -168,7 +168,7 @@ def _profile_target(target: Target, at: Places, settings: profiler.CollectOption
 
 
 def _profile_on(
-    address: str, target: Target, at: Places, how: Sequence[str], gpus: str | None
+    address: str, target: Target, at: LabFolders, how: Sequence[str], gpus: str | None
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out

@@ -130,8 +130,8 @@ def tune_variant(
     with require_package("optuna", "profkit tune"):
         from profkit.lab.tune import run
 
-    at = targets.Places(kernels, build_dir, artifacts)
-    target = targets.choose_target(at, [variant], False, [case] if case else (), False)
+    at = targets.LabFolders(kernels, build_dir, artifacts)
+    target = targets.find_target_of_options(at, [variant], False, [case] if case else (), False)
     choose_subject(target)  # said also where there is no GPU
     visible = list_visible_devices(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)

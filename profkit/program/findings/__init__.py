@@ -22,14 +22,14 @@ from profkit.program.findings import (
     products,
     redundant,
 )
-from profkit.program.findings.case import Case, StepFinding
+from profkit.program.findings.case import StepCase, StepFinding
 
 if TYPE_CHECKING:
     from profkit.program.example import Part
 
 PAGES = Path(__file__).parents[1] / "pages"
 # Asked of a step; the indices are of what findings before it explain already.
-StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
+StepCheck = Callable[[StepCase, frozenset[int]], Iterator[StepFinding]]
 Example = tuple["Part", ...]
 
 
@@ -66,7 +66,7 @@ _OWN_ORDER: tuple[StepCheck, ...] = (
     host.find_long_host_work,
     moves.find_exposed_copies,
     moves.find_small_copies,
-    moves.find_moving_pages,
+    moves.find_waits_for_pages,
     moves.find_exposed_collectives,
     redundant.find_needless_work,
     redundant.find_recomputed_rows,
@@ -106,7 +106,7 @@ def _order_checks() -> list[StepCheck]:
 ORDER = _order_checks()
 
 
-def draft_findings(case: Case) -> list[StepFinding]:
+def draft_findings(case: StepCase) -> list[StepFinding]:
     """What each check finds, in their order."""
     out: list[StepFinding] = []
     claimed: frozenset[int] = frozenset()

@@ -11,14 +11,14 @@ from typing import Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
 from profkit.program.operators import Product, find_operator_needs, find_traffic
-from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
+from profkit.program.replay.scenario import UNCHANGED, HostModels, Range, StepChange
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
-from profkit.program.steps.idle import Split, describe_launch_place
+from profkit.program.steps.idle import PeriodSplit, describe_launch_place
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import describe_place_of_works, find_main_place
 from profkit.program.timeline import Activity, Device, HostSpan
-from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
+from profkit.records.gpus import Gpu, find_nearest_of_generation, get_measured_levels
 from profkit.reports.figures import fill_sentence
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
@@ -96,7 +96,7 @@ class Advice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class RuleTexts:
     """What is said of one form of a rule.
 
     A text may name {count}, how many kernels it is about, and {ms}, their milliseconds per step; what
@@ -126,12 +126,12 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Case:
+class StepCase:
     """One program to be judged."""
 
     step: Step
-    split: Split  # where its time goes
-    hosts: Hosts  # its replays
+    split: PeriodSplit  # where its time goes
+    hosts: HostModels  # its replays
     groups: Sequence[KernelGroup]  # its kernels by name, grid and block
     device: Device | None
     spans: Sequence[HostSpan] = ()  # names on its host's threads, in order of start
@@ -149,7 +149,7 @@ class Case:
         """What the GPU did in the step."""
         return self.step.works
 
-    def sum_work_time(self, indices: Iterable[int]) -> float:
+    def sum_work_ms(self, indices: Iterable[int]) -> float:
         """Milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
@@ -178,11 +178,11 @@ class Case:
         """Indices of the works that are so and not claimed."""
         return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
 
-    def sum_allocation_time(self) -> int:
+    def sum_allocation_ns(self) -> int:
         """Nanoseconds that the host takes or gives back memory."""
         return sum(call.end - call.start for call in self.step.calls if call.allocates)
 
-    def sum_idle_time(self, cause: str) -> int:
+    def sum_idle_ns(self, cause: str) -> int:
         """Nanoseconds that the GPU is idle for a cause."""
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
@@ -200,9 +200,9 @@ class Case:
 
     def make_finding(
         self,
-        words: Words,
+        words: RuleTexts,
         works: Sequence[int],
-        change: Change,
+        change: StepChange,
         where: str = "",
         advice: str = "",
         **figures: Any,
@@ -217,7 +217,7 @@ class Case:
             advice: The case in which something else is to be done; empty for the usual advice.
             figures: What its sentences name.
         """
-        figures = {"count": len(works), "ms": self.sum_work_time(works), **figures}
+        figures = {"count": len(works), "ms": self.sum_work_ms(works), **figures}
         if advice:
             chosen = words.instead[advice]
         else:
@@ -253,7 +253,7 @@ class Case:
     def is_compiled(self, indices: Collection[int]) -> bool:
         """Whether most of some works' time is launched by code that torch.compile has compiled."""
         own = [i for i in indices if is_from_compiled_code(self.works[i])]
-        return 2 * self.sum_work_time(own) > self.sum_work_time(indices)
+        return 2 * self.sum_work_ms(own) > self.sum_work_ms(indices)
 
     @property
     def cc(self) -> tuple[int, int] | None:
@@ -287,7 +287,7 @@ class Case:
             return min(max([*seen, 0.5 * usual]), 1.5 * usual)
         return usual
 
-    def estimate_time_of_bytes(self, indices: Iterable[int]) -> float:
+    def estimate_ns_of_bytes(self, indices: Iterable[int]) -> float:
         """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
         moved = [find_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
@@ -302,10 +302,10 @@ class Case:
             return None
         # TF32 has half of that rate, the pipes that are no tensor cores what TF32 gains less.
         return {"half": half, "tf32": half / 2}.get(
-            precision, half / 2 / find_measured_range("tensor", self.cc)[1]
+            precision, half / 2 / get_measured_levels("tensor", self.cc)[1]
         )
 
-    def compute_product_floor(self, product: Product) -> float:
+    def compute_product_floor_seconds(self, product: Product) -> float:
         """Seconds below which a product does not come: its bytes, and the rate that products reach."""
         least = product.bytes / self.bandwidth
         if product.size != 2:
@@ -331,7 +331,7 @@ class StepFinding(Finding):
     evidence: Mapping[str, float] = field(default_factory=dict)  # the figures of its sentence
     saving: Estimate = NO_SAVING  # milliseconds
     works: Sequence[int] = ()  # what it explains, so that no other finding names them
-    change: Change = (
+    change: StepChange = (
         UNCHANGED  # what the fix does to the step; nothing where equal parts are all of it
     )
     general: bool = False  # see Words
@@ -403,19 +403,19 @@ def count_tensor_accesses(work: StepWork) -> int:
     return 2
 
 
-def find_small_uploads(case: Case) -> frozenset[int]:
+def find_small_uploads(case: StepCase) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
     copies = case.select_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
     small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
-def find_calls_waiting_for_works(case: Case, copies: Collection[int]) -> list[int]:
+def find_calls_waiting_for_works(case: StepCase, copies: Collection[int]) -> list[int]:
     """The calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
 
 
-def list_mergeable_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def list_mergeable_runs(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs on one stream, of one direction of the training, of what a compiler would merge.
 
     Copies that go away (they are claimed) end no run.
@@ -441,7 +441,7 @@ def _can_merge(work: StepWork) -> bool:
     return moves and not is_compiled(work.activity.name) and not is_of_optimizer(work)
 
 
-def estimate_merged_time(case: Case, run: Sequence[int]) -> float:
+def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[int]) -> float:
     """Return the time of a run as one kernel: it reads what comes from outside, and writes its end.
 
     Of each kernel after the first the largest tensor is the last one's result. Of its other tensors

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from profkit.judge import Estimate
-from profkit.program.findings.case import Case
-from profkit.program.replay.play import Model
-from profkit.program.replay.scenario import EXPECT, LOW, SPREAD, Change, Range, make_exact_range
+from profkit.program.findings.case import StepCase
+from profkit.program.replay.play import ReplayModel
+from profkit.program.replay.scenario import EXPECT, LOW, SPREAD, Range, StepChange, make_exact_range
 
 # Of what a floor would save, the tenth, half and nine tenths of what programs saved that were timed
 # before and after (tests/program/data/truth.json; tools/score.py programs --left-out).
@@ -26,8 +26,8 @@ SHARES: Mapping[str, Range] = {
 BEYOND = 0.5  # of a floor: what caches keep of it at best
 
 
-def save_at_floor(
-    case: Case, change: Change, level: int = EXPECT, host: Model | None = None
+def compute_ms_saved_at_floor(
+    case: StepCase, change: StepChange, level: int = EXPECT, host: ReplayModel | None = None
 ) -> float:
     """Return the milliseconds of the step that a change to a floor saves alone, with some host."""
     before = host or case.hosts.usual
@@ -37,7 +37,7 @@ def save_at_floor(
 
 
 def estimate_saving(
-    case: Case, kind: str, change: Change, shares: Mapping[str, Range] = SHARES
+    case: StepCase, kind: str, change: StepChange, shares: Mapping[str, Range] = SHARES
 ) -> Estimate:
     """Return what people get of a floor of some kind.
 
@@ -46,13 +46,15 @@ def estimate_saving(
     No saving is larger than with kernels at half of their floors: none takes no time at all.
     """
     low, expected, high = shares[kind]
-    floor = save_at_floor(case, change)
+    floor = compute_ms_saved_at_floor(case, change)
     fastest = min((case.hosts.usual, *case.hosts.others), key=lambda host: host.period)
-    least = min(save_at_floor(case, change, LOW, host) for host in (case.hosts.usual, fastest))
+    least = min(
+        compute_ms_saved_at_floor(case, change, LOW, host) for host in (case.hosts.usual, fastest)
+    )
     most = case.hosts.plain.expect
     if change.scale:
         lower = {i: make_exact_range(BEYOND * left.expect) for i, left in change.scale.items()}
-        most = max(floor, save_at_floor(case, replace(change, scale=lower)))
+        most = max(floor, compute_ms_saved_at_floor(case, replace(change, scale=lower)))
     spread = SPREAD * case.hosts.plain.expect
     return Estimate(
         low=max(0.0, min(low * least, most) - spread),

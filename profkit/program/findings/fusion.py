@@ -15,15 +15,15 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
-    estimate_merged_time,
+    estimate_ns_as_merged_kernel,
     is_of_backward,
     list_mergeable_runs,
 )
 from profkit.program.operators import VALUE_BYTES
-from profkit.program.replay.scenario import NOTHING, Change, Range, make_exact_range
+from profkit.program.replay.scenario import NOTHING, Range, StepChange, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision
@@ -59,7 +59,7 @@ _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 
 
-ATTENTION = Words(
+ATTENTION = RuleTexts(
     rule="attention-unfused",
     says=(
         "unfused attention in {places}: scores, mask and softmax go through DRAM ({ms:time} per "
@@ -74,7 +74,7 @@ ATTENTION = Words(
 )
 
 
-def find_unfused_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_attention(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products with a softmax between them, the scores in DRAM."""
     regions = _find_softmax_regions(case, claimed)
     if not regions:
@@ -86,12 +86,12 @@ def find_unfused_attention(case: Case, claimed: frozenset[int]) -> Iterator[Step
     gone = list(others)
     for region in regions:
         own = [i for i in region if case.works[i].kind == "gemm"]
-        longer = case.sum_work_time(own) / case.sum_work_time(own[:1])
+        longer = case.sum_work_ms(own) / case.sum_work_ms(own[:1])
         scale[own[0]] = make_exact_range(FUSED * longer)
         gone += own[1:]
-    change = Change(scale, dict.fromkeys(gone, NOTHING))
+    change = StepChange(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    where, around = describe_launch_place(first), case.sum_work_time(others)
+    where, around = describe_launch_place(first), case.sum_work_ms(others)
     yield case.make_finding(
         ATTENTION,
         chosen,
@@ -103,7 +103,7 @@ def find_unfused_attention(case: Case, claimed: frozenset[int]) -> Iterator[Step
     )
 
 
-def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def _find_softmax_regions(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
     """From the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
     used: set[int] = set(claimed)
@@ -133,7 +133,7 @@ def _make_softmax_key(work: StepWork) -> tuple[object, ...]:
     return work.activity.name, work.activity.grid, work.activity.block
 
 
-def _find_repeated_softmaxes(case: Case) -> set[tuple[object, ...]]:
+def _find_repeated_softmaxes(case: StepCase) -> set[tuple[object, ...]]:
     """Softmaxes that a step has several times: layers have one each, a loss or a choice comes once."""
     softmaxes = (work for work in case.works if work.kind == "softmax")
     counted = Counter(_make_softmax_key(work) for work in softmaxes)
@@ -172,24 +172,24 @@ def _read_score_size(softmax: StepWork) -> tuple[int, int]:
     return UNKNOWN
 
 
-def _find_farthest_product(case: Case, at: int, way: int, used: set[int]) -> int | None:
+def _find_farthest_product(case: StepCase, at: int, direction: int, used: set[int]) -> int | None:
     """Attention's farthest product on one side of a softmax; None if none is near.
 
     Forward there is one on each side, backward there are up to two.
     """
     last, left = None, 2 if _is_of_backward_by_name(case.works[at]) else 1
-    j = at + way
+    j = at + direction
     while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
         if kind == "gemm" and _is_product_of_scores(case, j, at):
             last, left = j, left - 1
         elif kind not in BETWEEN:
             break
-        j += way
+        j += direction
     return last
 
 
-def _is_product_of_scores(case: Case, i: int, softmax: int) -> bool:
+def _is_product_of_scores(case: StepCase, i: int, softmax: int) -> bool:
     """Whether a product makes the scores that a softmax reads, or sums values over its keys.
 
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
@@ -244,7 +244,7 @@ def _read_factors(product: StepWork) -> _Factors | None:
     return _Factors(prod(batch), rows, inner, columns)
 
 
-def _is_within_one_head(case: Case, product: StepWork, softmax: StepWork) -> bool:
+def _is_within_one_head(case: StepCase, product: StepWork, softmax: StepWork) -> bool:
     """Whether a product is too short to sum over more than a head's columns for each score.
 
     A softmax of PyTorch's reads and writes its scores at the rate of memory, so its time tells how
@@ -263,7 +263,7 @@ def _is_within_one_head(case: Case, product: StepWork, softmax: StepWork) -> boo
     return columns <= WIDEST_HEAD
 
 
-ELEMENTWISE = Words(
+ELEMENTWISE = RuleTexts(
     rule="elementwise-chain",
     says=(
         "{count:,} elementwise kernels per step in {runs} {chains} take {ms:time}; they run back to "
@@ -288,7 +288,7 @@ ELEMENTWISE = Words(
 )
 
 
-def find_unfused_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_elementwise(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
     runs = list_elementwise_chains(case, claimed)
     if not runs:
@@ -298,11 +298,11 @@ def find_unfused_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[St
     gone: list[int] = []
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        heads[run[0]] = make_exact_range(estimate_merged_time(case, run) / first)
+        heads[run[0]] = make_exact_range(estimate_ns_as_merged_kernel(case, run) / first)
         gone += run[1:]
-    change = Change(heads, dict.fromkeys(gone, NOTHING))
+    change = StepChange(heads, dict.fromkeys(gone, NOTHING))
     chosen = sorted([*heads, *gone])
-    worst = max(runs, key=case.sum_work_time)
+    worst = max(runs, key=case.sum_work_ms)
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
     yield case.make_finding(
@@ -317,7 +317,7 @@ def find_unfused_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[St
     )
 
 
-def list_elementwise_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def list_elementwise_chains(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs with at least three elementwise kernels that are bound by their bytes.
 
     Of shorter ones the launches are what costs: that is the host's. In training what lies between two is
@@ -333,7 +333,7 @@ def list_elementwise_chains(case: Case, claimed: frozenset[int]) -> list[list[in
     return chains
 
 
-def _may_train(case: Case) -> bool:
+def _may_train(case: StepCase) -> bool:
     """Return whether the step goes backward, or anything in it says that it may."""
     if case.trains:
         return True
@@ -343,7 +343,7 @@ def _may_train(case: Case) -> bool:
     )
 
 
-def _split_at_equal_copies(case: Case, run: Sequence[int]) -> Iterator[list[int]]:
+def _split_at_equal_copies(case: StepCase, run: Sequence[int]) -> Iterator[list[int]]:
     """Part a run between two equal copies in a row: no copy reads what the same one has written."""
     part: list[int] = []
     for index in run:
@@ -360,7 +360,7 @@ def _is_same_copy(one: StepWork, other: StepWork) -> bool:
     return copies and one.activity.name == other.activity.name
 
 
-IN_GRAPHS = Words(
+IN_GRAPHS = RuleTexts(
     rule="elementwise-chain",
     says=(
         "{count:,} elementwise kernels of {mean:figures} µs each run back to back in CUDA "
@@ -381,7 +381,7 @@ IN_GRAPHS = Words(
 )
 
 
-def find_small_kernels_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_kernels_in_graphs(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Many elementwise kernels in a graph that are so small that their launches are most of them.
 
     One kernel for all takes what they take beyond a launch each; the delays between them go.
@@ -397,13 +397,13 @@ def find_small_kernels_in_graphs(case: Case, claimed: frozenset[int]) -> Iterato
     chosen = sorted([*scale, *gone])
     if not chosen:
         return
-    change = Change(scale, dict.fromkeys(gone, NOTHING))
-    mean = 1e3 * case.sum_work_time(chosen) / len(chosen)
+    change = StepChange(scale, dict.fromkeys(gone, NOTHING))
+    mean = 1e3 * case.sum_work_ms(chosen) / len(chosen)
     advice = "compiled" if case.is_compiled(chosen) else ""
     yield case.make_finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
-def _list_small_kernel_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+def _list_small_kernel_runs(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs of many small elementwise kernels of a graph."""
     runs: list[list[int]] = []
     open_run: list[int] = []
@@ -418,7 +418,7 @@ def _list_small_kernel_runs(case: Case, claimed: frozenset[int]) -> list[list[in
     return [run for run in runs if len(run) >= MANY_SMALL]
 
 
-AUTOCASTS = Words(
+AUTOCASTS = RuleTexts(
     rule="elementwise-chain",
     says=(
         "{uses} kernels per step cast operands to half precision ({alike} of them have the size "
@@ -432,7 +432,7 @@ AUTOCASTS = Words(
 )
 
 
-def find_repeated_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_autocasts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
@@ -452,7 +452,7 @@ def find_repeated_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     yield case.make_finding(
         AUTOCASTS,
         sorted(scale),
-        Change(scale),
+        StepChange(scale),
         case.describe_origin_of_works(uses),
         uses=len(uses),
         alike=alike,
@@ -463,7 +463,7 @@ def find_repeated_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[Ste
 
 
 def _find_gradient_casts(
-    case: Case, sizes: Collection[tuple[int, ...]], claimed: frozenset[int]
+    case: StepCase, sizes: Collection[tuple[int, ...]], claimed: frozenset[int]
 ) -> tuple[list[int], list[int]]:
     """Return the casts of gradients of some sizes, and their sums in float32."""
     casts, sums = [], []
@@ -479,7 +479,7 @@ def _find_gradient_casts(
     return casts, sums
 
 
-CASTS = Words(
+CASTS = RuleTexts(
     rule="elementwise-chain",
     says=(
         "{count:,} kernels per step ({ms:time}) only convert tensors to another type; {alike} of "
@@ -494,14 +494,14 @@ CASTS = Words(
 )
 
 
-def find_repeated_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_casts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Kernels that only convert tensors to another type: some of them convert one tensor again."""
     works = case.select_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)
     merge = dict.fromkeys(works, REACH["launch of a cast"])
-    change = Change(dict.fromkeys(works, REACH["casts"]), merge)
+    change = StepChange(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
     yield case.make_finding(CASTS, works, change, alike=alike, size=_format_first_shape(shape))
 

@@ -15,14 +15,14 @@ from profkit.program.findings.case import (
     REACH,
     SMALL_COPY,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
     find_calls_waiting_for_works,
     find_small_uploads,
 )
 from profkit.program.replay.play import LONG
-from profkit.program.replay.scenario import ALL, CallShare, Change, Range
+from profkit.program.replay.scenario import ALL, CallShare, Range, StepChange
 from profkit.program.steps.attribution import describe_frame, is_informative_frame
 from profkit.program.steps.idle import describe_caller, describe_maker, describe_time_before_launch
 from profkit.program.timeline import HostSpan
@@ -45,7 +45,7 @@ BETWEEN = "between steps"
 ENDS_AT_WAITS = "; {what} has to end where the host waits: {places}"
 PLACES = 3  # that a sentence names
 
-SLOW_LAUNCHES = Words(
+SLOW_LAUNCHES = RuleTexts(
     rule="host-launch",
     says=(
         "the GPU is idle for {share:.0%} of the recorded step because the next launch comes too "
@@ -82,21 +82,21 @@ SLOW_LAUNCHES = Words(
 )
 
 
-def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
     idle, count = (
-        case.sum_idle_time("host-launch") - _sum_idle_in_host_pauses(case),
+        case.sum_idle_ns("host-launch") - _sum_idle_ns_in_host_pauses(case),
         len(case.works),
     )
     if idle < 0.02 * case.split.period or count < 2:
         return
-    mean = 1e3 * case.sum_work_time(range(count)) / count
+    mean = 1e3 * case.sum_work_ms(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
-        where = _name_gap_between_steps(case)
-    share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
+        where = _describe_gap_between_steps(case)
+    share, change = idle / case.split.period, StepChange(launches=REACH["launches in a graph"])
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
     advice = ""
     if 2 * in_graphs > count:
@@ -113,12 +113,12 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     yield finding
 
 
-def _say_where_graphs_end(case: Case) -> str:
+def _say_where_graphs_end(case: StepCase) -> str:
     """Name the lines at which a graph has to end; nothing where waits are said to come before it."""
-    waits = _list_short_waits(case)
-    if not waits or _list_waits_before_graph(case, waits):
+    waits = _list_waits_but_for_large_copies(case)
+    if not waits or _choose_waits_said_before_graph(case, waits):
         return ""
-    places = _count_places(case, waits)
+    places = _count_calls_by_place(case, waits)
     if not places:
         places = Counter(case.step.calls[index].name for index in waits)
     what = "a jitted function" if case.language == "jax" else "a graph"
@@ -136,7 +136,7 @@ def _format_places(places: Counter[str]) -> str:
     return ", ".join(said)
 
 
-def _name_gap_between_steps(case: Case) -> str:
+def _describe_gap_between_steps(case: StepCase) -> str:
     """Name the end of a step by what begins the next one, which begins as this one does."""
     before = ""
     if not case.alone:
@@ -146,7 +146,7 @@ def _name_gap_between_steps(case: Case) -> str:
     return BETWEEN
 
 
-def _sum_idle_in_host_pauses(case: Case) -> int:
+def _sum_idle_ns_in_host_pauses(case: StepCase) -> int:
     """Nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]
@@ -160,7 +160,7 @@ def _sum_idle_in_host_pauses(case: Case) -> int:
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
 
 
-OWN_WORK = Words(
+OWN_WORK = RuleTexts(
     rule="host-launch",
     says=(
         "the host launches nothing for {total:figures} ms per step: it is busy with other work, or "
@@ -187,7 +187,7 @@ OWN_WORK = Words(
 )
 
 
-def find_long_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = []
@@ -200,10 +200,10 @@ def find_long_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
 
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
-    inside = _name_work_in_pause(case, longest)
+    inside = _describe_work_in_pause(case, longest)
     where = inside or BETWEEN
     if not inside and longest == len(calls):
-        where = _name_gap_between_steps(case)
+        where = _describe_gap_between_steps(case)
     elif not inside and describe_maker(case.step, longest):
         where = describe_time_before_launch(describe_maker(case.step, longest))
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
@@ -211,11 +211,11 @@ def find_long_host_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
     if wait:
         after = f"; just before, {wait} drains the GPU"
     advice = _choose_pause_advice(inside, wait)
-    change = Change(pauses=REACH["pauses done ahead"])
+    change = StepChange(pauses=REACH["pauses done ahead"])
     yield case.make_finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
 
 
-def _name_work_in_pause(case: Case, call: int) -> str:
+def _describe_work_in_pause(case: StepCase, call: int) -> str:
     """What the host does before a call, or behind the last one; empty where nothing names it."""
     calls = case.step.calls
     if call:
@@ -238,7 +238,7 @@ def _choose_pause_advice(inside: str, wait: str) -> str:
     return ""
 
 
-def _find_wait_before(case: Case, call: int) -> str:
+def _find_wait_before(case: StepCase, call: int) -> str:
     """Return the wait that returns before a call, with no launch between them; empty without one.
 
     Until it returns nothing can be launched: the GPU has nothing left to do while the host then works.
@@ -269,7 +269,7 @@ def name_enclosing_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
     return ", ".join(best[key][1] for key in (True, False) if key in best)
 
 
-ALLOCATIONS = Words(
+ALLOCATIONS = RuleTexts(
     rule="host-sync",
     says="the step allocates memory ({names}): the host launches nothing for {time:figures} ms",
     advice=Advice(
@@ -280,11 +280,11 @@ ALLOCATIONS = Words(
 )
 
 
-def find_repeated_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_repeated_allocations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
-    time = case.sum_allocation_time()
+    time = case.sum_allocation_ns()
     # What is recorded once allocates what later steps find.
     if case.alone or time < 0.01 * case.split.period:
         return
@@ -293,11 +293,11 @@ def find_repeated_allocations(case: Case, claimed: frozenset[int]) -> Iterator[S
     names = Counter(calls[i].name for i in chosen)
     said = ", ".join(f"{name} ({n}x)" for name, n in names.most_common(3))
     where = describe_maker(case.step, min(chosen)) or BETWEEN
-    change = Change(host=dict.fromkeys(chosen, share))
+    change = StepChange(host=dict.fromkeys(chosen, share))
     yield case.make_finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 
 
-WAITS = Words(
+WAITS = RuleTexts(
     rule="host-sync",
     says=(
         "the host waits for the GPU {stops} per step{elsewhere}: {what}; after those waits the GPU "
@@ -361,31 +361,31 @@ WAITS = Words(
 )
 
 
-def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_host_waits(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
-    held = _list_short_waits(case)
+    held = _list_waits_but_for_large_copies(case)
     if not held or not _is_idle_after_waits(case):
         return
-    is_sized = _are_for_sizes(case, held)
+    is_sized = _do_most_wait_for_size(case, held)
     parts = {} if is_sized else _merge_waiting_loops(case, held)
-    values = _find_values_read_by_host(case, held)
+    values = _find_works_of_values_read_by_host(case, held)
     looped = _find_values_read_in_loops(case, values)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
     advice = _choose_wait_advice(case, held, is_sized, looped)
     if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
-    places, names = _count_places(case, held), _count_names(case, held)
-    before_graph = _list_waits_before_graph(case, held)
+    places, names = _count_calls_by_place(case, held), _count_calls_by_operator(case, held)
+    before_graph = _choose_waits_said_before_graph(case, held)
     finding = case.make_finding(
         WAITS,
         (),
-        _free_host(held, values, looped, parts, is_sized),
+        _make_change_without_waits(held, values, looped, parts, is_sized),
         advice=advice,
         repeated=repeated,
-        stops=say_times(len(held)),
+        stops=say_how_often(len(held)),
         elsewhere=_say_other_places(places),
         what=_say_counted(names),
-        after=_sum_idle_after(case, held) / 1e6,
+        after=_sum_idle_ns_after_waits(case, held) / 1e6,
         step=case.split.period / 1e6,
         pieces=", and the work after them is launched piece by piece" if is_sized else "",
         graph="; such waits also prevent the capture of a CUDA graph" if before_graph else "",
@@ -394,14 +394,14 @@ def find_host_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
     yield replace(finding, where=tuple(where), waits_before_graph=before_graph)
 
 
-def say_times(count: int) -> str:
+def say_how_often(count: int) -> str:
     """Say how often something comes."""
     if count == 1:
         return "once"
     return f"{count:,} times"
 
 
-def _count_names(case: Case, calls: Iterable[int]) -> Counter[str]:
+def _count_calls_by_operator(case: StepCase, calls: Iterable[int]) -> Counter[str]:
     """Count calls by their operators, or by their own names where none is known."""
     return Counter(case.step.makers[i].op or case.step.calls[i].name for i in calls)
 
@@ -411,33 +411,33 @@ def _say_counted(names: Counter[str]) -> str:
     return ", ".join(f"{name} ({count}x)" for name, count in names.most_common(2))
 
 
-def _free_host(
-    held: Sequence[int],
+def _make_change_without_waits(
+    waits: Sequence[int],
     values: Collection[int],
     looped: Collection[int],
-    parts: Mapping[int, CallShare],
+    loop_shares: Mapping[int, CallShare],
     is_sized: bool,
-) -> Change:
+) -> StepChange:
     """The host goes on instead of waiting; what it wanted to know comes later.
 
     Args:
-        held: Calls that wait.
+        waits: Calls that wait.
         values: What makes the values that the host waits for, and copies them: at best nobody wants
             them, and it goes.
         looped: Those of the values that a loop reads one after another: one launch computes them.
-        parts: What is left of calls in loops that wait in each turn.
+        loop_shares: What is left of calls in loops that wait in each turn.
         is_sized: Whether it waits for sizes: fixed ones take their place, and what is launched for each
             size is one batch at best.
     """
     merge = dict.fromkeys(values, REACH["values not wanted"])
     merge |= dict.fromkeys(looped, REACH["values read once"])
-    host = {**parts, **dict.fromkeys(held, CallShare())}
+    host = {**loop_shares, **dict.fromkeys(waits, CallShare())}
     if is_sized:
-        return Change(merge=merge, host=host, launches=REACH["sizes that are known"])
-    return Change(merge=merge, host=host)
+        return StepChange(merge=merge, host=host, launches=REACH["sizes that are known"])
+    return StepChange(merge=merge, host=host)
 
 
-def _count_places(case: Case, calls: Iterable[int]) -> Counter[str]:
+def _count_calls_by_place(case: StepCase, calls: Iterable[int]) -> Counter[str]:
     """Count the calls of each place; calls without one are left out."""
     places: Counter[str] = Counter()
     for index in calls:
@@ -455,7 +455,7 @@ def _say_other_places(places: Counter[str]) -> str:
     return f", also {listed}" if listed.startswith("in ") else f", also at {listed}"
 
 
-def _list_short_waits(case: Case) -> list[int]:
+def _list_waits_but_for_large_copies(case: StepCase) -> list[int]:
     """List the calls that wait for work, or for few bytes; what a large copy takes is said of copies."""
     small = case.select_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
     awaited = frozenset(small) - find_small_uploads(case)
@@ -464,22 +464,22 @@ def _list_short_waits(case: Case) -> list[int]:
     ]
 
 
-def _is_idle_after_waits(case: Case) -> bool:
+def _is_idle_after_waits(case: StepCase) -> bool:
     """Return whether the GPU is idle after waits for a part of the step that is worth a word."""
-    return case.sum_idle_time("host-sync") >= 0.005 * case.split.period
+    return case.sum_idle_ns("host-sync") >= 0.005 * case.split.period
 
 
-def _list_waits_before_graph(case: Case, waits: Sequence[int]) -> Sequence[int]:
+def _choose_waits_said_before_graph(case: StepCase, waits: Sequence[int]) -> Sequence[int]:
     """List the waits that are said to come before a graph: all of them, or none."""
     if case.repeats and len(waits) >= FEW_WAITS and _is_idle_after_waits(case):
         return waits
     return ()
 
 
-def _group_waits_by_line(case: Case, held: Sequence[int]) -> list[list[int]]:
+def _group_waits_by_line(case: StepCase, waits: Sequence[int]) -> list[list[int]]:
     """Return the waits of each line of each module: layers of a model are several modules."""
     places: dict[tuple[str, str], list[int]] = {}
-    for index in held:
+    for index in waits:
         maker = case.step.makers[index]
         module = maker.place.module if maker.place is not None else ""
         if said := describe_caller(maker):
@@ -487,7 +487,7 @@ def _group_waits_by_line(case: Case, held: Sequence[int]) -> list[list[int]]:
     return list(places.values())
 
 
-def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare]:
+def _merge_waiting_loops(case: StepCase, held_calls: Sequence[int]) -> dict[int, CallShare]:
     """Return what is left of the host's calls if loops that wait in each turn are one batch.
 
     A line that waits again and again does so for one part of the input after another. What is launched
@@ -498,12 +498,12 @@ def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare
     pause = case.hosts.usual.pause
     events = case.hosts.usual.events
     left: dict[int, CallShare] = {}
-    for waits in _group_waits_by_line(case, held):
+    for waits in _group_waits_by_line(case, held_calls):
         if len(waits) < PARTS:
             continue
         usual = median(end - begin for begin, end in pairwise(waits))
         one = 1 / len(waits)
-        share = Range(1.0, one if _are_for_sizes(case, waits) else 1.0, one)
+        share = Range(1.0, one if _do_most_wait_for_size(case, waits) else 1.0, one)
         for begin, end in pairwise(waits):
             if end - begin > SAME_TURN * usual:
                 continue
@@ -516,7 +516,9 @@ def _merge_waiting_loops(case: Case, held: Sequence[int]) -> dict[int, CallShare
     return left
 
 
-def make_graph_of_longest_stretch(case: Case, waits: Collection[int], launches: Range) -> Change:
+def make_graph_of_longest_stretch(
+    case: StepCase, waits: Collection[int], launches: Range
+) -> StepChange:
     """Return a graph of the most launches between two waits: none can be captured across a wait."""
     events = case.hosts.usual.events
     longest, most = range(0), 0
@@ -534,14 +536,14 @@ def make_graph_of_longest_stretch(case: Case, waits: Collection[int], launches: 
         gap = launches if event.gap <= case.hosts.usual.pause else ALL
         busy = launches if event.busy <= LONG else ALL
         host[index] = CallShare(gap, busy)
-    return Change(host=host)
+    return StepChange(host=host)
 
 
-def _sum_idle_after(case: Case, held: Sequence[int]) -> int:
+def _sum_idle_ns_after_waits(case: StepCase, own_waits: Sequence[int]) -> int:
     """Nanoseconds that the GPU is idle after some of the host's waits: those of others left out."""
     waits = [i for i, event in enumerate(case.hosts.usual.events) if event.awaits >= 0]
     starts = [case.step.calls[i].start for i in waits]
-    own = set(held)
+    own = set(own_waits)
     idle = 0
     for low, high, cause in case.split.gaps:
         before = bisect_left(starts, high) - 1  # before the first it is the last of the step before
@@ -551,26 +553,26 @@ def _sum_idle_after(case: Case, held: Sequence[int]) -> int:
 
 
 def _choose_wait_advice(
-    case: Case, held: Sequence[int], sized: bool, looped: Collection[int]
+    case: StepCase, waits: Sequence[int], sized: bool, looped: Collection[int]
 ) -> str:
     """Return the key of what takes the place of waiting."""
-    calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
-    awaited = [case.works[case.hosts.usual.events[i].awaits].activity for i in held]
-    if 2 * sum(activity.direction == "HtoD" for activity in awaited) > len(held):
+    calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in waits]
+    awaited = [case.works[case.hosts.usual.events[i].awaits].activity for i in waits]
+    if 2 * sum(activity.direction == "HtoD" for activity in awaited) > len(waits):
         return "uploads"
     if sized:
         return "sizes"
-    if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):
+    if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(waits):
         return "device"
-    if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held):
+    if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(waits):
         return "values"
     return ""
 
 
-def _find_values_read_by_host(case: Case, held: Sequence[int]) -> frozenset[int]:
+def _find_works_of_values_read_by_host(case: StepCase, waits: Sequence[int]) -> frozenset[int]:
     """Small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
-    for index in held:
+    for index in waits:
         copy = case.hosts.usual.events[index].awaits
         if case.works[copy].activity.direction == "DtoH":
             before = range(copy - 1, max(-1, copy - 1 - MAKERS), -1)
@@ -578,7 +580,7 @@ def _find_values_read_by_host(case: Case, held: Sequence[int]) -> frozenset[int]
     return frozenset(out)
 
 
-def _find_values_read_in_loops(case: Case, looked: frozenset[int]) -> frozenset[int]:
+def _find_values_read_in_loops(case: StepCase, values_read: frozenset[int]) -> frozenset[int]:
     """Those of the values looked at that come one after another: a loop over tensors that are there.
 
     Nothing else runs between them, as a norm of each gradient: one launch does it for all
@@ -586,19 +588,21 @@ def _find_values_read_in_loops(case: Case, looked: frozenset[int]) -> frozenset[
     """
     out: set[int] = set()
     works = case.works
-    for alike, run in groupby(range(len(works)), lambda i: i in looked or works[i].kind in MADE_OF):
-        own = looked.intersection(run)
+    for alike, run in groupby(
+        range(len(works)), lambda i: i in values_read or works[i].kind in MADE_OF
+    ):
+        own = values_read.intersection(run)
         if alike and sum(works[i].kind == "copy" for i in own) >= MANY_COPIES:
             out |= own
     return frozenset(out)
 
 
-def _are_for_sizes(case: Case, waits: Sequence[int]) -> bool:
+def _do_most_wait_for_size(case: StepCase, waits: Sequence[int]) -> bool:
     """Whether most of some calls wait for a number of rows."""
     return 2 * sum(_is_waiting_for_size(case, i) for i in waits) > len(waits)
 
 
-def _is_waiting_for_size(case: Case, call: int) -> bool:
+def _is_waiting_for_size(case: StepCase, call: int) -> bool:
     """Whether a call waits for a number of rows: by its operator, else by what ran before."""
     if op := case.step.makers[call].op:
         return SIZED.search(op) is not None

@@ -12,9 +12,9 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from profkit.program.findings.case import REACH, Advice, Case, StepFinding, Words
+from profkit.program.findings.case import REACH, Advice, RuleTexts, StepCase, StepFinding
 from profkit.program.operators import is_native_loop
-from profkit.program.replay.scenario import Change, Range, make_exact_range
+from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import find_product_precision, is_library_kernel, is_vector_product
 from profkit.program.timeline import GRAPH
@@ -39,7 +39,7 @@ FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather concat random".split())
 
 
-CONTENDED_ATOMICS = Words(
+CONTENDED_ATOMICS = RuleTexts(
     rule="atomics",
     says=(
         "{name} adds atomically into shared locations: {now:time} per step, {ratio:figures} times "
@@ -55,7 +55,7 @@ CONTENDED_ATOMICS = Words(
 )
 
 
-NAMED_ATOMICS = Words(
+NAMED_ATOMICS = RuleTexts(
     rule="atomics",
     says=(
         "{name} adds atomically into shared locations: {now:time} per step, {share:.0%} of it; "
@@ -70,10 +70,10 @@ NAMED_ATOMICS = Words(
 )
 
 
-def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_contended_atomics(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _list_large_groups(case, claimed, LEAST):
-        need, now = case.estimate_time_of_bytes(works), 1e6 * case.sum_work_time(works)
+        need, now = case.estimate_ns_of_bytes(works), 1e6 * case.sum_work_ms(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
             yield _make_group_finding(
@@ -87,7 +87,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
         )
 
 
-SMALL_GRID = Words(
+SMALL_GRID = RuleTexts(
     rule="kernel",
     says=(
         "{name} runs {blocks:,} block{plural}{others} on {sms} multiprocessors, {time:time} per step: "
@@ -98,7 +98,7 @@ SMALL_GRID = Words(
 )
 
 
-def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_grid(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = None
     if case.device:
@@ -108,7 +108,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
             continue
-        beside = _count_concurrent_blocks(case, works, count)
+        beside = _average_concurrent_blocks(case, works, count)
         ideal = beside / count
         if ideal > IDLE:
             continue
@@ -130,7 +130,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         )
 
 
-def _count_concurrent_blocks(case: Case, works: Sequence[int], full: int) -> float:
+def _average_concurrent_blocks(case: StepCase, works: Sequence[int], full: int) -> float:
     """Blocks of all kernels while some works run, in the mean; those of no known grid fill the GPU.
 
     What the steps before and after do meanwhile counts too: they are alike, a period apart.
@@ -149,10 +149,10 @@ def _count_concurrent_blocks(case: Case, works: Sequence[int], full: int) -> flo
             first, last = activity.start - turn, activity.end - turn
             shared = np.minimum(ends, last) - np.maximum(starts, first)
             total += float(blocks @ shared.clip(0))
-    return total / (1e6 * case.sum_work_time(works))
+    return total / (1e6 * case.sum_work_ms(works))
 
 
-SLOW = Words(
+SLOW = RuleTexts(
     rule="kernel",
     says=(
         "{name} takes {time:time} per step, {ratio:figures} times the minimum for the bytes of "
@@ -162,17 +162,17 @@ SLOW = Words(
 )
 
 
-COUNTED = Words(
+COUNTED = RuleTexts(
     rule="kernel",
     says="{name}, {time:time} per step, could be {gain:figures}x faster",
     advice=Advice(others="read its diagnosis"),
 )
 
 
-def find_slow_kernels(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_slow_kernels(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _list_large_groups(case, claimed, SHARE):
-        gain, need = case.gains.get(group.id), _estimate_group_floor(case, group, works)
+        gain, need = case.gains.get(group.id), _estimate_floor_ns_of_group(case, group, works)
         if gain is not None:
             if gain > GAINED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
@@ -183,7 +183,7 @@ def find_slow_kernels(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
             yield _make_group_finding(case, SLOW, group, works, left, ratio=ratio)
 
 
-def is_kernel_near_floor(case: Case, group: KernelGroup) -> bool:
+def is_kernel_near_floor(case: StepCase, group: KernelGroup) -> bool:
     """Whether a kernel is known to be near the least time that its work can take.
 
     It was counted, or a known library wrote it: products on the tensor cores, fused attention, loops
@@ -202,11 +202,11 @@ def is_kernel_near_floor(case: Case, group: KernelGroup) -> bool:
         precise = find_product_precision(group.name)
         matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
         return matrix_cores or is_vector_product(group.name)
-    need = case.estimate_time_of_bytes(group.works)
+    need = case.estimate_ns_of_bytes(group.works)
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
-def _estimate_group_floor(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
+def _estimate_floor_ns_of_group(case: StepCase, group: KernelGroup, works: Sequence[int]) -> float:
     """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
     loop = is_native_loop(group.kind, group.name)
     if not is_library_kernel(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
@@ -214,7 +214,7 @@ def _estimate_group_floor(case: Case, group: KernelGroup, works: Sequence[int]) 
     if (
         loop
         and group.kind == "conv"
-        and not case.estimate_time_of_bytes(works)
+        and not case.estimate_ns_of_bytes(works)
         and group.grid
         and group.block
     ):
@@ -222,17 +222,17 @@ def _estimate_group_floor(case: Case, group: KernelGroup, works: Sequence[int]) 
         # another, of four bytes at most (of two, the kernel is farther from its bytes than is said).
         values = len(works) * prod(group.grid) * prod(group.block)
         return values * 2 * 4 / case.bandwidth * 1e9
-    return case.estimate_time_of_bytes(works)
+    return case.estimate_ns_of_bytes(works)
 
 
-SORTS = Words(
+SORTS = RuleTexts(
     rule="kernel",
     says="sorting {size} values takes {ms:time} per step, but only the first few are used",
     advice=Advice(others="torch.topk"),
 )
 
 
-NAMED_SORTS = Words(
+NAMED_SORTS = RuleTexts(
     rule="kernel",
     says=(
         "{count:,} kernels sort for {ms:time} per step, but hardly anything uses the complete "
@@ -245,7 +245,7 @@ NAMED_SORTS = Words(
 )
 
 
-def find_sorts_for_top_values(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
     found = []
     for i in case.select_works(lambda w: w.maker.op in SORTING, claimed):
@@ -254,22 +254,22 @@ def find_sorts_for_top_values(case: Case, claimed: frozenset[int]) -> Iterator[S
     if not found:
         yield from _find_sorts_by_name(case, claimed)
         return
-    if case.sum_work_time(found) * 1e6 < LEAST * case.split.period:
+    if case.sum_work_ms(found) * 1e6 < LEAST * case.split.period:
         return
     size = " x ".join(map(str, case.find_longest_work(found).maker.shapes[0]))
-    change = Change(dict.fromkeys(found, REACH["sort"]))
+    change = StepChange(dict.fromkeys(found, REACH["sort"]))
     yield case.make_finding(SORTS, found, change, size=size)
 
 
-def _find_sorts_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def _find_sorts_by_name(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sorts whose operators are not known, where hardly anything is done with the order."""
     sorting = case.select_works(lambda w: not w.maker.op and _is_sort(w), claimed)
-    if case.sum_work_time(sorting) * 1e6 < BY_NAME * case.split.period:
+    if case.sum_work_ms(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
     after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
-    if case.sum_work_time(after) <= FEW_READ * case.sum_work_time(sorting):
-        change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
+    if case.sum_work_ms(after) <= FEW_READ * case.sum_work_ms(sorting):
+        change = StepChange(dict.fromkeys(sorting, REACH["sort by name"]))
         yield case.make_finding(NAMED_SORTS, sorting, change)
 
 
@@ -277,7 +277,7 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_result_sliced(case: Case, index: int) -> bool:
+def is_result_sliced(case: StepCase, index: int) -> bool:
     """Whether a part of what a sort has made is taken right after it."""
     work = case.works[index]
     after = case.step.calls[work.call].start
@@ -288,7 +288,7 @@ def is_result_sliced(case: Case, index: int) -> bool:
 
 
 def _list_large_groups(
-    case: Case, claimed: frozenset[int], share: float
+    case: StepCase, claimed: frozenset[int], share: float
 ) -> Iterator[tuple[KernelGroup, list[int]]]:
     """Groups that take at least a share of the step, with their works that are not claimed."""
     for group in case.groups:
@@ -298,10 +298,15 @@ def _list_large_groups(
 
 
 def _make_group_finding(
-    case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
+    case: StepCase,
+    words: RuleTexts,
+    group: KernelGroup,
+    works: Sequence[int],
+    left: Range,
+    **figures: Any,
 ) -> StepFinding:
     where = case.describe_origin_of_works(group.works)
-    change = Change(dict.fromkeys(works, left.limit_to(1.0)))
+    change = StepChange(dict.fromkeys(works, left.limit_to(1.0)))
     figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
     return case.make_finding(words, works, change, where, **figures)
 

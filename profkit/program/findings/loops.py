@@ -19,19 +19,19 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
     is_of_backward,
     is_of_optimizer,
 )
 from profkit.program.operators import Flow, Flows, Needs, find_operator_needs, find_tensor_flows
-from profkit.program.replay.scenario import Change, Range, make_exact_range
-from profkit.program.steps.attribution import Maker
+from profkit.program.replay.scenario import Range, StepChange, make_exact_range
+from profkit.program.steps.attribution import CallOrigin
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import find_product_precision
 from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 
 LEAST = 0.02  # of the step
 SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
@@ -41,7 +41,7 @@ LENGTHS = 48  # lengths of a turn that are tried, those that are seen most often
 CELLS = frozenset({"RNNCell", "LSTMCell", "GRUCell"})
 KNOWN = 0.5  # of a turn's kernels whose sizes must be known, or need not be
 
-EQUAL_LAUNCHES = Words(
+EQUAL_LAUNCHES = RuleTexts(
     rule="redundant",
     says=(
         "{count:,} kernels per step are launched one by one in {loops} of equal turns (the longest: "
@@ -80,7 +80,7 @@ class Loop:
         return [list(self.works[place :: self.length]) for place in range(self.length)]
 
 
-def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_batchable_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """The same kernels of the same sizes again and again, where one launch could do each of them."""
     loops = list_loops(case, claimed)
     if not loops:
@@ -88,7 +88,7 @@ def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     runs = []
     for loop in loops:
         runs += [*loop.list_runs(), *_list_backward_runs(case, loop, claimed)]
-    change = merge_each_run_into_one_kernel(case, runs)
+    change = make_change_merging_runs(case, runs)
     if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
         return
     chosen = sorted([*change.scale, *change.merge])
@@ -115,9 +115,9 @@ def _say_why_independent(loop: Loop) -> str:
     )
 
 
-def _say_turn_content(case: Case, loop: Loop) -> str:
+def _say_turn_content(case: StepCase, loop: Loop) -> str:
     """What a turn launches."""
-    main = max(loop.list_runs(), key=case.sum_work_time)
+    main = max(loop.list_runs(), key=case.sum_work_ms)
     maker = _find_work_with_sizes(case, main).maker
     name = maker.op or f"a kernel of kind {case.works[main[0]].kind}"
     sizes = " and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes)
@@ -128,7 +128,7 @@ def _say_turn_content(case: Case, loop: Loop) -> str:
     return f"{loop.length:,} kernels, with {name}"
 
 
-def _describe_loop_place(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
+def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> str:
     """Where the loop is: the line from which a model is called, if all of it is called there."""
     places = [case.works[index].maker.place for index in loop.works]
     called = {place.called if place is not None else "" for place in places}
@@ -137,17 +137,17 @@ def _describe_loop_place(case: Case, loop: Loop, chosen: Sequence[int]) -> str:
         line = called.pop()
         if line:
             return shorten_line_path(line)
-    main = max(loop.list_runs(), key=case.sum_work_time)
+    main = max(loop.list_runs(), key=case.sum_work_ms)
     return case.describe_origin_of_works(chosen, otherwise=main[0])
 
 
-def _is_same_module_each_turn(case: Case, loop: Loop) -> bool:
+def _is_same_module_each_turn(case: StepCase, loop: Loop) -> bool:
     """Whether each turn runs the same modules: they are of one call of the whole."""
     first, second = (case.works[loop.works[at]].maker.place for at in (0, loop.length))
     return first is not None and second is not None and first.module == second.module
 
 
-def merge_each_run_into_one_kernel(case: Case, runs: Sequence[Sequence[int]]) -> Change:
+def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[int]]) -> StepChange:
     """Each run as one kernel, with the launch of its first.
 
     Of the host's time for the others only what is within operators goes, where nobody knows what is
@@ -157,7 +157,7 @@ def merge_each_run_into_one_kernel(case: Case, runs: Sequence[Sequence[int]]) ->
     gone: dict[int, Range] = {}
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        together, least = estimate_time_as_one_kernel(case, run)
+        together, least = estimate_ns_as_one_kernel(case, run)
         heads[run[0]] = Range(least / first, together / first, together / first)
         for index in run[1:]:
             work = case.works[index]
@@ -165,18 +165,18 @@ def merge_each_run_into_one_kernel(case: Case, runs: Sequence[Sequence[int]]) ->
                 gone[index] = REACH["launches in a graph"]
             else:
                 gone[index] = make_exact_range(_compute_host_share_outside_operator(case, work))
-    return Change(heads, gone)
+    return StepChange(heads, gone)
 
 
-def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list[list[int]]:
+def _list_backward_runs(case: StepCase, loop: Loop, claimed: frozenset[int]) -> list[list[int]]:
     """Return equal kernels that the backward pass runs for each turn, of all turns."""
-    members = {_find_source_place(case.works[index]) for index in loop.works} - {None}
+    members = {_make_place_key(case.works[index]) for index in loop.works} - {None}
     alike: dict[Hashable, list[int]] = {}
     for index, work in enumerate(case.works):
-        if index in claimed or not is_of_backward(work) or _find_source_place(work) not in members:
+        if index in claimed or not is_of_backward(work) or _make_place_key(work) not in members:
             continue
         if work.activity.kind == "kernel" and not work.activity.graph:
-            key = (_name_place_without_numbers(work), work.activity.name, work.activity.grid)
+            key = (_make_place_key_without_numbers(work), work.activity.name, work.activity.grid)
             alike.setdefault(key, []).append(index)
     runs = []
     for own in alike.values():
@@ -185,7 +185,7 @@ def _list_backward_runs(case: Case, loop: Loop, claimed: frozenset[int]) -> list
     return runs
 
 
-def _find_source_place(work: StepWork) -> Hashable | None:
+def _make_place_key(work: StepWork) -> Hashable | None:
     """Return the line and module that launched a work; None where they are not known."""
     place = work.maker.place
     if place is None or not place.line:
@@ -193,7 +193,7 @@ def _find_source_place(work: StepWork) -> Hashable | None:
     return place.line, place.module, place.kind
 
 
-def _name_place_without_numbers(work: StepWork) -> Hashable:
+def _make_place_key_without_numbers(work: StepWork) -> Hashable:
     """Return the same, with a * for the numbers of modules."""
     place = work.maker.place
     if place is None:
@@ -201,7 +201,7 @@ def _name_place_without_numbers(work: StepWork) -> Hashable:
     return place.line, replace_layer_numbers(place.module), place.kind
 
 
-def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
+def list_loops(case: StepCase, claimed: frozenset[int]) -> list[Loop]:
     """Return loops over equal and independent turns, those of long turns first.
 
     Each turn has operators of its own, and the host waits for nothing between them. First the same
@@ -211,7 +211,7 @@ def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
     loops = []
     for joined in (False, True):
         launched = [_make_loop_key(case, i, claimed, joined) for i in range(len(case.works))]
-        for length, begin, end in _list_repeats(launched, SIBLINGS):
+        for length, begin, end in _find_repeats_of_any_length(launched, SIBLINGS):
             loop = _find_independent_loop(case, length, begin, end)
             if loop is not None and used.isdisjoint(loop.works):
                 loops.append(loop)
@@ -219,7 +219,7 @@ def list_loops(case: Case, claimed: frozenset[int]) -> list[Loop]:
     return loops
 
 
-def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loop | None:
+def _find_independent_loop(case: StepCase, length: int, begin: int, end: int) -> Loop | None:
     """Return the turns of a repeated part that need nothing of each other; None where they do.
 
     A turn may begin with any of its kernels: what is before the loop may be like its end.
@@ -236,7 +236,7 @@ def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loo
     likely = None
     for first in range(begin, last):
         loop = Loop(length, range(first, first + length * ((end - first) // length)))
-        tensors = _follow_tensors([*places[first - begin :], *places[: first - begin]])
+        tensors = _collect_tensors_of_turn([*places[first - begin :], *places[: first - begin]])
         if tensors is None or _is_of_one_operator(case, loop):
             continue
         if tensors.is_independent_of_turns(tensors.outside):
@@ -247,13 +247,13 @@ def _find_independent_loop(case: Case, length: int, begin: int, end: int) -> Loo
     return likely
 
 
-def _are_sibling_modules(case: Case, first: int, length: int) -> bool:
+def _are_sibling_modules(case: StepCase, first: int, length: int) -> bool:
     """Whether the same place of two turns is in two modules, which are alike."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     return one is not None and other is not None and one.module != other.module
 
 
-def _is_start_of_turn(case: Case, first: int, length: int, begin: int) -> bool:
+def _is_start_of_turn(case: StepCase, first: int, length: int, begin: int) -> bool:
     """Whether a module is entered there: the first of what repeats, or another one of a list."""
     place = case.works[first].maker.place
     if place is None or not place.module:
@@ -266,7 +266,7 @@ def _is_start_of_turn(case: Case, first: int, length: int, begin: int) -> bool:
     return not _is_in_module(case.works[first - 1].maker.place, entered)
 
 
-def _find_sibling_module(case: Case, first: int, length: int) -> str:
+def _find_sibling_module(case: StepCase, first: int, length: int) -> str:
     """Return the path of the module of a list that a work is of: up to the number that changes."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     if one is None or other is None:
@@ -279,12 +279,14 @@ def _find_sibling_module(case: Case, first: int, length: int) -> str:
     return ".".join(path)
 
 
-def _is_in_module(place: Place | None, path: str) -> bool:
+def _is_in_module(place: SourcePlace | None, path: str) -> bool:
     """Whether a place is in a module or in one of its own."""
     return place is not None and (place.module == path or place.module.startswith(f"{path}."))
 
 
-def _list_repeats(launched: Sequence[Hashable | None], several: int) -> list[tuple[int, int, int]]:
+def _find_repeats_of_any_length(
+    launched: Sequence[Hashable | None], min_turns: int
+) -> list[tuple[int, int, int]]:
     """Return length, begin and end of launches that repeat at once, the longest turns first.
 
     None repeats nothing. What repeats with a shorter turn is not said to repeat with several of them.
@@ -298,7 +300,7 @@ def _list_repeats(launched: Sequence[Hashable | None], several: int) -> list[tup
             last[token] = index
     found: list[tuple[int, int, int]] = []
     for length in sorted(length for length, _ in seen.most_common(LENGTHS)):
-        for begin, end in _find_repeats(launched, length, several):
+        for begin, end in _find_repeats_of_length(launched, length, min_turns):
             inner = (
                 length % shorter == 0 and first <= begin and end <= stop
                 for shorter, first, stop in found
@@ -308,8 +310,8 @@ def _list_repeats(launched: Sequence[Hashable | None], several: int) -> list[tup
     return sorted(found, key=lambda row: (-row[0], row[1]))
 
 
-def _find_repeats(
-    launched: Sequence[Hashable | None], length: int, several: int
+def _find_repeats_of_length(
+    launched: Sequence[Hashable | None], length: int, min_turns: int
 ) -> Iterator[tuple[int, int]]:
     """Yield from where to where launches of some number repeat at once; None repeats nothing."""
     first = 0
@@ -317,13 +319,13 @@ def _find_repeats(
         last = index == len(launched)
         if not last and launched[index] is not None and launched[index] == launched[index - length]:
             continue
-        if index - first >= length * several:
+        if index - first >= length * min_turns:
             yield first, index
         first = index - length + 1
 
 
 def _make_loop_key(
-    case: Case, index: int, claimed: frozenset[int], joined: bool
+    case: StepCase, index: int, claimed: frozenset[int], joined: bool
 ) -> tuple[object, ...] | None:
     """Return what the launches of one place in a loop have in common; None for what is in no loop.
 
@@ -331,7 +333,7 @@ def _make_loop_key(
     """
     work = case.works[index]
     activity, maker = work.activity, work.maker
-    member = _find_source_place(work)
+    member = _make_place_key(work)
     is_named = maker.ordinal >= 0 or member is not None
     is_launched = activity.kind in {"kernel", "set"} and not activity.graph
     if index in claimed or not is_launched or not is_named:
@@ -340,12 +342,12 @@ def _make_loop_key(
         return None
     shown = (activity.name, activity.grid, activity.block, activity.stream)
     if member is not None:
-        return (*shown, _name_place_without_numbers(work) if joined else member)
+        return (*shown, _make_place_key_without_numbers(work) if joined else member)
     within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
     return (*shown, within, maker.op, maker.top, maker.shapes, maker.types, maker.source)
 
 
-def _is_after_wait(case: Case, index: int) -> bool:
+def _is_after_wait(case: StepCase, index: int) -> bool:
     """Whether the host or a stream waits between the launch of a work and that of the one before."""
     if index == 0:
         return False
@@ -353,7 +355,7 @@ def _is_after_wait(case: Case, index: int) -> bool:
     return any(call.waits or "WaitEvent" in call.name for call in between)
 
 
-def _find_work_with_sizes(case: Case, run: Sequence[int]) -> StepWork:
+def _find_work_with_sizes(case: StepCase, run: Sequence[int]) -> StepWork:
     """Return one of some equal works whose sizes are known, or the first of them."""
     for index in run:
         if any(case.works[index].maker.shapes):
@@ -415,7 +417,7 @@ class _LoopPlace(NamedTuple):
     known: bool
 
 
-def _list_loop_places(case: Case, loop: Loop) -> list[_LoopPlace]:
+def _list_loop_places(case: StepCase, loop: Loop) -> list[_LoopPlace]:
     """Return the places of a turn."""
     places = []
     for run in loop.list_runs():
@@ -425,13 +427,13 @@ def _list_loop_places(case: Case, loop: Loop) -> list[_LoopPlace]:
     return places
 
 
-def _is_of_one_operator(case: Case, loop: Loop) -> bool:
+def _is_of_one_operator(case: StepCase, loop: Loop) -> bool:
     """Whether one operator launches many kernels, and no loop of the program."""
     first, second = (case.works[loop.works[at]].maker.ordinal for at in (0, loop.length))
     return first >= 0 and first == second
 
 
-def _follow_tensors(places: Sequence[_LoopPlace]) -> _Tensors | None:
+def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _Tensors | None:
     """Return the tensors of a turn; None where too little is known of them.
 
     A tensor whose size no operator of the turn makes comes from outside. Of another, each that the
@@ -459,18 +461,18 @@ def _follow_tensors(places: Sequence[_LoopPlace]) -> _Tensors | None:
     return tensors
 
 
-def _is_recurrent(maker: Maker) -> bool:
+def _is_recurrent(maker: CallOrigin) -> bool:
     """Whether a module of torch computes it that needs the state of the step before."""
     return maker.place is not None and maker.place.kind in CELLS
 
 
-def estimate_time_as_one_kernel(case: Case, run: Sequence[int]) -> tuple[float, float]:
+def estimate_ns_as_one_kernel(case: StepCase, run: Sequence[int]) -> tuple[float, float]:
     """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
 
     Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
     operations of all stay, and no kernel takes more than they took one by one.
     """
-    took = 1e6 * case.sum_work_time(run)
+    took = 1e6 * case.sum_work_ms(run)
     apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
     work = case.works[run[0]]
     maker = _find_work_with_sizes(case, run).maker
@@ -484,11 +486,11 @@ def estimate_time_as_one_kernel(case: Case, run: Sequence[int]) -> tuple[float, 
     beside = took * min(1.0, rounds / len(run))
     together = max(float(SHORT), beside)
     if needs is not None:
-        together = max(together, len(run) * _estimate_least_time(case, work, needs))
+        together = max(together, len(run) * _estimate_least_ns(case, work, needs))
     return min(together, apart, took), min(took, apart)
 
 
-def _estimate_least_time(case: Case, work: StepWork, needs: Needs) -> float:
+def _estimate_least_ns(case: StepCase, work: StepWork, needs: Needs) -> float:
     """Return the nanoseconds that the bytes or the operations of a work need at least."""
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
     rate = None
@@ -500,7 +502,7 @@ def _estimate_least_time(case: Case, work: StepWork, needs: Needs) -> float:
     return max(moved, computed)
 
 
-def _compute_host_share_outside_operator(case: Case, work: StepWork) -> float:
+def _compute_host_share_outside_operator(case: StepCase, work: StepWork) -> float:
     """Return the share of the host's time up to a launch that is not within the launch's operator."""
     call = case.step.calls[work.call]
     if work.call:

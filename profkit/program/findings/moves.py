@@ -14,9 +14,9 @@ from profkit.program.findings.case import (
     SHORT,
     SMALL_COPY,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
     find_calls_waiting_for_works,
     find_small_uploads,
     is_of_backward,
@@ -27,10 +27,10 @@ from profkit.program.findings.case import (
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import (
     NOTHING,
-    Aside,
     CallShare,
-    Change,
     Range,
+    StepChange,
+    StreamMove,
     make_exact_range,
 )
 from profkit.program.steps.cut import StepWork
@@ -68,7 +68,7 @@ _OPAQUE = re.compile(r"CatArray.*?OpaqueType<\(?(?:unsigned int\))?(\d+)")
 _JOINED_TYPE = re.compile(r"CatArray\w*<([\w:]+)[,>]")
 
 
-COPIES = Words(
+COPIES = RuleTexts(
     rule="copy",
     says=(
         "{total} MB per step are copied {way}{pageable} at {rate:figures} GB/s; nothing computes for "
@@ -142,7 +142,7 @@ class _Copies:
     worked_on: Mapping[int, float]  # nanoseconds that the host then works
 
 
-def find_exposed_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.select_works(
         lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed
@@ -153,10 +153,10 @@ def find_exposed_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
         chosen=chosen,
         kept=find_avoidable_copies(case, chosen),
         reduced=find_copies_reduced_on_host(case, chosen),
-        worked_on=find_host_work_after_copies(case, chosen),
+        worked_on=find_host_ns_after_copies(case, chosen),
     )
     way = _find_main_direction(case, chosen)
-    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_work_time(chosen)
+    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_work_ms(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
     yield case.make_finding(
         COPIES,
@@ -170,28 +170,28 @@ def find_exposed_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
         pageable=PAGEABLE[way] if pageable else "",
         pin="pin the host memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
-        alone=case.sum_idle_time("copy") / 1e6,
+        alone=case.sum_idle_ns("copy") / 1e6,
         step=case.split.period / 1e6,
         **_make_host_work_figure(copies.worked_on),
         after=_describe_host_work_after_copies(copies.worked_on),
     )
 
 
-def _make_copies_change(case: Case, copies: _Copies) -> Change:
+def _make_copies_change(case: StepCase, copies: _Copies) -> StepChange:
     """Pin them, on streams of their own, a step ahead; what may stay on the GPU is not copied."""
     rate = _find_fastest_copy(case)
     scale, stream = {}, {}
     for index in copies.chosen:
-        scale[index] = _estimate_copy_left(case, copies, index, rate)
+        scale[index] = _estimate_share_left_of_copy(case, copies, index, rate)
         if number := OWN_STREAM.get(case.works[index].activity.direction):
-            stream[index] = Aside(number, NOTHING)
+            stream[index] = StreamMove(number, NOTHING)
     host = dict.fromkeys(find_calls_waiting_for_works(case, copies.chosen), CallShare())
     # What the host does with them goes too, unless it is not for their sake.
-    left = 1 - sum(copies.worked_on.values()) / max(1.0, sum(_list_host_pauses(case)))
-    return Change(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
+    left = 1 - sum(copies.worked_on.values()) / max(1.0, sum(_measure_host_pauses_ns(case)))
+    return StepChange(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
 
 
-def _find_fastest_copy(case: Case) -> float:
+def _find_fastest_copy(case: StepCase) -> float:
     """Return bytes a second of the step's fastest pinned copy, or else of the GPU's table."""
     seen = []
     for work in case.works:
@@ -201,7 +201,7 @@ def _find_fastest_copy(case: Case) -> float:
     return max(seen, default=find_pinned_copy_rate(case.cc))
 
 
-def _estimate_copy_left(case: Case, copies: _Copies, index: int, rate: float) -> Range:
+def _estimate_share_left_of_copy(case: StepCase, copies: _Copies, index: int, rate: float) -> Range:
     """Return what is left of a copy's time: at the fastest rate, as a kernel reads it, or nothing."""
     copy = case.works[index].activity
     took = max(1, copy.duration)
@@ -215,36 +215,36 @@ def _estimate_copy_left(case: Case, copies: _Copies, index: int, rate: float) ->
     return left
 
 
-def _find_main_direction(case: Case, chosen: Sequence[int]) -> str:
+def _find_main_direction(case: StepCase, chosen: Sequence[int]) -> str:
     """Return the direction that takes most of the time, or BOTH; empty for copies between GPUs."""
     times = {}
     for way in ("HtoD", "DtoH"):
-        times[way] = case.sum_work_time(_list_copies_in_direction(case, chosen, way))
-    if min(times.values()) >= BOTH_WAYS * case.sum_work_time(chosen):
+        times[way] = case.sum_work_ms(_list_copies_in_direction(case, chosen, way))
+    if min(times.values()) >= BOTH_WAYS * case.sum_work_ms(chosen):
         return BOTH
     if any(times.values()):
         return max(times, key=lambda way: times[way])
     return ""
 
 
-def _choose_copies_advice(case: Case, copies: _Copies, way: str) -> str:
+def _choose_copies_advice(case: StepCase, copies: _Copies, direction: str) -> str:
     """Return the key of what is to be done about most of the time of some copies."""
-    half = case.sum_work_time(copies.chosen) / 2
-    if case.sum_work_time(copies.reduced) > half and case.sum_work_time(copies.kept) <= half:
+    half = case.sum_work_ms(copies.chosen) / 2
+    if case.sum_work_ms(copies.reduced) > half and case.sum_work_ms(copies.kept) <= half:
         return "reduced"
     advice = ""
-    if case.sum_work_time(copies.kept) > half:
+    if case.sum_work_ms(copies.kept) > half:
         advice = "kept"
-    elif case.sum_work_time(copies.worked_on) > half:
+    elif case.sum_work_ms(copies.worked_on) > half:
         return "worked on"
-    elif way == "DtoH":
+    elif direction == "DtoH":
         advice = "results"
-    if case.sum_work_time(_list_harmless_copies(case, copies.chosen)) > half:
+    if case.sum_work_ms(_list_harmless_copies(case, copies.chosen)) > half:
         return f"{advice} aside".strip()
     return advice
 
 
-def _list_harmless_copies(case: Case, chosen: Sequence[int]) -> list[int]:
+def _list_harmless_copies(case: StepCase, chosen: Sequence[int]) -> list[int]:
     """Return copies that are as they should be: of pinned memory, on a stream without kernels."""
     computing = {w.activity.stream for w in case.works if w.kind not in {"copy", "collective"}}
     aside = []
@@ -255,15 +255,15 @@ def _list_harmless_copies(case: Case, chosen: Sequence[int]) -> list[int]:
     return aside
 
 
-def _list_copies_in_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
+def _list_copies_in_direction(case: StepCase, chosen: Sequence[int], direction: str) -> list[int]:
     found = []
     for index in chosen:
-        if case.works[index].activity.direction == way:
+        if case.works[index].activity.direction == direction:
             found.append(index)
     return found
 
 
-def find_copies_reduced_on_host(case: Case, chosen: Sequence[int]) -> dict[int, str]:
+def find_copies_reduced_on_host(case: StepCase, chosen: Sequence[int]) -> dict[int, str]:
     """Return copies to the host that an operator reduces there, and which operator that is.
 
     It has as many bytes of values as were copied, and calls the GPU for nothing.
@@ -287,13 +287,13 @@ def find_copies_reduced_on_host(case: Case, chosen: Sequence[int]) -> dict[int, 
     return found
 
 
-def find_host_work_after_copies(case: Case, chosen: Sequence[int]) -> dict[int, float]:
+def find_host_ns_after_copies(case: StepCase, chosen: Sequence[int]) -> dict[int, float]:
     """Return copies to the host that it waits for and then works long, with the nanoseconds of that.
 
     Nothing is launched in between, so the GPU runs empty: as a rule the host works on what it got.
     """
     results = set(_list_copies_in_direction(case, chosen, "DtoH"))
-    pauses = _list_host_pauses(case)
+    pauses = _measure_host_pauses_ns(case)
     found = {}
     waited = -1  # the last result that was waited for, and nothing launched since
     for event, pause in zip(case.hosts.usual.events, pauses, strict=False):
@@ -309,7 +309,7 @@ def find_host_work_after_copies(case: Case, chosen: Sequence[int]) -> dict[int, 
     return found
 
 
-def _list_host_pauses(case: Case) -> list[float]:
+def _measure_host_pauses_ns(case: StepCase) -> list[float]:
     """Return how long the host pauses before each call and behind the last; 0 where it launches on."""
     model = case.hosts.usual
     times = [*(event.gap for event in model.events), model.tail]
@@ -330,7 +330,7 @@ def _describe_host_work_after_copies(worked_on: Mapping[int, float]) -> str:
     return f"; then the host works for {figures(total)} ms before it launches again"
 
 
-def find_avoidable_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
+def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[int]:
     """Copies of what may stay on the GPU: it goes to and fro in each step, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which
@@ -353,7 +353,7 @@ def _sum_bytes(sizes: Counter[int]) -> int:
     return sum(size * count for size, count in sizes.items())
 
 
-def _count_pieces(case: Case, copies: Collection[int]) -> int:
+def _count_pieces(case: StepCase, copies: Collection[int]) -> int:
     """Return into how many parts kernels divide some copies."""
     own = set(copies)
     pieces = 0
@@ -367,7 +367,7 @@ def _count_pieces(case: Case, copies: Collection[int]) -> int:
     return pieces
 
 
-SMALL_COPIES = Words(
+SMALL_COPIES = RuleTexts(
     rule="copy",
     says="{count:,} small copies per step move {total:figures} MB to the GPU one at a time{waited}",
     advice=Advice(
@@ -379,7 +379,7 @@ SMALL_COPIES = Words(
 )
 
 
-def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_small_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
     chosen = find_small_uploads(case)
     if not chosen:
@@ -388,7 +388,7 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     # One copy in place of all.
     freed = _find_calls_for_copies(case, chosen).union(find_calls_waiting_for_works(case, chosen))
     host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
-    change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
+    change = StepChange(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     said = ""
     if waited:
@@ -403,7 +403,7 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     )
 
 
-def _find_calls_for_copies(case: Case, chosen: frozenset[int]) -> set[int]:
+def _find_calls_for_copies(case: StepCase, chosen: frozenset[int]) -> set[int]:
     """The calls that operators make for their copies, besides those that start these.
 
     A pageable copy ends with a wait of its own. Where no operator is known, it is the calls between two
@@ -420,11 +420,11 @@ def _find_calls_for_copies(case: Case, chosen: frozenset[int]) -> set[int]:
         if number + 1 < len(events) and calls[number + 1].waits:
             around.add(number + 1)
     if not ops:
-        around |= _find_calls_between(case, starting)
+        around |= _find_calls_between_copies(case, starting)
     return around - starting
 
 
-MOVING_PAGES = Words(
+MOVING_PAGES = RuleTexts(
     rule="copy",
     says=(
         "kernels touch unified memory that is not on the GPU: {pages:,} transfers bring {total:figures} "
@@ -440,7 +440,7 @@ MOVING_PAGES = Words(
 
 
 @dataclass(frozen=True)
-class _Touched:
+class _KernelWithMovingPages:
     """A kernel and the pages of unified memory that move to the GPU while it runs."""
 
     kernel: Activity
@@ -469,9 +469,9 @@ class _Touched:
         return Range(*left)
 
 
-def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_waits_for_pages(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Kernels that wait for pages of unified memory, which move when they are touched."""
-    touched = _list_touched(case)
+    touched = _find_kernels_with_moving_pages(case)
     if not touched:
         return
     pinned = find_pinned_copy_rate(case.cc)
@@ -480,16 +480,16 @@ def find_moving_pages(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     yield case.make_finding(
         MOVING_PAGES,
         (),
-        Change(scale),
+        StepChange(scale),
         describe_launch_place(case.find_longest_work(touched)),
         pages=sum(len(own.pages) for own in moved),
         total=sum(own.bytes for own in moved) / 1e6,
         moving=sum(own.moving for own in moved) / 1e6,
-        kernels=case.sum_work_time(touched),
+        kernels=case.sum_work_ms(touched),
     )
 
 
-def _list_touched(case: Case) -> dict[int, _Touched]:
+def _find_kernels_with_moving_pages(case: StepCase) -> dict[int, _KernelWithMovingPages]:
     """Return the kernels of the step that touch pages, by work."""
     brought = [page for page in case.page_moves if page.direction == "HtoD"]
     starts = [page.start for page in brought]
@@ -498,11 +498,11 @@ def _list_touched(case: Case) -> dict[int, _Touched]:
         kernel = work.activity
         first, last = bisect_left(starts, kernel.start), bisect_left(starts, kernel.end)
         if kernel.kind == "kernel" and first < last:
-            found[index] = _Touched(kernel, brought[first:last])
+            found[index] = _KernelWithMovingPages(kernel, brought[first:last])
     return found
 
 
-def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
+def _find_calls_between_copies(case: StepCase, pieces: set[int]) -> set[int]:
     """The calls between two copies with no other launch between them: the copies' own."""
     between: set[int] = set()
     since: list[int] = []
@@ -518,7 +518,7 @@ def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
     return between
 
 
-COLLECTIVES = Words(
+COLLECTIVES = RuleTexts(
     rule="collective",
     says=(
         "{count:,} collectives per step take {ms:time}, {exposed:time} of it not overlapped "
@@ -545,7 +545,7 @@ COLLECTIVES = Words(
 )
 
 
-def find_exposed_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_collectives(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
@@ -554,7 +554,7 @@ def find_exposed_collectives(case: Case, claimed: frozenset[int]) -> Iterator[St
     chosen = case.select_works(
         lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
     )
-    exposed = min(case.sum_idle_time("collective"), round(1e6 * case.sum_work_time(chosen)))
+    exposed = min(case.sum_idle_ns("collective"), round(1e6 * case.sum_work_ms(chosen)))
     if exposed < 0.01 * case.split.period:
         return
     learns = case.trains or any(w.kind == "optimizer" for w in case.works)
@@ -562,8 +562,8 @@ def find_exposed_collectives(case: Case, claimed: frozenset[int]) -> Iterator[St
 
     # Beside what computes; at worst a good part stays exposed, or all where nothing learns.
     left = REACH["collective during training" if learns else "collective"]
-    aside = Aside(-5, REACH["collective in its place"])
-    change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
+    aside = StreamMove(-5, REACH["collective in its place"])
+    change = StepChange(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
     if learns and reduces:
         advice = "gradients"
     else:
@@ -571,7 +571,7 @@ def find_exposed_collectives(case: Case, claimed: frozenset[int]) -> Iterator[St
     yield case.make_finding(COLLECTIVES, chosen, change, "", advice, exposed=exposed / 1e6)
 
 
-LAYOUTS = Words(
+LAYOUTS = RuleTexts(
     rule="layout",
     says=(
         "{count:,} kernels per step ({ms:time}) only change the memory layout of tensors{around}"
@@ -592,7 +592,7 @@ LAYOUTS = Words(
 )
 
 
-def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_layout_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
@@ -609,9 +609,7 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         elif _is_image_layout_copy(case, index):
             images.append(index)
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
-    is_convolved = convolved >= SEVERAL and 2 * case.sum_work_time(images) > case.sum_work_time(
-        chosen
-    )
+    is_convolved = convolved >= SEVERAL and 2 * case.sum_work_ms(images) > case.sum_work_ms(chosen)
     merge = dict.fromkeys(chosen, NOTHING)
     for index in chosen:
         if not case.works[index].maker.op and index not in images:
@@ -619,14 +617,14 @@ def find_layout_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     yield case.make_finding(
         LAYOUTS,
         chosen,
-        Change(merge=merge),
+        StepChange(merge=merge),
         case.describe_origin_of_works(named or chosen),
         "convolved" if is_convolved else "",
         around=" around convolutions" if is_convolved else "",
     )
 
 
-def _is_needless_layout(case: Case, index: int, is_convolved: bool) -> bool:
+def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
     """Whether a copy only changes the order, and the program asked for it or nothing tells who did."""
     work = case.works[index]
     if work.kind == "layout":
@@ -638,17 +636,17 @@ def _is_needless_layout(case: Case, index: int, is_convolved: bool) -> bool:
     return is_convolved and _is_image_layout_copy(case, index)
 
 
-def list_standalone_copies(case: Case, claimed: frozenset[int]) -> list[int]:
+def list_standalone_copies(case: StepCase, claimed: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
     for run in list_mergeable_runs(case, claimed):
         moving = [i for i in run if is_only_moving_data(case.works[i])]
-        if 2 * case.sum_work_time(moving) > case.sum_work_time(run):
+        if 2 * case.sum_work_ms(moving) > case.sum_work_ms(run):
             found += moving
     return sorted(found)
 
 
-def _is_image_layout_copy(case: Case, index: int) -> bool:
+def _is_image_layout_copy(case: StepCase, index: int) -> bool:
     """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
 
     Where no operator is known, a copy whose next product before or after it is a convolution;
@@ -677,7 +675,7 @@ def is_requested_copy(work: StepWork) -> bool:
     return top in COPIED or "ConvolutionBackward" in top
 
 
-GROWING = Words(
+GROWING = RuleTexts(
     rule="layout",
     says=(
         "{count:,} {kernels} per step copy what is there to append a little: {whole} MB are written, "
@@ -694,7 +692,7 @@ GROWING = Words(
 )
 
 
-def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_growing_caches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A cache to which each step appends by concatenation: what was in it is copied in every step.
 
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
@@ -715,12 +713,12 @@ def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
         left = max(SHORT, 2 * added / case.bandwidth * 1e9)
         scale[index] = make_exact_range(left / max(1, work.activity.duration)).limit_to(1.0)
     chosen = list(scale)
-    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
+    if not chosen or case.sum_work_ms(chosen) * 1e6 < LEAST_GROWING * case.split.period:
         return
     yield case.make_finding(
         GROWING,
         chosen,
-        Change(scale=scale),
+        StepChange(scale=scale),
         kernels="kernel" if len(chosen) == 1 else "kernels",
         whole=figures(whole / 1e6),
         new=figures(new / 1e6),
@@ -728,14 +726,14 @@ def find_growing_caches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
 
 
 @dataclass(frozen=True)
-class Join:
+class ConcatenationSizes:
     """The sizes of a concatenation."""
 
     largest: tuple[int, ...]  # of its parts
     result: tuple[int, ...]
 
 
-def read_concatenation(parts: Sequence[tuple[int, ...]]) -> Join | None:
+def read_concatenation(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes | None:
     """Return the sizes of a concatenation to one part that is larger than all others together.
 
     None where there is no such part, or the parts differ in more than one dimension.
@@ -756,7 +754,7 @@ def read_concatenation(parts: Sequence[tuple[int, ...]]) -> Join | None:
     if dimension is None:
         return None
     result[dimension] += sum(part[dimension] for part in others)
-    return Join(largest, tuple(result))
+    return ConcatenationSizes(largest, tuple(result))
 
 
 def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
@@ -769,7 +767,7 @@ def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int |
     return None
 
 
-def find_growing_concatenations(case: Case) -> dict[int, Join]:
+def find_growing_concatenations(case: StepCase) -> dict[int, ConcatenationSizes]:
     """Return concatenations, by work, whose result is copied again by the same one a step later.
 
     The n-th of this step is the n-th of the step before, where steps have as many; of the first
@@ -781,7 +779,7 @@ def find_growing_concatenations(case: Case) -> dict[int, Join]:
     before = [span for span in spans if span.start < case.step.begin][-len(own) :]
     after = [span for span in spans if span.start >= case.step.end][: len(own)]
     results = {join.result for span in own if (join := read_concatenation(span.shapes)) is not None}
-    growing: list[tuple[HostSpan, Join]] = []
+    growing: list[tuple[HostSpan, ConcatenationSizes]] = []
     for number, span in enumerate(own):
         join = read_concatenation(span.shapes)
         if join is None or join.largest in results:
@@ -797,7 +795,7 @@ def find_growing_concatenations(case: Case) -> dict[int, Join]:
     return _find_concatenating_works(case, growing)
 
 
-def _list_concatenation_spans(case: Case) -> list[HostSpan]:
+def _list_concatenation_spans(case: StepCase) -> list[HostSpan]:
     """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
     joining = [case.works[index] for index in case.select_works(_is_concatenation)]
     threads = {case.step.calls[work.call].thread for work in joining}
@@ -808,7 +806,7 @@ def _list_concatenation_spans(case: Case) -> list[HostSpan]:
     return joining_spans
 
 
-def _is_appended_to(join: Join | None, earlier: Join | None) -> bool:
+def _is_appended_to(join: ConcatenationSizes | None, earlier: ConcatenationSizes | None) -> bool:
     """Whether the result of one concatenation is as large as the largest part of a later one."""
     return join is not None and earlier is not None and earlier.result == join.largest
 
@@ -819,10 +817,10 @@ def _is_concatenation(work: StepWork) -> bool:
 
 
 def _find_concatenating_works(
-    case: Case, growing: Sequence[tuple[HostSpan, Join]]
-) -> dict[int, Join]:
+    case: StepCase, growing: Sequence[tuple[HostSpan, ConcatenationSizes]]
+) -> dict[int, ConcatenationSizes]:
     """Return the works that some operators launch."""
-    found: dict[int, Join] = {}
+    found: dict[int, ConcatenationSizes] = {}
     for index in case.select_works(_is_concatenation):
         call = case.step.calls[case.works[index].call]
         for span, join in growing:
@@ -842,7 +840,7 @@ def _read_value_bytes(kernel: str) -> int:
     return 0
 
 
-JOINS = Words(
+JOINS = RuleTexts(
     rule="layout",
     says="{count:,} {kernels} per step to concatenate tensors: {ms:time}",
     advice=Advice(
@@ -856,7 +854,7 @@ JOINS = Words(
 )
 
 
-def find_concatenations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_concatenations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put together: each part is read and written once more.
 
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
@@ -868,7 +866,7 @@ def find_concatenations(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
             chosen.append(index)
     if not chosen:
         return
-    change = Change(merge=dict.fromkeys(chosen, NOTHING))
+    change = StepChange(merge=dict.fromkeys(chosen, NOTHING))
     yield case.make_finding(
         JOINS, chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels"
     )

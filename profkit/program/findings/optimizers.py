@@ -11,13 +11,13 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
     is_of_backward,
     is_of_optimizer,
 )
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.replay.scenario import Range, StepChange
 
 MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may be anywhere
@@ -34,7 +34,7 @@ _OF_ONE = re.compile(r"addcdiv")
 _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 
 
-OPTIMIZER = Words(
+OPTIMIZER = RuleTexts(
     rule="optimizer",
     says=(
         "the optimizer handles its {kind} one at a time: {count:,} kernels, {ms:time} on the "
@@ -70,16 +70,16 @@ OPTIMIZER = Words(
 )
 
 
-def find_unfused_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_optimizer(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     of_torch = case.select_works(is_of_optimizer, claimed)
     own = of_torch or _find_optimizer_works_by_name(case, claimed)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
-    if _has_name(case, foreach, _FUSED):
+    if _has_kernel_matching(case, foreach, _FUSED):
         return  # what else it does, counting its steps over all tensors, is none of its operations
     works = sorted([*single, *foreach])
-    is_adam = _has_name(case, works, _ADAM)
+    is_adam = _has_kernel_matching(case, works, _ADAM)
     if len(single) < MANY and not (is_adam and len(foreach) >= FEW_UPDATES):
         return
     maker = case.works[works[0]].maker
@@ -101,27 +101,27 @@ def find_unfused_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[Step
     )
 
 
-def _has_name(case: Case, works: Sequence[int], pattern: re.Pattern[str]) -> bool:
+def _has_kernel_matching(case: StepCase, works: Sequence[int], pattern: re.Pattern[str]) -> bool:
     """Whether the kernel of any of some works has such a name."""
     return any(pattern.search(case.works[i].activity.name) for i in works)
 
 
-def _merge_updates(case: Case, works: Sequence[int], left: Range) -> Change:
+def _merge_updates(case: StepCase, works: Sequence[int], left: Range) -> StepChange:
     """One kernel for many parameters: the time that bytes need, and hardly any launches."""
     need = 0.0
     for index in works:
         need += max(0.0, case.works[index].activity.duration - SHORT)
     first = case.works[works[0]].activity.duration or 1.0
     only = Range(*(max(need * share, 2 * SHORT) / first for share in left))
-    return Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
+    return StepChange({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
 
 
-def _are_callers_recorded(case: Case) -> bool:
+def _are_callers_recorded(case: StepCase) -> bool:
     """Whether a step of torch.optim's would have been named: by its range, or by its line."""
     return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
-def _find_optimizer_works_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
+def _find_optimizer_works_by_name(case: StepCase, claimed: frozenset[int]) -> list[int]:
     """Where no range says so: what follows the last backward operator, or lies round addcdiv.
 
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
@@ -137,7 +137,7 @@ def _find_optimizer_works_by_name(case: Case, claimed: frozenset[int]) -> list[i
     return _find_most_updates(case, free)
 
 
-def _find_most_updates(case: Case, free: Sequence[int]) -> list[int]:
+def _find_most_updates(case: StepCase, free: Sequence[int]) -> list[int]:
     """The run with most updates, of works that an optimiser may consist of; empty where none has any."""
     # LAMB takes a norm of each parameter.
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
@@ -151,7 +151,7 @@ def _find_most_updates(case: Case, free: Sequence[int]) -> list[int]:
     return found
 
 
-def _count_parameter_updates(case: Case, run: Sequence[int]) -> int:
+def _count_parameter_updates(case: StepCase, run: Sequence[int]) -> int:
     """How many parameters' updates a run of works holds; few are none.
 
     Roots alone are updates where they are of several sizes, as weights and biases are, and the step

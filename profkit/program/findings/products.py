@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
 
-from profkit.program.findings.case import REACH, REACHED, Advice, Case, StepFinding, Words
+from profkit.program.findings.case import REACH, REACHED, Advice, RuleTexts, StepCase, StepFinding
 from profkit.program.operators import Product, find_product
-from profkit.program.replay.scenario import Change, Range, make_exact_range
+from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision, is_vector_product
 from profkit.program.timeline import Activity
-from profkit.records.gpus import find_measured_range
+from profkit.records.gpus import get_measured_levels
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 # What kernels of PyTorch and cuFFT say of the type of their values, where no operator does.
@@ -40,7 +40,7 @@ _UNALIGNED = re.compile(r"tensorop_\w*?b?f16\w*_(align[124])\b")
 LONG = 20_000  # nanoseconds: shorter products are bound by other things
 
 
-FP32_PRODUCTS = Words(
+FP32_PRODUCTS = RuleTexts(
     rule="fp32-matmul",
     says=(
         "{count:,} {what} run in float32 on the FP32 pipes ({ms:time} per step) while the tensor "
@@ -71,7 +71,7 @@ FP32_PRODUCTS = Words(
 )
 
 
-def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_fp32_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
@@ -83,7 +83,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     chosen = sorted([*attention, *case.select_works(_is_fp32_product, claimed)])
     if not chosen:
         return
-    gains = find_measured_range("tensor", case.cc)
+    gains = get_measured_levels("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     scale = {}
     for i in chosen:
@@ -97,12 +97,12 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     advice = ""
     if only_half:
         advice = "half"
-    elif 2 * case.sum_work_time(attention) > case.sum_work_time(chosen):
+    elif 2 * case.sum_work_ms(attention) > case.sum_work_ms(chosen):
         advice = "attention"
-    yield case.make_finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
+    yield case.make_finding(FP32_PRODUCTS, chosen, StepChange(scale), "", advice, what=what)
 
 
-def _name_products(case: Case, chosen: Sequence[int]) -> str:
+def _name_products(case: StepCase, chosen: Sequence[int]) -> str:
     """Say what products are: of matrices, convolutions, or both."""
     kinds = {case.works[i].kind for i in chosen}
     if kinds == {"conv"}:
@@ -125,13 +125,13 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _estimate_time_left_on_faster_pipe(case: Case, index: int, gain: float) -> Range:
+def _estimate_time_left_on_faster_pipe(case: StepCase, index: int, gain: float) -> Range:
     """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
     return make_exact_range(min(1.0, max(FLOOR, long / gain) / long))
 
 
-IN_FLOAT64 = Words(
+IN_FLOAT64 = RuleTexts(
     rule="elementwise-chain",
     says="{count:,} kernels per step compute in float64: {ms:time}{products}",
     advice=Advice(
@@ -145,13 +145,13 @@ IN_FLOAT64 = Words(
 )
 
 
-def find_float64_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_float64_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.select_works(_is_float64, claimed)
-    if HALF * case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
+    if HALF * case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return  # what it would explain is left to other checks
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
-    least, gain, _ = find_measured_range("double", case.cc)
+    least, gain, _ = get_measured_levels("double", case.cc)
     scale = dict.fromkeys(chosen, make_exact_range(HALF))  # 4 bytes a value in place of 8
     for i in (
         products
@@ -162,7 +162,7 @@ def find_float64_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     finding = case.make_finding(
         IN_FLOAT64,
         chosen,
-        Change(scale),
+        StepChange(scale),
         products=f", {len(products)} of them matrix products" if products else "",
         tf32=", and allow TF32 for matrix products" if products else "",
     )
@@ -214,7 +214,7 @@ def find_tiling(product: Product, activity: Activity, multiprocessors: int) -> T
     return Tiling(tile, tiles, rounds, used)
 
 
-TAILS = Words(
+TAILS = RuleTexts(
     rule="kernel",
     says=(
         "{count:,} matrix products ({ms:time} per step) use {cut.used:.0%} of their tiles' "
@@ -227,7 +227,9 @@ TAILS = Words(
 )
 
 
-def find_products_with_wasted_tiles(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_products_with_wasted_tiles(
+    case: StepCase, claimed: frozenset[int]
+) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     if not case.device or not case.device.multiprocessors:
         return
@@ -245,7 +247,7 @@ def find_products_with_wasted_tiles(case: Case, claimed: frozenset[int]) -> Iter
     yield case.make_finding(
         TAILS,
         list(found),
-        Change(scale),
+        StepChange(scale),
         describe_launch_place(case.works[worst]),
         rows=product.rows,
         columns=product.columns,
@@ -254,9 +256,9 @@ def find_products_with_wasted_tiles(case: Case, claimed: frozenset[int]) -> Iter
     )
 
 
-def _estimate_full_tiles(case: Case, product: Product, cut: Tiling) -> Range:
+def _estimate_full_tiles(case: StepCase, product: Product, cut: Tiling) -> Range:
     """Return what is left with full tiles: not below its bytes, or the rate of the fastest products."""
-    best = max(cut.used / FILLED, case.compute_product_floor(product) / product.seconds)
+    best = max(cut.used / FILLED, case.compute_product_floor_seconds(product) / product.seconds)
     return Range((1 + best) / 2, best, cut.used).limit_to(1.0)
 
 
@@ -268,12 +270,12 @@ def _say_tile_rounds(cut: Tiling, sms: int) -> str:
     return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
 
 
-def _list_products(case: Case, claimed: frozenset[int] = frozenset()) -> dict[int, Product]:
+def _list_products(case: StepCase, claimed: frozenset[int] = frozenset()) -> dict[int, Product]:
     products = ((i, find_product(work)) for i, work in enumerate(case.works) if i not in claimed)
     return {i: product for i, product in products if product}
 
 
-MISFITS = Words(
+MISFITS = RuleTexts(
     rule="kernel",
     says=(
         "{count:,} matrix products have sizes that 16-byte loads do not fit ({sizes}) and reach "
@@ -284,7 +286,7 @@ MISFITS = Words(
 )
 
 
-def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
     reachable = REACHED * _find_best_rate(case, halves.values())
@@ -301,7 +303,7 @@ def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     yield case.make_finding(
         MISFITS,
         list(odd),
-        Change(scale),
+        StepChange(scale),
         sizes=", ".join(map(str, sizes[-3:])),
         rate=worst.rate / 1e12,
         reachable=reachable / 1e12,
@@ -310,7 +312,7 @@ def find_odd_sized_products(case: Case, claimed: frozenset[int]) -> Iterator[Ste
     )
 
 
-def _find_best_rate(case: Case, products: Iterable[Product]) -> float:
+def _find_best_rate(case: StepCase, products: Iterable[Product]) -> float:
     """Return operations a second of the fastest product that fits, or of the GPU's table."""
     best = 0.0
     if case.gpu:
@@ -321,7 +323,7 @@ def _find_best_rate(case: Case, products: Iterable[Product]) -> float:
     return best
 
 
-ODD_BY_NAME = Words(
+ODD_BY_NAME = RuleTexts(
     rule="kernel",
     says=(
         "{count:,} matrix products run on kernels for sizes that 16-byte loads do not fit "
@@ -331,7 +333,9 @@ ODD_BY_NAME = Words(
 )
 
 
-def find_odd_sized_products_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products_by_name(
+    case: StepCase, claimed: frozenset[int]
+) -> Iterator[StepFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
     unsized = case.select_works(
         lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed
@@ -347,4 +351,4 @@ def find_odd_sized_products_by_name(case: Case, claimed: frozenset[int]) -> Iter
     said = ""
     if aligned:
         said = aligned[1]
-    yield case.make_finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)
+    yield case.make_finding(ODD_BY_NAME, odd, StepChange(dict.fromkeys(odd, left)), aligned=said)

@@ -12,15 +12,15 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Advice,
-    Case,
+    RuleTexts,
+    StepCase,
     StepFinding,
-    Words,
     find_calls_waiting_for_works,
     is_of_optimizer,
     is_strided_copy,
 )
 from profkit.program.operators import find_operator_needs
-from profkit.program.replay.scenario import NOTHING, CallShare, Change, Range
+from profkit.program.replay.scenario import NOTHING, CallShare, Range, StepChange
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import HostSpan
 
@@ -34,7 +34,7 @@ ALL = 0.9  # of the GPU's time: where so much computes the same, the modules hol
 PASSES = 4  # over growing rows, from which on they are a loop that generates
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
-SLICED = Words(
+SLICED = RuleTexts(
     rule="redundant",
     says=(
         "only {part:,} of {whole:,} computed values are used ({kernels}, {ms:time} per step): "
@@ -45,7 +45,7 @@ SLICED = Words(
         others="select first, then compute only the rest",
     ),
 )
-COPIED_AGAIN = Words(
+COPIED_AGAIN = RuleTexts(
     rule="redundant",
     says=(
         "{total:figures} MB are copied unchanged within the GPU in every step ({kernels}, {ms:time})"
@@ -60,7 +60,7 @@ COPIED_AGAIN = Words(
 )
 
 
-SAME_EACH_STEP = Words(
+SAME_EACH_STEP = RuleTexts(
     rule="redundant",
     says=(
         "{count:,} of what runs on the GPU computes the same in every step ({ms:time}; the longest by "
@@ -76,7 +76,7 @@ SAME_EACH_STEP = Words(
     launches=True,
     floor="run",
 )
-UNREAD_GRADIENTS = Words(
+UNREAD_GRADIENTS = RuleTexts(
     rule="redundant",
     says=(
         "{count:,} of what the backward pass runs on the GPU makes gradients that nothing reads "
@@ -95,18 +95,18 @@ UNREAD_GRADIENTS = Words(
 NEEDLESS = {"same": SAME_EACH_STEP, "unread": UNREAD_GRADIENTS}
 
 
-def find_needless_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_needless_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work whose operators read nothing that changes from step to step, or make what nothing reads."""
-    everything = case.sum_work_time(range(len(case.works)))
+    everything = case.sum_work_ms(range(len(case.works)))
     for reason, words in NEEDLESS.items():
         chosen = []
         for index, work in enumerate(case.works):
             if work.maker.needless == reason and index not in claimed:
                 chosen.append(index)
-        if not chosen or case.sum_work_time(chosen) > ALL * everything:
+        if not chosen or case.sum_work_ms(chosen) > ALL * everything:
             continue
         waits = find_calls_waiting_for_works(case, chosen)
-        change = Change(
+        change = StepChange(
             merge=dict.fromkeys(chosen, NOTHING),
             host=dict.fromkeys(waits, CallShare(NOTHING, NOTHING)),
         )
@@ -115,18 +115,18 @@ def find_needless_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
             yield case.make_finding(words, chosen, change, op=longest.top or longest.op)
 
 
-def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_sliced_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose result is sliced to a small part before anything reads it whole."""
     used = _find_used_shares(case, claimed)
     chosen = sorted(used.keys() - claimed)
-    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
+    if not chosen or case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return
     longest = max(chosen, key=lambda i: case.works[i].activity.duration)
     whole = used[longest].whole
     yield case.make_finding(
         SLICED,
         chosen,
-        Change(
+        StepChange(
             scale={index: _estimate_time_left_of_used_share(used[index].share) for index in chosen}
         ),
         whole=whole,
@@ -142,7 +142,7 @@ class _Used(NamedTuple):
     whole: int  # values
 
 
-def _find_used_shares(case: Case, claimed: frozenset[int]) -> dict[int, _Used]:
+def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Used]:
     """Return products of which a small part is used, with the kernels that carry their results there."""
     cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
     used: dict[int, _Used] = {}
@@ -164,7 +164,7 @@ def _estimate_time_left_of_used_share(share: float) -> Range:
     return Range(min(1.0, 4 * share), share, share)
 
 
-def _follow_result(case: Case, product: int, values: int) -> list[int]:
+def _follow_result(case: StepCase, product: int, values: int) -> list[int]:
     """Return a product with the elementwise kernels right after it that take its result on."""
     along = [product]
     for index in range(product + 1, len(case.works)):
@@ -180,7 +180,7 @@ def _list_tensor_value_counts(work: StepWork) -> set[int]:
 
 
 def _find_used_share(
-    case: Case, cuts: list[HostSpan], along: Sequence[int], values: int
+    case: StepCase, cuts: list[HostSpan], along: Sequence[int], values: int
 ) -> float | None:
     """Return the share of a cut result that is read; None where it is read whole, or not cut."""
     last = along[-1]
@@ -203,7 +203,7 @@ def _find_used_share(
     return None
 
 
-def _is_cut_by_sizes(case: Case, along: Sequence[int], values: int) -> bool:
+def _is_cut_by_sizes(case: StepCase, along: Sequence[int], values: int) -> bool:
     """Whether what runs next reads some rows of a product that nothing in the step reads whole.
 
     Recordings may lack operators that launch nothing, as slices: rows are as long as the product's.
@@ -224,7 +224,7 @@ def _is_slice_of(cut: HostSpan, values: int) -> bool:
     return bool(cut.shapes) and prod(cut.shapes[0]) == values
 
 
-RECOMPUTED = Words(
+RECOMPUTED = RuleTexts(
     rule="redundant",
     says=(
         "{passes} passes over growing sizes: each has {more:,} {unit} more than the one before "
@@ -258,7 +258,7 @@ class _Growth:
         return self.sizes[1] - self.sizes[0]
 
 
-def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_recomputed_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A model that runs on all rows again for each new one, as one that generates without a cache."""
     found = list(_find_growths(case))
     if not found:
@@ -268,7 +268,7 @@ def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
         for size, works in zip(growth.sizes[1:], growth.passes[1:], strict=True):
             shares |= dict.fromkeys(works, growth.rows_per_pass / size)
     first = {index for growth in found for index in growth.passes[0]}
-    scale = _scale_later_passes(case, shares, first, claimed)
+    scale = _estimate_time_left_of_later_passes(case, shares, first, claimed)
     if not scale:
         return
     longest = max(found, key=lambda growth: (growth.unit == "rows", len(growth.passes)))
@@ -276,7 +276,7 @@ def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     yield case.make_finding(
         RECOMPUTED,
         chosen,
-        Change(scale=scale),
+        StepChange(scale=scale),
         passes=len(longest.sizes),
         unit=longest.unit,
         more=longest.rows_per_pass,
@@ -285,8 +285,8 @@ def find_recomputed_rows(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     )
 
 
-def _scale_later_passes(
-    case: Case, shares: Mapping[int, float], first: Collection[int], claimed: frozenset[int]
+def _estimate_time_left_of_later_passes(
+    case: StepCase, shares: Mapping[int, float], first: Collection[int], claimed: frozenset[int]
 ) -> dict[int, Range]:
     """Return what is left of the works of later passes; what does not grow itself is as its neighbour.
 
@@ -310,7 +310,7 @@ def _scale_later_passes(
     return scale
 
 
-def _find_growths(case: Case) -> Iterator[_Growth]:
+def _find_growths(case: StepCase) -> Iterator[_Growth]:
     """Yield kinds of launches whose blocks grow by equal and small amounts from pass to pass."""
     launched: dict[object, list[int]] = {}
     for index, work in enumerate(case.works):
@@ -356,7 +356,7 @@ def _find_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
     return best
 
 
-def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_copies_on_device(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
     total = 0
@@ -372,11 +372,11 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
             scale[index] = left
             total += size
     chosen = list(scale)
-    if not chosen or case.sum_work_time(chosen) * 1e6 < LEAST * case.split.period:
+    if not chosen or case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return
     # What an operator copies again goes with its launch; at worst half of it stays.
     known = [index for index in chosen if scale[index] is REACH["copy again"]]
-    change = Change(scale=scale, merge=dict.fromkeys(known, REACH["launch of a copy"]))
+    change = StepChange(scale=scale, merge=dict.fromkeys(known, REACH["launch of a copy"]))
     yield case.make_finding(
         COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_format_copy_count(chosen)
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profkit.program.steps.places import CORE, is_compiler_generated_file
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"/lib/python3[^/]*/")
@@ -26,7 +26,7 @@ ENGINE = "_engine_run_backward"  # the frame that only waits for autograd's thre
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PythonFrame:
     """One frame of a stack."""
 
     file: str
@@ -75,10 +75,10 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Stack:
+class PythonStack:
     """Frames and modules of one launch, innermost first."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[PythonFrame, ...]
     modules: tuple[tuple[str | None, str], ...] = ()  # path in the outermost one, and class
     generated: str = ""  # the file among the frames' that a compiler wrote
     origins: tuple[GraphOrigin, ...] = ()  # what the kernel there stands for
@@ -88,14 +88,14 @@ class Stack:
 class GraphOrigin:
     """One of the operations that a compiler made a kernel of."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[PythonFrame, ...]
     module: str
     kind: str  # the module's class
     backward: bool
     weight: int  # values that it reads or writes
 
 
-def read_stack(row: Mapping[str, Any]) -> Stack:
+def read_stack(row: Mapping[str, Any]) -> PythonStack:
     """Make a stack of what the recorder wrote of it.
 
     Raises:
@@ -107,7 +107,7 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
         raise ValueError("a stack without frames or modules")
     read = []
     for file, line, function in frames:
-        read.append(Frame(str(file), int(line), str(function)))
+        read.append(PythonFrame(str(file), int(line), str(function)))
     named = []
     for path, kind in modules:
         named.append((None if path is None else str(path), str(kind)))
@@ -115,7 +115,7 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
     for origin in row.get("origins", ()):
         if "frames" in origin:
             origins.append(read_graph_origin(origin))
-    return Stack(
+    return PythonStack(
         frames=tuple(read),
         modules=tuple(named),
         generated=str(row.get("generated", "")),
@@ -131,7 +131,7 @@ def read_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
     """
     frames = []
     for file, line, function in row["frames"]:
-        frames.append(Frame(str(file), int(line), str(function)))
+        frames.append(PythonFrame(str(file), int(line), str(function)))
     return GraphOrigin(
         frames=tuple(frames),
         module=clean_module_path(str(row["module"])),
@@ -141,7 +141,7 @@ def read_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
     )
 
 
-def is_waiting_for_autograd(stack: Stack) -> bool:
+def is_waiting_for_autograd(stack: PythonStack) -> bool:
     """Return whether Python only waits there while autograd works in C++.
 
     What torch has around an operation (a dispatch mode, a hook of its own) is no Python of a backward
@@ -155,7 +155,7 @@ def is_waiting_for_autograd(stack: Stack) -> bool:
     return False
 
 
-def is_calling_backward(stack: Stack) -> bool:
+def is_calling_backward(stack: PythonStack) -> bool:
     """Return whether the program is inside of its call of a backward pass."""
     return any(
         frame.file.endswith(_BACKWARD) and frame.function in {"backward", "grad"}
@@ -163,17 +163,17 @@ def is_calling_backward(stack: Stack) -> bool:
     )
 
 
-def is_called_by_ddp(stack: Stack) -> bool:
+def is_called_by_ddp(stack: PythonStack) -> bool:
     """Return whether DistributedDataParallel has called what was launched."""
     return any(frame.file.endswith(_REPLICAS) for frame in stack.frames)
 
 
-def is_compiled_without_origins(stack: Stack) -> bool:
+def is_compiled_without_origins(stack: PythonStack) -> bool:
     """Return whether a compiler made what was launched, and what it stands for is not known."""
     return not stack.generated and any(frame.is_compiler_generated for frame in stack.frames)
 
 
-def find_place_of_stack(stack: Stack) -> Place:
+def find_place_of_stack(stack: PythonStack) -> SourcePlace:
     """Say where something comes from."""
     frames = []
     for frame in stack.frames:
@@ -191,13 +191,15 @@ def find_place_of_stack(stack: Stack) -> Place:
     # Outside of its line, an optimizer only calls what computes the loss for it (a closure).
     if any("/torch/optim/" in frame.file for frame in frames[:at]):
         part = "optimizer"
-    return Place(own.place, own.function, path, kind, find_line_of_model_call(frames, own), part)
+    return SourcePlace(
+        own.place, own.function, path, kind, find_line_of_model_call(frames, own), part
+    )
 
 
-def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
+def find_place_of_origins(origins: Sequence[GraphOrigin]) -> SourcePlace:
     """Say where a compiler's kernel comes from: the line of most of its work, and all others."""
-    weights: Counter[Frame] = Counter()
-    modules: dict[Frame, Counter[tuple[str, str]]] = {}
+    weights: Counter[PythonFrame] = Counter()
+    modules: dict[PythonFrame, Counter[tuple[str, str]]] = {}
     backward = 0
     for origin in origins:
         backward += origin.backward
@@ -208,11 +210,11 @@ def find_place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
         weights[frame] += origin.weight
         modules.setdefault(frame, Counter())[origin.module, origin.kind] += origin.weight
     if not weights:
-        return Place()
+        return SourcePlace()
     ordered = [frame for frame, _ in weights.most_common()]
     first = ordered[0]
     ((module, kind), _), *_ = modules[first].most_common()
-    return Place(
+    return SourcePlace(
         line=first.place,
         function=first.function,
         module=module,
@@ -231,7 +233,7 @@ def clean_module_path(path: str) -> str:
     return plain.replace("..", ".").strip(".")
 
 
-def find_computing_frame(frames: Sequence[Frame]) -> int | None:
+def find_computing_frame(frames: Sequence[PythonFrame]) -> int | None:
     """Find the frame whose line says what is computed.
 
     It is the user's innermost one; but a library's model (of transformers, timm) is named itself
@@ -250,7 +252,7 @@ def find_computing_frame(frames: Sequence[Frame]) -> int | None:
     return users
 
 
-def find_line_of_model_call(frames: Sequence[Frame], own: Frame) -> str:
+def find_line_of_model_call(frames: Sequence[PythonFrame], own: PythonFrame) -> str:
     """Find the user's line from which the outermost module was called, where it is another one."""
     outermost = None
     for at, frame in enumerate(frames):

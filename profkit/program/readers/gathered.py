@@ -41,7 +41,7 @@ SAMPLES, SAME = 1000, 0.5
 
 
 @dataclass(frozen=True)
-class _Source:
+class _NamedRecording:
     """A file to read, and what it is called."""
 
     path: Path
@@ -56,35 +56,35 @@ def read_recordings(paths: Sequence[Path]) -> list[Timeline]:
         ProfkitError: One cannot be read, or several are of one process.
     """
     with ExitStack() as stack:
-        sources: list[_Source] = []
+        sources: list[_NamedRecording] = []
         for path in paths:
-            sources += _list_sources(path, stack)
-        return _read_sources(sources, paths)
+            sources += _list_recordings_of_path(path, stack)
+        return _read_named_recordings(sources, paths)
 
 
-def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
+def _list_recordings_of_path(path: Path, stack: ExitStack) -> list[_NamedRecording]:
     """Return the recordings that one path names."""
     if path == STANDARD_INPUT:
         folder = stack.enter_context(make_temporary_folder())
         return [_read_standard_input(folder / "input")]
     if is_folder(path) and not is_file(path / store.HEAD):
-        return _list_sources_in_folder(path)
+        return _list_recordings_in_folder(path)
     if _is_zip(path):
         folder = stack.enter_context(make_temporary_folder())
-        return list(_list_sources_in_zip(path, folder))
-    return [_Source(path, str(path))]
+        return list(_unpack_recordings_of_zip(path, folder))
+    return [_NamedRecording(path, str(path))]
 
 
-def _read_standard_input(into: Path) -> _Source:
+def _read_standard_input(into: Path) -> _NamedRecording:
     with open_log(into) as file:
         if not _copy_with_limit(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
             raise ProfkitError(
                 "-: nothing came from standard input", "profkit triage - < trace.json.gz"
             )
-    return _Source(into, "standard input")
+    return _NamedRecording(into, "standard input")
 
 
-def _list_sources_in_folder(folder: Path) -> list[_Source]:
+def _list_recordings_in_folder(folder: Path) -> list[_NamedRecording]:
     """Recordings in a folder, or else in the folders in it."""
     suffixes = list_suffixes()
     inside = list_folder(folder)
@@ -100,7 +100,7 @@ def _list_sources_in_folder(folder: Path) -> list[_Source]:
         if len(files) > FILES_MOST:
             raise ProfkitError(f"{folder}: contains more than {FILES_MOST:,} files", "name them")
         if files:
-            return [_Source(path, str(path), gathered=True) for path in files]
+            return [_NamedRecording(path, str(path), gathered=True) for path in files]
     raise ProfkitError(
         f"{folder}: contains no {store.HEAD} and no traces ({', '.join(suffixes)})",
         "name a .triage folder or a trace",
@@ -115,7 +115,7 @@ def _is_zip(path: Path) -> bool:
         return False  # its reader says what is wrong
 
 
-def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
+def _unpack_recordings_of_zip(path: Path, folder: Path) -> Iterator[_NamedRecording]:
     """Recordings in a zip, unpacked within bounds."""
     suffixes = list_suffixes()
     try:
@@ -139,7 +139,7 @@ def _list_sources_in_zip(path: Path, folder: Path) -> Iterator[_Source]:
                 into = folder / f"{number}"
                 with packed.open(member) as source, open_log(into) as file:
                     left -= _copy_with_limit(source, file, most, name)
-                yield _Source(into, name, gathered=True)
+                yield _NamedRecording(into, name, gathered=True)
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
         raise ProfkitError(
             f"{path}: cannot be read as a zip file: {error}", "unpack it, and name the traces in it"
@@ -157,11 +157,13 @@ def _copy_with_limit(source: IO[bytes], file: IO[bytes], most: int, name: str) -
     return copied
 
 
-def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Timeline]:
+def _read_named_recordings(
+    sources: Sequence[_NamedRecording], named: Sequence[Path]
+) -> list[Timeline]:
     """Read recordings; of those that were found in a folder, what is none is left out and said."""
     timelines: list[Timeline] = []
     problems: list[ProfkitError] = []
-    read: list[_Source] = []
+    read: list[_NamedRecording] = []
     for source in sources:
         try:
             timeline = read_timeline(source.path)
@@ -187,16 +189,16 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
     return timelines
 
 
-def _replace_path_by_source_name(text: str, source: _Source) -> str:
+def _replace_path_by_source_name(text: str, source: _NamedRecording) -> str:
     return text.replace(str(source.path), source.name)
 
 
 def _drop_duplicate_recordings(
-    timelines: Sequence[Timeline], sources: Sequence[_Source]
-) -> tuple[list[Timeline], list[_Source]]:
+    timelines: Sequence[Timeline], sources: Sequence[_NamedRecording]
+) -> tuple[list[Timeline], list[_NamedRecording]]:
     """Recordings, each once: a copy of a file is no second rank. What was left out is said."""
     kept: list[Timeline] = []
-    kept_sources: list[_Source] = []
+    kept_sources: list[_NamedRecording] = []
     said: list[str] = []
     for timeline, source in zip(timelines, sources, strict=True):
         same = (at for at, other in enumerate(kept) if _is_same_recording(timeline, other))
@@ -253,10 +255,10 @@ def _has_activity(activities: Sequence[Activity], wanted: Activity) -> bool:
 
 
 def _refuse_same_process(
-    timelines: Sequence[Timeline], sources: Sequence[_Source], named: Sequence[Path]
+    timelines: Sequence[Timeline], sources: Sequence[_NamedRecording], named: Sequence[Path]
 ) -> None:
     """Raise a ProfkitError where a folder holds one process several times: those are no ranks."""
-    seen: dict[tuple[int, int], _Source] = {}
+    seen: dict[tuple[int, int], _NamedRecording] = {}
     for timeline, source in zip(timelines, sources, strict=True):
         if not source.gathered:
             continue

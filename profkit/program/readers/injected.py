@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import is_file
-from profkit.program.readers.places import Places
+from profkit.program.readers.places import SourcePlaces
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
@@ -92,10 +92,12 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     rows = {kind: _read_binary_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names = _read_lines(folder / f"{pid}.names")
     first = _find_first_time(rows)
-    places = Places(folder, pid)
+    places = SourcePlaces(folder, pid)
     activities = _list_activities(rows, names, first, places)
     calls = _list_calls(rows["calls"], names, first, places)
-    spans = _make_spans(rows["ranges"], names, first, find_recording_end(activities, calls, []))
+    spans = _make_nvtx_spans(
+        rows["ranges"], names, first, find_recording_end(activities, calls, [])
+    )
     spans += _list_operators(folder, pid, first, places, activities, calls)
     process = Process(
         pid=pid,
@@ -114,7 +116,9 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     return process, notes
 
 
-def _say_what_is_missing(process: Process, places: Places, is_captured: bool) -> Iterator[str]:
+def _say_what_is_missing(
+    process: Process, places: SourcePlaces, is_captured: bool
+) -> Iterator[str]:
     """Say what the files lack of a process: lines, ends of ranges, operators of captured graphs."""
     yield from places.list_missing_lines()
     yield from note_open_ranges([process])
@@ -123,11 +127,11 @@ def _say_what_is_missing(process: Process, places: Places, is_captured: bool) ->
 
 
 def _list_activities(
-    rows: Mapping[str, Any], names: Sequence[str], first: int, places: Places
+    rows: Mapping[str, Any], names: Sequence[str], first_time: int, source_places: SourcePlaces
 ) -> list[Activity]:
     """List the kernels, copies and sets of a process by when they begin."""
-    activities = [*_make_kernel_activities(rows["kernels"], names, first, places)]
-    activities += _make_copy_activities(rows["copies"], first, places)
+    activities = [*_make_kernel_activities(rows["kernels"], names, first_time, source_places)]
+    activities += _make_copy_activities(rows["copies"], first_time, source_places)
     activities.sort(key=lambda a: (a.start, a.end))
     return activities
 
@@ -152,26 +156,28 @@ def _find_first_time(rows: Mapping[str, Any]) -> int:
     return min(earliest, default=0)
 
 
-def _list_disturbed_spans(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
+def _list_disturbed_spans(
+    about: Mapping[str, Sequence[str]], first_time: int
+) -> list[tuple[int, int]]:
     """Return when operators were recorded; a program that was ended meanwhile says no end.
 
     Those of a graph, which is captured at any time, are said as one pair.
     """
-    ends = _parse_times(about.get("undisturbed", ()), first)
+    ends = _parse_times(about.get("undisturbed", ()), first_time)
     spans = []
-    for begin in _parse_times(about.get("disturbed", ()), first):
+    for begin in _parse_times(about.get("disturbed", ()), first_time):
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
     for text in about.get("slowed", ()):
         words = text.split()
         if len(words) == 2 and all(word.isdigit() for word in words):
-            spans.append((int(words[0]) - first, int(words[1]) - first))
+            spans.append((int(words[0]) - first_time, int(words[1]) - first_time))
     return sorted(spans)
 
 
-def _parse_times(words: Sequence[str], first: int) -> list[int]:
+def _parse_times(words: Sequence[str], first_time: int) -> list[int]:
     """Return the times that words tell, from the first record on; what is no number is left out."""
-    return [int(word) - first for word in words if word.isdigit()]
+    return [int(word) - first_time for word in words if word.isdigit()]
 
 
 def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
@@ -183,11 +189,15 @@ def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
     return about
 
 
-def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> list[Call]:
+def _list_calls(
+    rows: Any, names: Sequence[str], first_time: int, source_places: SourcePlaces
+) -> list[Call]:
     calls = []
     for start, end, correlation, thread, name in rows.tolist():
-        place = places.find_place_number(correlation)
-        call = Call(_get_name(names, name), start - first, end - first, thread, correlation, place)
+        place = source_places.find_place_number(correlation)
+        call = Call(
+            _get_name(names, name), start - first_time, end - first_time, thread, correlation, place
+        )
         calls.append(call)
     calls.sort(key=lambda c: c.start)
     return calls
@@ -196,8 +206,8 @@ def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> 
 def _list_operators(
     folder: Path,
     pid: int,
-    first: int,
-    places: Places,
+    first_time: int,
+    source_places: SourcePlaces,
     activities: Sequence[Activity],
     calls: Sequence[Call],
 ) -> list[HostSpan]:
@@ -214,16 +224,16 @@ def _list_operators(
     from profkit.program.readers.tensors import read_needless_operators
 
     needless = read_needless_operators(folder / f"{pid}.tensors")
-    of_steps = read_recorded_operators(of_steps_file, first, needless)
-    of_captures = read_recorded_operators(of_captures_file, first)
+    of_steps = read_recorded_operators(of_steps_file, first_time, needless)
+    of_captures = read_recorded_operators(of_captures_file, first_time)
     launched = _list_launched(activities)
     made = [call for call in calls if call.correlation in launched]
-    stacks = _find_stacks_of_calls(made, places)
-    spans = assign_operators_to_all_steps(of_steps, made, stacks, places.threads, launched)
+    stacks = _find_stacks_of_calls(made, source_places)
+    spans = assign_operators_to_all_steps(of_steps, made, stacks, source_places.threads, launched)
     captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     seen = [*chain.from_iterable(of_steps), *chain.from_iterable(of_captures)]
-    return spans + make_spans_around_captured_calls(seen, kept, places.threads)
+    return spans + make_spans_around_captured_calls(seen, kept, source_places.threads)
 
 
 def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:
@@ -235,7 +245,7 @@ def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:
 
 
 def _find_stacks_of_calls(
-    calls: Sequence[Call], places: Places
+    calls: Sequence[Call], places: SourcePlaces
 ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
     """Find the stacks of calls, by their correlation numbers: exact ones, and similar ones."""
     exact, similar = {}, {}
@@ -321,7 +331,7 @@ def _get_name(names: Sequence[str], number: int) -> str:
 
 
 def _make_kernel_activities(
-    rows: NDArray[Any], names: Sequence[str], first: int, places: Places
+    rows: NDArray[Any], names: Sequence[str], first_time: int, source_places: SourcePlaces
 ) -> Iterator[Activity]:
     for start, end, node, correlation, device, stream, number, graph, *rest in rows.tolist():
         if end <= start:
@@ -338,16 +348,18 @@ def _make_kernel_activities(
         made = 0
         if graph:
             made = node
-            about["captured"] = places.find_captured_call(node)
-        if name.startswith("nccl") and not places.is_called_from_python(correlation, made):
-            about["origin"] = places.find_place_of_gradient_bucket(correlation, made)
+            about["captured"] = source_places.find_captured_call(node)
+        if name.startswith("nccl") and not source_places.is_called_from_python(correlation, made):
+            about["origin"] = source_places.find_place_of_gradient_bucket(correlation, made)
         else:
-            about["origin"] = places.find_place_number(correlation, made)
-        times = start - first, end - first, device, stream, correlation
+            about["origin"] = source_places.find_place_number(correlation, made)
+        times = start - first_time, end - first_time, device, stream, correlation
         yield make_activity("kernel", name, times, **about)
 
 
-def _make_copy_activities(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
+def _make_copy_activities(
+    rows: NDArray[Any], first_time: int, source_places: SourcePlaces
+) -> Iterator[Activity]:
     for start, end, node, size, correlation, device, stream, graph, *kinds in rows.tolist():
         number, source, target, _ = kinds
         read_from = MEMORIES.get(source, "unknown")
@@ -365,28 +377,30 @@ def _make_copy_activities(rows: NDArray[Any], first: int, places: Places) -> Ite
         made = 0
         if graph:
             made = node
-            about["captured"] = places.find_captured_call(node)
-        about["origin"] = places.find_place_number(correlation, made)
-        times = start - first, end - first, device, stream, correlation
+            about["captured"] = source_places.find_captured_call(node)
+        about["origin"] = source_places.find_place_number(correlation, made)
+        times = start - first_time, end - first_time, device, stream, correlation
         yield make_activity(kind, name, times, **about)
 
 
-def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:
+def _make_nvtx_spans(
+    rows: NDArray[Any], names: Sequence[str], first_time: int, last_time: int
+) -> list[HostSpan]:
     """NVTX ranges from their begin and end marks; those that are open at the end end there."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
     for time, number, thread, name, phase in rows.tolist():
         key = number, thread
         if phase & BEGINS:
-            begun[key] = time - first, _get_name(names, name)
+            begun[key] = time - first_time, _get_name(names, name)
         elif phase & ENDS and key in begun:
             begin, begun_name = begun.pop(key)
-            out.append(HostSpan("range", begun_name, begin, time - first, thread))
-        last = max(last, time - first)
+            out.append(HostSpan("range", begun_name, begin, time - first_time, thread))
+        last_time = max(last_time, time - first_time)
     still_open = []
     for (_, thread), (begin, name) in begun.items():
         still_open.append(HostSpan("range", name, begin, begin, thread))
-    out += close_open_ranges(still_open, last)
+    out += close_open_ranges(still_open, last_time)
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

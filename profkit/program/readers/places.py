@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.files import list_folder, open_regular
 from profkit.program.readers.frames import (
-    Stack,
+    PythonStack,
     find_place_of_stack,
     is_called_by_ddp,
     is_calling_backward,
@@ -25,7 +25,7 @@ from profkit.program.readers.frames import (
     is_waiting_for_autograd,
     read_stack,
 )
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 
 MODULE_CALL = "Module._call_impl"  # through which torch calls every module
 BUCKET = "DDP bucket"  # in the place of a module's class
@@ -65,11 +65,11 @@ class Node(NamedTuple):
     parent_thread: int
 
 
-class Places:
+class SourcePlaces:
     """The places of one process, each once, and which of them is whose."""
 
     def __init__(self, folder: Path, pid: int) -> None:
-        self.places: list[Place] = []
+        self.places: list[SourcePlace] = []
         self.stacks = dict(_read_stacks(folder / f"{pid}.stacks"))
         self.launches: dict[int, Launch] = {}
         self.threads: dict[int, int] = {}  # of each launch, the system's number of its thread
@@ -78,11 +78,11 @@ class Places:
         self.captured: dict[int, int] = {}  # of each node of a graph, the number of its making call
         self.uncaptured: set[int] = set()  # nodes of graphs that ran and whose making was not seen
         self.unexplained: set[int] = set()  # stacks in compiled code that does not tell its lines
-        self._numbers: dict[Place, int] = {}
+        self._numbers: dict[SourcePlace, int] = {}
         self._similar: dict[int, int] = {}
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._of_launch: dict[Launch, int] = {}
-        self._of_stack: dict[int, Place] = {}
+        self._of_stack: dict[int, SourcePlace] = {}
         self._read_files(folder, pid)
 
     def _read_files(self, folder: Path, pid: int) -> None:
@@ -157,8 +157,8 @@ class Places:
             )
         return gaps
 
-    def _get_or_add_place_number(self, place: Place) -> int:
-        if place == Place():
+    def _get_or_add_place_number(self, place: SourcePlace) -> int:
+        if place == SourcePlace():
             return -1
         if place not in self._numbers:
             self._numbers[place] = len(self.places)
@@ -224,7 +224,7 @@ class Places:
             number = original
         return 0
 
-    def _find_place_of_launch(self, launch: Launch) -> Place:
+    def _find_place_of_launch(self, launch: Launch) -> SourcePlace:
         own = self.stacks.get(launch.stack)
         runs = bool(launch.how & NODE_RUNS)
         waits = own is not None and runs and is_waiting_for_autograd(own)
@@ -265,19 +265,19 @@ class Places:
             sequence, thread = node.parent, node.parent_thread
         return 0
 
-    def _get_place_of_stack(self, number: int) -> Place:
+    def _get_place_of_stack(self, number: int) -> SourcePlace:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
             if stack is not None:
                 self._of_stack[number] = find_place_of_stack(stack)
             else:
-                self._of_stack[number] = Place()
+                self._of_stack[number] = SourcePlace()
             if stack is not None and is_compiled_without_origins(stack):
                 self.unexplained.add(number)
         return self._of_stack[number]
 
 
-def normalize_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
+def normalize_stack(stack: PythonStack) -> tuple[tuple[str, str, int], ...]:
     """Return what of a stack is the same whichever way a library goes through its functions.
 
     What called the second module is none of it: the recorder does not look at that, either.
@@ -295,7 +295,7 @@ def normalize_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     return tuple(shape)
 
 
-def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
+def _read_stacks(path: Path) -> Iterator[tuple[int, PythonStack]]:
     """Yield the stacks that can be read; a line that was cut when the program ended is none."""
     try:
         with open_regular(path) as file:

@@ -30,24 +30,24 @@ from profkit.program.timeline import (
     Call,
     Device,
     HostSpan,
-    Place,
     Process,
+    SourcePlace,
     Timeline,
     read_tensor_sizes,
 )
-from profkit.records.store import name_schema
+from profkit.records.store import get_printed_schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 SCHEMA = "profkit.timeline/1"
-Row = Activity | Call | HostSpan | Place
+Row = Activity | Call | HostSpan | SourcePlace
 HEAD = "timeline.json"
 TABLES: dict[str, type[Row]] = {
     "activities": Activity,
     "calls": Call,
     "spans": HostSpan,
-    "places": Place,
+    "places": SourcePlace,
 }
 LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
 # fields that recordings up to 0.2.0 do not have
@@ -110,7 +110,7 @@ def write_timeline(timeline: Timeline, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for table, frame in make_frames(timeline).items():
+        for table, frame in make_timeline_dataframes(timeline).items():
             with require_package("pyarrow", "a timeline that is kept"):
                 into = io.BytesIO()
                 frame.to_parquet(into, index=False, compression="zstd")
@@ -130,7 +130,7 @@ def write_timeline(timeline: Timeline, folder: Path) -> None:
         raise ProfkitError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def make_frames(timeline: Timeline) -> dict[str, DataFrame]:
+def make_timeline_dataframes(timeline: Timeline) -> dict[str, DataFrame]:
     """Return the timeline as frames, one row an activity, call or span; times in nanoseconds."""
     import pandas as pd
 
@@ -183,7 +183,7 @@ def _read_head(folder: Path) -> KeptHead:
     if isinstance(content, dict):
         schema = content.get("schema")
     if schema != SCHEMA:
-        why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
+        why = f"{folder}: is {get_printed_schema(schema)}, not {SCHEMA}"
         raise ProfkitError(why, "record it again")
     try:
         head = msgspec.convert(content, KeptHead)

@@ -71,7 +71,7 @@ def read_torch_trace(path: Path) -> Timeline:
         ProfkitError: It is no trace, or nothing in it ran on a GPU.
     """
     trace = ChromeTrace(path)
-    taken = _Taken(trace)
+    taken = _TraceContent(trace)
     try:
         _read_events(trace, taken)
     except BudgetSpent as error:
@@ -99,7 +99,7 @@ RECORDING = RecordingKind(
 )
 
 
-def _refuse_trace_without_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> None:
+def _refuse_trace_without_gpu(path: Path, taken: _TraceContent, trace: ChromeTrace) -> None:
     """Raise a ProfkitError that says whose trace it is, or why nothing in it ran on a GPU."""
     other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
@@ -108,7 +108,7 @@ def _refuse_trace_without_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> 
         raise _make_no_gpu_error(path, taken, trace)
 
 
-def _make_process(taken: _Taken, rank: int, device: Device | None) -> tuple[Process, int]:
+def _make_process(taken: _TraceContent, rank: int, device: Device | None) -> tuple[Process, int]:
     """Return the process with the most calls, and how many of its records were there twice."""
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
@@ -125,7 +125,7 @@ def _make_process(taken: _Taken, rank: int, device: Device | None) -> tuple[Proc
 
 
 def _find_device_and_notes(
-    header: Mapping[str, Any], taken: _Taken
+    header: Mapping[str, Any], taken: _TraceContent
 ) -> tuple[Device | None, list[str]]:
     """Return the GPU of a trace, and what is not checked where it is one of AMD's."""
     device = _find_device(header, taken.activities)
@@ -142,7 +142,7 @@ def _find_device_and_notes(
     return device, [note]
 
 
-def _say_repeated(path: Path, taken: _Taken, pid: int, twice: int) -> Iterator[str]:
+def _say_repeated(path: Path, taken: _TraceContent, pid: int, twice: int) -> Iterator[str]:
     """Yield what is said of records that are there twice, and of several processes in one trace."""
     if twice:
         yield f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
@@ -161,7 +161,7 @@ def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
     return _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
 
 
-def _say_left_out(path: Path, trace: ChromeTrace, taken: _Taken) -> Iterator[str]:
+def _say_left_out(path: Path, trace: ChromeTrace, taken: _TraceContent) -> Iterator[str]:
     if trace.problem:
         yield f"{path}: {trace.problem}"
     if unmatched := taken.pairs.unmatched:
@@ -170,7 +170,7 @@ def _say_left_out(path: Path, trace: ChromeTrace, taken: _Taken) -> Iterator[str
         )
 
 
-def _read_events(trace: ChromeTrace, taken: _Taken) -> None:
+def _read_events(trace: ChromeTrace, taken: _TraceContent) -> None:
     for seen, event in enumerate(trace.read_events(), 1):
         taken.add_event(event)
         if taken.count >= MOST or seen >= EVENTS_MOST:
@@ -200,7 +200,7 @@ def _read_event_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
         return None
 
 
-class Frames:
+class TracedFrames:
     """When Python frames began, by thread; of the first ones also when they ended."""
 
     def __init__(self) -> None:
@@ -217,14 +217,14 @@ class Frames:
             self.ends[thread].append(end)
 
 
-def add_traced_time(calls: Sequence[Call], frames: Frames) -> list[Call]:
+def add_traced_time(calls: Sequence[Call], frames: TracedFrames) -> list[Call]:
     """Return calls with what recording the frames before each took."""
     if not frames.starts:
         return list(calls)
     costs = {}
     begins = {}
     for thread, starts in frames.starts.items():
-        costs[thread] = estimate_frame_cost(starts, frames.ends[thread])
+        costs[thread] = estimate_frame_cost_ns(starts, frames.ends[thread])
         begins[thread] = sorted(starts)
     counted: dict[int, int] = {}
     out = []
@@ -240,7 +240,7 @@ def add_traced_time(calls: Sequence[Call], frames: Frames) -> list[Call]:
     return out
 
 
-def estimate_frame_cost(starts: Sequence[int], ends: Sequence[int]) -> float:
+def estimate_frame_cost_ns(starts: Sequence[int], ends: Sequence[int]) -> float:
     """Return the nanoseconds that recording a frame costs at least; 0 where too few tell."""
     frames = sorted(zip(starts, ends, strict=False), key=lambda frame: (frame[0], -frame[1]))
     lengths = []
@@ -257,7 +257,7 @@ def estimate_frame_cost(starts: Sequence[int], ends: Sequence[int]) -> float:
     return float(lengths[quick] + between[quick])
 
 
-class _Taken:
+class _TraceContent:
     """What was taken out of the events so far."""
 
     def __init__(self, trace: ChromeTrace) -> None:
@@ -272,7 +272,7 @@ class _Taken:
         self.categories: set[str] = set()  # of events that are not read
         self.processes: set[str] = set()  # names of processes and of groups of tracks
         self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
-        self.frames = Frames()  # all Python frames, also those that are not kept
+        self.frames = TracedFrames()  # all Python frames, also those that are not kept
         self.pairs = EventPairs()  # events that are written as a begin and an end
         self._seen = 0
         self._numbers = array("q")  # of each span: where in the file it begins
@@ -575,7 +575,7 @@ def _is_amd(device: Device | None) -> bool:
     return device is not None and _AMD.search(device.name) is not None
 
 
-def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
+def _make_no_gpu_error(path: Path, taken: _TraceContent, trace: ChromeTrace) -> ProfkitError:
     launches = sum(call.launches_kernels for own in taken.calls.values() for call in own)
     if launches and trace.problem:
         why = f"{trace.problem}; before that it holds {launches:,} launches, and no kernel"

@@ -50,7 +50,7 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
         return min(self.lag, SEEN)
 
 
-class Event(NamedTuple):
+class ReplayCall(NamedTuple):
     """A call of the host."""
 
     gap: float  # nanoseconds of the host's own work before it
@@ -60,16 +60,16 @@ class Event(NamedTuple):
     back: int = 0  # how many steps before this one that item was launched
     late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
-    def scale_times(self, gap: float, busy: float) -> Event:
+    def scale_times(self, gap: float, busy: float) -> ReplayCall:
         """The call with shares of the host's time before it and in it."""
         return self._replace(gap=self.gap * gap, busy=self.busy * busy)
 
 
 @dataclass(frozen=True)
-class Model:
+class ReplayModel:
     """One step, to be played round after round."""
 
-    events: tuple[Event, ...]  # calls in order
+    events: tuple[ReplayCall, ...]  # calls in order
     items: tuple[ReplayItem, ...]  # work, in order of launch
     tail: float  # nanoseconds of host work after the last call
     latency: float  # nanoseconds from the beginning of a launch to its work on an idle stream
@@ -92,7 +92,7 @@ class Model:
 class _Replay:
     """Where the host and the streams are after some rounds of a model."""
 
-    model: Model
+    model: ReplayModel
     clock: float = 0.0  # of the host
     free: dict[int, float] = field(default_factory=dict)  # when each stream is done
     queues: defaultdict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
@@ -134,7 +134,7 @@ class _Replay:
             queue.append(end)
 
 
-def _simulate_rounds(model: Model, rounds: int) -> list[float]:
+def _simulate_rounds(model: ReplayModel, rounds: int) -> list[float]:
     """When each round is over."""
     replay = _Replay(model)
     overs = []
@@ -151,13 +151,13 @@ class _LaunchTimes:
     most: float
 
 
-def build_replay_model(process: Process, step: Step) -> Model:
+def build_replay_model(process: Process, step: Step) -> ReplayModel:
     """The model of a step as it was recorded; what other steps launched is the process's."""
     launches = _list_works_of_calls(step)
     latency = _measure_launch_latency(process)
     times = _measure_launch_times(process, step, launches)
     queued = _count_queued_works(process, step)
-    endings = _Endings(step, process)
+    endings = _WorksByEnd(step, process)
     events, last = [], step.begin
     for call, own, before in zip(step.calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
@@ -167,11 +167,11 @@ def build_replay_model(process: Process, step: Step) -> Model:
         if target >= 0:
             busy = _measure_waiting_call(step, call, own, target, times)
         if target >= 0 and not back:
-            late = _measure_return(step, call, own, target)
-        events.append(Event(gap, busy, tuple(own), target, back, late))
+            late = _measure_return_delay(step, call, own, target)
+        events.append(ReplayCall(gap, busy, tuple(own), target, back, late))
     items = _make_items(step, events, latency, _find_end_of_earlier_work(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
-    return Model(tuple(events), items, max(0, step.end - last), latency, pause)
+    return ReplayModel(tuple(events), items, max(0, step.end - last), latency, pause)
 
 
 def _list_works_of_calls(step: Step) -> list[list[int]]:
@@ -202,7 +202,7 @@ def _measure_waiting_call(
     return busy
 
 
-def _measure_return(step: Step, call: Call, own: Sequence[int], target: int) -> int:
+def _measure_return_delay(step: Step, call: Call, own: Sequence[int], target: int) -> int:
     """Nanoseconds from the end of an item to the return of the call that waited for it."""
     late = call.end - step.works[target].activity.end
     if not own or late >= -NEAR:  # two clocks differ by so much
@@ -286,7 +286,7 @@ def _measure_launch_latency(process: Process) -> float:
 
 
 @dataclass(frozen=True)
-class _Endings:
+class _WorksByEnd:
     """When works end, in order: looked at once for each call that waits."""
 
     step: Step
@@ -322,7 +322,7 @@ class _Endings:
                 return i
         return -1
 
-    def find_like_work_of_last_step(self, call: Call) -> int | None:
+    def find_similar_work_of_last_step(self, call: Call) -> int | None:
         """Return what is like the last that ended in a call; -1 if nothing is, None if none ended."""
         place = bisect_left(self.starts, call.end)
         for activity in reversed(self.process.activities[max(0, place - 64) : place]):
@@ -331,7 +331,7 @@ class _Endings:
         return None
 
 
-def _find_awaited_item(call: Call, own: Sequence[int], endings: _Endings) -> tuple[int, int]:
+def _find_awaited_item(call: Call, own: Sequence[int], endings: _WorksByEnd) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
         if _is_blocked_by_copy(endings.step, call, own):
@@ -342,7 +342,7 @@ def _find_awaited_item(call: Call, own: Sequence[int], endings: _Endings) -> tup
     index = endings.find_last_ended_work(call)
     if index >= 0:
         return index, 0
-    before = endings.find_like_work_of_last_step(call)
+    before = endings.find_similar_work_of_last_step(call)
     if before is not None:
         return before, 1
     return (-1, 0)
@@ -374,7 +374,7 @@ def _is_blocked_by_copy(step: Step, call: Call, own: Sequence[int]) -> bool:
 
 
 def _make_items(
-    step: Step, events: Sequence[Event], latency: float, busy_until: Mapping[int, int]
+    step: Step, events: Sequence[ReplayCall], latency: float, busy_until: Mapping[int, int]
 ) -> tuple[ReplayItem, ...]:
     """The step's work, with what each had to wait for besides its launch and its stream."""
     ends = _sort_by_end(step.works)

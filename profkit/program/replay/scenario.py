@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from profkit.program.replay.play import LONG, Event, Model, ReplayItem, build_replay_model
+from profkit.program.replay.play import (
+    LONG,
+    ReplayCall,
+    ReplayItem,
+    ReplayModel,
+    build_replay_model,
+)
 from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
 
@@ -72,7 +78,7 @@ class CallShare(NamedTuple):
     busy: Range = ALL
 
 
-class Aside(NamedTuple):
+class StreamMove(NamedTuple):
     """A stream for work that nothing waits for any more, and the share that stays where it was."""
 
     stream: int
@@ -80,29 +86,29 @@ class Aside(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class StepChange:
     """What a fix does to a step: its works and calls by index, with what is left of them."""
 
     scale: Mapping[int, Range] = field(default_factory=dict)  # of a work's duration
     merge: Mapping[int, Range] = field(default_factory=dict)  # work gone; of its launch's host time
     host: Mapping[int, CallShare] = field(default_factory=dict)  # calls that wait for nothing now
-    stream: Mapping[int, Aside] = field(default_factory=dict)
+    stream: Mapping[int, StreamMove] = field(default_factory=dict)
     launches: Range = ALL  # of the host's time for all calls, as a graph has them; not its pauses
     pauses: Range = ALL  # of the host's long work between calls
 
-    def apply(self, before: Model, level: int) -> Model:
+    def apply(self, before: ReplayModel, level: int) -> ReplayModel:
         """The model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
         events = []
         for i, called in enumerate(before.events):
-            event = _remove_launches(self._free_call(i, called, level), lost)
+            event = _remove_launches(self._remove_wait_of_call(i, called, level), lost)
             gap, busy = self._choose_host_shares(event, before.pause, level)
             events.append(event.scale_times(gap, busy))
         items = self._change_items(before, lost, level)
         tail = before.tail * self._choose_share_between_calls(before.tail, before.pause, level)
         return replace(before, events=tuple(events), items=items, tail=tail)
 
-    def _free_call(self, index: int, event: Event, level: int) -> Event:
+    def _remove_wait_of_call(self, index: int, event: ReplayCall, level: int) -> ReplayCall:
         """A call without its wait, where the fix takes that away."""
         share = self.host.get(index)
         if share is None:
@@ -115,7 +121,9 @@ class Change:
             return self.pauses[level]
         return self.launches[level]
 
-    def _choose_host_shares(self, event: Event, pause: float, level: int) -> tuple[float, float]:
+    def _choose_host_shares(
+        self, event: ReplayCall, pause: float, level: int
+    ) -> tuple[float, float]:
         """Return what is left of the host's time before a call, and in it."""
         busy = self.launches[level]
         # A call that takes so long loads code, or allocates: a graph does not change that.
@@ -123,15 +131,15 @@ class Change:
             busy = 1.0
         return self._choose_share_between_calls(event.gap, pause, level), busy
 
-    def _list_moved(self, level: int) -> dict[int, int]:
+    def _map_works_to_new_streams(self, level: int) -> dict[int, int]:
         """The new streams of work that moves to one of its own."""
         return {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
 
     def _change_items(
-        self, before: Model, lost: Mapping[int, float], level: int
+        self, before: ReplayModel, lost: Mapping[int, float], level: int
     ) -> tuple[ReplayItem, ...]:
         """The work after the fix; what waited for lost work waits for what that had waited for."""
-        moved = self._list_moved(level)
+        moved = self._map_works_to_new_streams(level)
         after = _find_remaining_predecessors(before, lost) | dict.fromkeys(moved, -1)
         left = {**self.scale, **dict.fromkeys(lost, NOTHING)}
         longest_lag = GRAPH_LAG if self.launches[level] < 1 else inf
@@ -150,10 +158,10 @@ class Change:
         return tuple(items)
 
 
-UNCHANGED = Change()
+UNCHANGED = StepChange()
 
 
-def _find_remaining_predecessors(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
+def _find_remaining_predecessors(model: ReplayModel, lost: Mapping[int, float]) -> dict[int, int]:
     """For each item that goes, the one before it on its stream that stays; -1 where there is none.
 
     What waited for an item that goes waits for what that had waited for.
@@ -168,7 +176,7 @@ def _find_remaining_predecessors(model: Model, lost: Mapping[int, float]) -> dic
     return before
 
 
-def _remove_launches(event: Event, lost: Mapping[int, float]) -> Event:
+def _remove_launches(event: ReplayCall, lost: Mapping[int, float]) -> ReplayCall:
     """A call without what others do; with a share of its time where nothing is left to launch."""
     if lost.keys().isdisjoint(event.items):
         return event
@@ -180,12 +188,12 @@ def _remove_launches(event: Event, lost: Mapping[int, float]) -> Event:
 
 
 @dataclass(frozen=True)
-class Hosts:
+class HostModels:
     """The step's models with a host as fast as it may be without the recorder."""
 
-    usual: Model  # what is thought most likely
+    usual: ReplayModel  # what is thought most likely
     # the ends of what is possible; the same as usual where recording costs nothing
-    others: tuple[Model, ...]
+    others: tuple[ReplayModel, ...]
     checked: bool  # whether the usual one was fitted to a plain run
     most: float = inf  # milliseconds of the step as it was recorded: recording makes none faster
     given: bool = False  # whether a plain run was measured
@@ -202,10 +210,10 @@ class Hosts:
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
 
-    def estimate_saving(self, change: Change, after: Change | None = None) -> Range:
+    def estimate_saving(self, change: StepChange, after: StepChange | None = None) -> Range:
         """The milliseconds of the step that a change saves, alone or after another one."""
 
-        def compute_saved_ms(model: Model, level: int) -> float:
+        def compute_saved_ms(model: ReplayModel, level: int) -> float:
             if after:
                 before = after.apply(model, level)
             else:
@@ -221,23 +229,25 @@ class Hosts:
 
 def make_host_models(
     timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None
-) -> Hosts:
+) -> HostModels:
     """The models of a process's typical step, and its milliseconds without the recorder if measured."""
     recorded = _fit_host_to_period(build_replay_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
     if plain_ms is not None:
-        return Hosts(_fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error)
+        return HostModels(
+            _fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error
+        )
     if timeline.how == "cupti":
-        return Hosts(_remove_recorder_overhead(recorded), (recorded,), True, error=error)
+        return HostModels(_remove_recorder_overhead(recorded), (recorded,), True, error=error)
     if not timeline.is_host_slowed:
-        return Hosts(recorded, (), True, error=error)
+        return HostModels(recorded, (), True, error=error)
     spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
     usual = _remove_recorder_time(recorded, step, spans, USUAL, TRACED)
     most = _remove_recorder_time(recorded, step, spans, MOST, TRACED_MOST)
-    return Hosts(usual, (recorded, most), False, error=error)
+    return HostModels(usual, (recorded, most), False, error=error)
 
 
-def _fit_host_to_period(of: Model, period: float) -> Model:
+def _fit_host_to_period(of: ReplayModel, period: float) -> ReplayModel:
     """The model with a host that needs no longer than steps take that follow each other.
 
     What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
@@ -248,7 +258,7 @@ def _fit_host_to_period(of: Model, period: float) -> Model:
     return of
 
 
-def _remove_recorder_overhead(of: Model) -> Model:
+def _remove_recorder_overhead(of: ReplayModel) -> ReplayModel:
     """The model without what our own recording adds to each launch."""
     own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
     events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))
@@ -256,13 +266,17 @@ def _remove_recorder_overhead(of: Model) -> Model:
 
 
 def _remove_recorder_time(
-    of: Model, step: Step, spans: list[int], by: tuple[float, int, float], traced: float
-) -> Model:
+    of: ReplayModel,
+    step: Step,
+    spans: list[int],
+    recorder_costs: tuple[float, int, float],
+    traced: float,
+) -> ReplayModel:
     """The model with the recorder's part taken out of the host's time.
 
     What recording Python frames took goes first: the shares are those of traces without frames.
     """
-    share, each, in_calls = by
+    share, each, in_calls = recorder_costs
 
     def shorten_gap(gap: float, low: int, high: int) -> float:
         count = bisect_left(spans, high) - bisect_left(spans, low)
@@ -277,7 +291,7 @@ def _remove_recorder_time(
     return replace(of, events=tuple(events), tail=shorten_gap(of.tail, last, step.end))
 
 
-def _fit_to_period(of: Model, period: float) -> Model:
+def _fit_to_period(of: ReplayModel, period: float) -> ReplayModel:
     """The model of a step that takes what a plain run took.
 
     With another host, if any host explains it; else host and GPU alike are slower or faster.
@@ -291,14 +305,14 @@ def _fit_to_period(of: Model, period: float) -> Model:
     return _scale_times(fitted, period / max(fitted.period, 1e-3))
 
 
-def _scale_times(of: Model, factor: float) -> Model:
+def _scale_times(of: ReplayModel, factor: float) -> ReplayModel:
     """The model with all of its times so many times as long."""
     events = [event.scale_times(factor, factor) for event in of.events]
     events = [event._replace(late=event.late * factor) for event in events]
     items = [
         item._replace(duration=item.duration * factor, lag=item.lag * factor) for item in of.items
     ]
-    return Model(
+    return ReplayModel(
         events=tuple(events),
         items=tuple(items),
         tail=of.tail * factor,
@@ -308,6 +322,6 @@ def _scale_times(of: Model, factor: float) -> Model:
     )
 
 
-def _scale_host(of: Model, factor: float) -> Model:
+def _scale_host(of: ReplayModel, factor: float) -> ReplayModel:
     events = tuple(event.scale_times(factor, factor) for event in of.events)
     return replace(of, events=events, tail=of.tail * factor)

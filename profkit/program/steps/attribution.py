@@ -13,7 +13,7 @@ from profkit.program.steps.places import (
     is_uninformative_function,
     shorten_line_path,
 )
-from profkit.program.timeline import Call, HostSpan, Place, Process
+from profkit.program.timeline import Call, HostSpan, Process, SourcePlace
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
 _XLA_RANGE = re.compile(r"^(?P<name>[^#]*?):?#(?:.*\bhlo_op=(?P<op>[^,#]+))?.*#$")
@@ -30,7 +30,7 @@ _FRAME = re.compile(r"^(?P<file>.*\.py)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class CallOrigin:
     """Who made a call."""
 
     op: str = ""  # the innermost operator: aten::addmm
@@ -43,13 +43,13 @@ class Maker:
     ordinal: int = -1  # which outermost operator of its thread it is: kernels of one share it
     function: str = ""  # of a trace's frame, whose line is that of the function's def
     needless: str = ""  # of the innermost operator, as of a HostSpan
-    place: Place | None = None  # where in the program's Python, where the recorder saw that
+    place: SourcePlace | None = None  # where in the program's Python, where the recorder saw that
 
 
-NOBODY = Maker()
+NOBODY = CallOrigin()
 
 
-def find_makers(process: Process) -> list[Maker]:
+def find_call_origins(process: Process) -> list[CallOrigin]:
     """The maker of each of a process's calls, in their order."""
     spans: dict[int, list[HostSpan]] = defaultdict(list)
     for span in process.spans:
@@ -68,18 +68,18 @@ def find_makers(process: Process) -> list[Maker]:
 
 
 @lru_cache(1 << 14)
-def set_place(maker: Maker, place: Place) -> Maker:
+def set_place(maker: CallOrigin, place: SourcePlace) -> CallOrigin:
     """Return a maker with the place that the recorder saw."""
     return replace(maker, place=place, source=shorten_line_path(place.line) or maker.source)
 
 
-def merge_makers(several: Sequence[Sequence[Maker]]) -> list[Maker]:
+def merge_call_origins(several: Sequence[Sequence[CallOrigin]]) -> list[CallOrigin]:
     """Join lists of makers that say the same; sizes that differ are left out.
 
     Returns:
         One list; an empty one where two do not say the same.
     """
-    joined: list[Maker] = []
+    joined: list[CallOrigin] = []
     for own in zip(*several, strict=True):
         first = own[0]
         if len({(maker.op, maker.top, maker.source, maker.function) for maker in own}) > 1:
@@ -113,7 +113,7 @@ def _attribute_calls_of_thread(
     spans: Sequence[HostSpan],
     indices: Iterable[int],
     calls: Sequence[Call],
-    out: list[Maker],
+    out: list[CallOrigin],
     forward: Mapping[int, str],
 ) -> None:
     """Walk one thread in time, with the spans that are open on a stack."""
@@ -131,10 +131,12 @@ def _attribute_calls_of_thread(
             position += 1
         stack = [s for s in stack if s.end > now]
         if stack:
-            out[index] = _find_maker(stack, ordinal, forward)
+            out[index] = _make_call_origin(stack, ordinal, forward)
 
 
-def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:
+def _make_call_origin(
+    stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]
+) -> CallOrigin:
     ops = [s for s in stack if s.kind == "op"]
     # The tensors of a list have sizes, but no types: who called it with tensors tells more.
     sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
@@ -157,7 +159,7 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
     needless = ""
     if ops:
         needless = ops[-1].needless
-    return Maker(
+    return CallOrigin(
         *names,
         get_frame_line(frame),
         *inputs,
@@ -214,7 +216,7 @@ def describe_frame(frame: str) -> str:
     return get_frame_line(frame)
 
 
-def describe_source(maker: Maker) -> str:
+def describe_source(maker: CallOrigin) -> str:
     """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
     if maker.place is not None and maker.place.line:
         return describe_place(maker.place)

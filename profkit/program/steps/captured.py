@@ -22,7 +22,7 @@ MOVES = ("cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset", "hipMemcpy", "hipMe
 
 
 @dataclass(frozen=True)
-class Replay:
+class GraphReplay:
     """What one launch of a graph ran, and the launches of each capture that it may come from."""
 
     ran: Sequence[Activity]
@@ -31,7 +31,7 @@ class Replay:
 
 def find_graph_replays(
     calls: Sequence[Call], order: Sequence[tuple[int, Activity]], captures: Captures
-) -> Iterator[Replay]:
+) -> Iterator[GraphReplay]:
     """Yield the launches of graphs that ran on one stream and of which captures fit.
 
     Args:
@@ -53,7 +53,7 @@ def find_graph_replays(
         kinds = tuple(KERNEL if activity.kind == "kernel" else MOVE for activity in ran)
         is_in_order = len({activity.stream for activity in ran}) == 1
         if is_in_order and kinds in known:
-            yield Replay(ran, known[kinds])
+            yield GraphReplay(ran, known[kinds])
 
 
 def _list_captured_launches(calls: Sequence[Call], captures: Captures) -> Iterator[list[Call]]:

@@ -17,10 +17,10 @@ from statistics import median
 from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
     NOBODY,
-    Maker,
+    CallOrigin,
     describe_source,
-    find_makers,
-    merge_makers,
+    find_call_origins,
+    merge_call_origins,
     set_place,
 )
 from profkit.program.steps.kinds import classify_launch
@@ -42,7 +42,7 @@ from profkit.program.steps.passes import (
 )
 from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
 from profkit.program.steps.places import find_main_place
-from profkit.program.steps.setup import SetUp, find_set_up
+from profkit.program.steps.setup import SetUpTime, find_set_up
 from profkit.program.timeline import (
     GRAPH,
     UNIFIED_MEMORY,
@@ -50,8 +50,8 @@ from profkit.program.timeline import (
     Call,
     Dims,
     HostSpan,
-    Place,
     Process,
+    SourcePlace,
 )
 from profkit.reports.figures import figures, format_percent, readable
 
@@ -79,7 +79,7 @@ class StepWork:
     activity: Activity  # what the GPU did
     kind: str  # of profkit.program.steps.kinds, or copy (not within the GPU), convert, set
     call: int  # index of its call among the step's
-    maker: Maker  # who made the call
+    maker: CallOrigin  # who made the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Step:
     first: int  # GPU time of its first activity on the busiest stream
     period: int  # nanoseconds from that to the next step's; its own span if it is last
     calls: Sequence[Call]
-    makers: Sequence[Maker]  # who made each call
+    makers: Sequence[CallOrigin]  # who made each call
     works: Sequence[StepWork]  # what the GPU did, in order of launch
     name: str = ""  # of the range that begins it, where ranges tell steps
 
@@ -180,8 +180,8 @@ def _join_kinds_of_steps(kinds: Sequence[Steps], only_captured: Sequence[str]) -
 
 
 def _find_set_up_of_only_step(
-    marks: Marks, calls: Sequence[Call], order: Sequence[Launched], named: str
-) -> SetUp | None:
+    marks: StepMarks, calls: Sequence[Call], order: Sequence[Launched], named: str
+) -> SetUpTime | None:
     """What a program does once in its only step; None where there are more, or the profiler marks it."""
     if len(marks.turns) != 1 or marks.how == PROFILER_STEP:
         return None
@@ -228,7 +228,9 @@ def _trim_turns_to_first_launch(
     return begun
 
 
-def _make_steps_of_each_kind(marks: Marks, complete: list[Step], notes: list[str]) -> list[Steps]:
+def _make_steps_of_each_kind(
+    marks: StepMarks, complete: list[Step], notes: list[str]
+) -> list[Steps]:
     """Each kind of step with its typical one, that which takes most time first."""
     kinds = [complete]
     if marks.named:
@@ -321,7 +323,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Marks:
+class StepMarks:
     """How steps are told, and the host's time of each, in order."""
 
     how: str
@@ -337,7 +339,7 @@ def _make_turns(begins: Sequence[int]) -> list[Turn]:
 
 def _find_step_boundaries(
     process: Process, calls: Sequence[Call], order: Sequence[Launched], named: str
-) -> Marks:
+) -> StepMarks:
     """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""
     if named:
         return _find_named_steps(process.spans, named)
@@ -347,7 +349,7 @@ def _find_step_boundaries(
             spans.append(s)
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
-        return Marks(PROFILER_STEP, _make_turns(ends))
+        return StepMarks(PROFILER_STEP, _make_turns(ends))
     marked = _keep_between_profiler_calls(calls, order)
     found = find_period(calls, marked)
     if found:
@@ -361,11 +363,11 @@ def _find_step_boundaries(
         notes = [*found.notes]
         if found.warm_up:
             notes.append(f"the first {found.warm_up:,} calls were treated as warm-up")
-        return Marks(found.how, _make_turns(begins), notes)
+        return StepMarks(found.how, _make_turns(begins), notes)
     return _mark_whole_recording(calls, marked)
 
 
-def _make_marks_of_passes(passes: Passes) -> Marks:
+def _make_marks_of_passes(passes: Passes) -> StepMarks:
     """Marks of ranges that the program names once a step."""
     turns = _make_turns_of_spans(passes.spans, passes.end)
     shown = turns[0].name
@@ -375,7 +377,7 @@ def _make_marks_of_passes(passes: Passes) -> Marks:
         how = f"range {shown}"
     else:
         how = f"ranges like {shown}"
-    return Marks(how, turns, named=True)
+    return StepMarks(how, turns, named=True)
 
 
 def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
@@ -386,7 +388,7 @@ def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
     ]
 
 
-def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
+def _find_named_steps(spans: Sequence[HostSpan], named: str) -> StepMarks:
     """Steps of the ranges whose name is so, or matches; what is of their family ends them too.
 
     Raises:
@@ -414,7 +416,7 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
     if not any(turn.kept for turn in turns):  # they lie in others of their family
         ordered = keep_outermost(wanted)
         turns = _make_turns_of_spans(ordered, ordered[-1].end)
-    return Marks(f"range {named}", turns, named=True)
+    return StepMarks(f"range {named}", turns, named=True)
 
 
 def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
@@ -450,7 +452,7 @@ def _keep_between_profiler_calls(
     return [pair for pair in order if low < pair[0] < high] or order
 
 
-def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
+def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> StepMarks:
     """Everything from the first launch to the end of the work: what follows is the program's end."""
     begin, end = calls[order[0][0]].start, find_end_of_work(calls, order)
     after = []
@@ -466,7 +468,7 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
             f"the end of the program is left out of the step: {figures(took / 1e6)} ms after the "
             f"GPU's last work, in {most}"
         )
-    return Marks(WHOLE, [Turn(begin, end)], notes)
+    return StepMarks(WHOLE, [Turn(begin, end)], notes)
 
 
 def _make_steps_with_makers(
@@ -481,7 +483,7 @@ def _make_steps_with_makers(
     Raises:
         ProfkitError: None launches a kernel.
     """
-    made = dict(zip(process.calls, find_makers(process), strict=True))
+    made = dict(zip(process.calls, find_call_origins(process), strict=True))
     captured = _find_captured_makers(calls, order, made, captures)
     steps = _make_steps(turns, calls, order, made, captured, process.places)
     if not steps:
@@ -495,9 +497,9 @@ def _make_steps(
     turns: Sequence[Turn],
     calls: Sequence[Call],
     order: Sequence[Launched],
-    made: dict[Call, Maker],
-    captured: dict[Activity, Maker],
-    places: Sequence[Place],
+    made: dict[Call, CallOrigin],
+    captured: dict[Activity, CallOrigin],
+    places: Sequence[SourcePlace],
 ) -> list[Step]:
     """Calls and activities of each turn that launches anything, those that were asked for."""
     starts = [c.start for c in calls]
@@ -506,7 +508,7 @@ def _make_steps(
     least = 0.0
     if len(turns) == 1:
         least = MAIN_STREAM
-    busiest = _find_busiest_stream(order, least)
+    busiest = _find_stream_that_computes_most(order, least)
     for turn in turns:
         low = bisect_left(starts, turn.begin)
         high = bisect_left(starts, turn.end)
@@ -524,9 +526,9 @@ def _make_steps(
 def _make_works(
     pairs: Sequence[Launched],
     first_call: int,
-    makers: Sequence[Maker],
-    captured: Mapping[Activity, Maker],
-    places: Sequence[Place],
+    makers: Sequence[CallOrigin],
+    captured: Mapping[Activity, CallOrigin],
+    places: Sequence[SourcePlace],
 ) -> list[StepWork]:
     """What a step's calls launched, with who made each or captured it.
 
@@ -545,7 +547,7 @@ def _make_works(
 def _make_step(
     turn: Turn,
     calls: Sequence[Call],
-    makers: Sequence[Maker],
+    makers: Sequence[CallOrigin],
     works: Sequence[StepWork],
     busiest: int,
 ) -> Step:
@@ -553,7 +555,7 @@ def _make_step(
     on_busiest = [w.activity.start for w in works if w.activity.stream == busiest]
     first = min(on_busiest or [w.activity.start for w in works])
     last = max(w.activity.end for w in works)
-    on_host = turn.end - turn.begin - _sum_waits_before(calls, turn.begin, first)
+    on_host = turn.end - turn.begin - _sum_wait_ns_before_step(calls, turn.begin, first)
     return Step(
         begin=turn.begin,
         end=turn.end,
@@ -589,11 +591,11 @@ def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[S
 def _find_captured_makers(
     calls: Sequence[Call],
     order: Sequence[Launched],
-    made: Mapping[Call, Maker],
+    made: Mapping[Call, CallOrigin],
     captures: Captures,
-) -> dict[Activity, Maker]:
+) -> dict[Activity, CallOrigin]:
     """The makers of what graphs run, where a capture in the recording tells them."""
-    found: dict[Activity, Maker] = {}
+    found: dict[Activity, CallOrigin] = {}
     if captures.spans:
         from profkit.program.steps.captured import find_graph_replays
 
@@ -601,7 +603,7 @@ def _find_captured_makers(
             makers_of_captures = []
             for own in replay.captured:
                 makers_of_captures.append([made[call] for call in own])
-            found.update(zip(replay.ran, merge_makers(makers_of_captures), strict=False))
+            found.update(zip(replay.ran, merge_call_origins(makers_of_captures), strict=False))
     makers = {}
     for call, maker in made.items():
         if call.correlation:
@@ -614,7 +616,7 @@ def _find_captured_makers(
     return found
 
 
-def _sum_waits_before(calls: Sequence[Call], begin: int, first: int) -> int:
+def _sum_wait_ns_before_step(calls: Sequence[Call], begin: int, first: int) -> int:
     """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
     waited = 0
     for call in calls:
@@ -692,7 +694,7 @@ def _share_of_launches_present(step: Step, lost: Sequence[int]) -> float:
     return there / (there + missing)
 
 
-def _find_busiest_stream(order: Sequence[Launched], least: float) -> int:
+def _find_stream_that_computes_most(order: Sequence[Launched], least_share: float) -> int:
     """The stream that computes most: copies on others may run steps ahead of it.
 
     NO_STREAM where that is less than a share of the whole: then none stands for the others.
@@ -703,12 +705,14 @@ def _find_busiest_stream(order: Sequence[Launched], least: float) -> int:
         if computes:
             times[activity.stream] += activity.duration
     busiest = max(times, key=lambda stream: times[stream], default=0)
-    if times[busiest] < least * times.total():
+    if times[busiest] < least_share * times.total():
         return NO_STREAM
     return busiest
 
 
-def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:
+def _make_work(
+    activity: Activity, call: int, maker: CallOrigin, places: Sequence[SourcePlace]
+) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
         maker = set_place(maker, places[activity.origin])
     name, kind = readable(activity.name), "set"
@@ -897,7 +901,7 @@ class KernelGroup:
     op: str  # the operator that launches most of them
     range: str
     source: str
-    place: Place | None = None  # where most of their time comes from
+    place: SourcePlace | None = None  # where most of their time comes from
 
 
 def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:

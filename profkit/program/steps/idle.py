@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from profkit.program.steps.attribution import Maker, describe_source
+from profkit.program.steps.attribution import CallOrigin, describe_source
 from profkit.program.steps.cut import Step, StepWork
 from profkit.program.steps.lost import find_calls_without_activity, find_captures
 from profkit.program.timeline import Call
@@ -41,7 +41,7 @@ class Idle:
 
 
 @dataclass(frozen=True)
-class Split:
+class PeriodSplit:
     """Where a step's time goes."""
 
     period: int  # nanoseconds of the step
@@ -51,7 +51,7 @@ class Split:
     gaps: tuple[tuple[int, int, str], ...] = ()  # the same in time: (start, end, cause)
 
 
-def split_step_period(step: Step) -> Split:
+def split_step_period(step: Step) -> PeriodSplit:
     """Divide a step's period."""
     whole = step.first, step.first + step.period
     computing = _merge_busy_intervals(
@@ -74,7 +74,7 @@ def split_step_period(step: Step) -> Split:
         gaps = left
     spent += _explain_gaps(step, gaps)
     gaps_in_time = tuple(sorted((low, high, cause) for low, high, cause, _ in spent))
-    return Split(
+    return PeriodSplit(
         step.period, sum(b - a for a, b in computing), _sum_idle_by_cause(spent), gaps_in_time
     )
 
@@ -165,7 +165,7 @@ class _HostOfStep:
                 describe_launch_place(work) if work else "between steps",
             )
         if until > low:
-            cause, where = self._name_cause(around, low, wait)
+            cause, where = self._explain_idle_from(around, low, wait)
             yield low, until, cause, where
 
     def _find_neighbours_of_gap(self, end: int) -> _Around:
@@ -196,7 +196,7 @@ class _HostOfStep:
             return self.waits[at]
         return -1
 
-    def _name_cause(self, around: _Around, low: int, wait: int) -> tuple[str, str]:
+    def _explain_idle_from(self, around: _Around, low: int, wait: int) -> tuple[str, str]:
         """Why the GPU had nothing from `low` on, and where that is; `wait`: of the host, or -1."""
         work, call = around.work, around.call
         if work is None or call is None:
@@ -289,7 +289,7 @@ def clean_operator_name(name: str) -> str:
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
-def describe_caller(maker: Maker) -> str:
+def describe_caller(maker: CallOrigin) -> str:
     """Say where a call was made: a line, or a range that the program names; empty if unknown."""
     return describe_source(maker) or maker.range
 

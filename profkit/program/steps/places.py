@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from profkit.program.timeline import Place
+from profkit.program.timeline import SourcePlace
 
 _SITE = re.compile(r"^.*/(?:site|dist)-packages/")
 # Packages through whose frames everything goes: their lines say nothing of a program.
@@ -24,18 +24,18 @@ _COMPILED = re.compile(r"inductor[^/]*/\w\w/c\w+\.py$")
 class PlaceOfWorks(NamedTuple):
     """Where some works come from, most of their time."""
 
-    place: Place  # its module's path has a * where the works' modules differ
+    place: SourcePlace  # its module's path has a * where the works' modules differ
     others: int  # lines besides this one
 
 
-def find_main_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None:
+def find_main_place(works: Iterable[tuple[SourcePlace | None, int]]) -> PlaceOfWorks | None:
     """Find the line that most of some works' time comes from; None where no line is known.
 
     Args:
         works: The place of each, and its nanoseconds.
     """
     times: Counter[str] = Counter()
-    by_line: dict[str, list[Place]] = {}
+    by_line: dict[str, list[SourcePlace]] = {}
     for place, time in works:
         if place is None or not place.line:
             continue
@@ -48,7 +48,7 @@ def find_main_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks |
     first = own[0]
     parts = {place.part for place in own}
     called = Counter(place.called for place in own).most_common(1)[0][0]
-    place = Place(
+    place = SourcePlace(
         line=line,
         function=first.function,
         module=merge_module_paths([place.module for place in own if place.kind == first.kind]),
@@ -63,13 +63,13 @@ def find_main_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks |
 class LineRun(NamedTuple):
     """Works of one line that follow each other."""
 
-    place: Place | None
+    place: SourcePlace | None
     begin: int
     end: int
     works: int  # how many
 
 
-def list_line_runs(parts: Iterable[tuple[Place | None, int, int]]) -> Iterator[LineRun]:
+def list_line_runs(parts: Iterable[tuple[SourcePlace | None, int, int]]) -> Iterator[LineRun]:
     """Yield runs of works of one place, none of which begins before the one before it ends.
 
     Args:
@@ -121,7 +121,7 @@ def describe_place_of_works(found: PlaceOfWorks) -> str:
     return said
 
 
-def describe_place(place: Place) -> str:
+def describe_place(place: SourcePlace) -> str:
     """Say it in words: model.py:64 CausalSelfAttention (transformer.h.*.attn), called at train.py:88."""
     said = shorten_line_path(place.line)
     name = place.kind or place.function.rpartition("<locals>.")[2]

@@ -30,7 +30,7 @@ LEAST = 0.02  # of the recording: what takes less is left in
 
 
 @dataclass(frozen=True)
-class SetUp:
+class SetUpTime:
     """When the host sets up and the GPU has nothing to do."""
 
     spans: Sequence[tuple[int, int]]  # begin and end, in order
@@ -73,7 +73,7 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
     return replace(row, start=moved(row.start), end=moved(row.end))
 
 
-def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUp | None:
+def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUpTime | None:
     """Where the host sets up between the first and the last launch; None where that is little."""
     first, last = calls[order[0][0]].start, calls[order[-1][0]].end
     found = []
@@ -87,7 +87,7 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
     if time <= LEAST * (last - first):
         return None
     longest = max(found, key=lambda call: call.end - call.start)
-    return SetUp(idle, len(found), longest.name)
+    return SetUpTime(idle, len(found), longest.name)
 
 
 def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, product
 from math import nan
 
-from profkit.reports.metrics.derive import Raw, Source, combine_collected, parse_metrics
+from profkit.reports.metrics.derive import MetricFormula, Raw, combine_collected, parse_metrics
 
 
 def _write_pipe(name: str, meaning: str, *units: str) -> str:
@@ -14,14 +14,14 @@ def _write_pipe(name: str, meaning: str, *units: str) -> str:
     return f"""
 [SpeedOfLight]
 {name}_busy | share | {meaning}, share of peak, elapsed cycles
-  {_write_busiest(units, "elapsed")}
+  {_write_largest_share_formula(units, "elapsed")}
 [ComputeWorkloadAnalysis]
 {name}_busy_active | share | {meaning}, share of peak, active cycles
-  {_write_busiest(units, "active")}
+  {_write_largest_share_formula(units, "active")}
 """
 
 
-def _write_busiest(units: Sequence[str], cycles: str) -> str:
+def _write_largest_share_formula(units: Sequence[str], cycles: str) -> str:
     """Return the formula of the largest share of peak that a unit has, in cycles of a kind."""
     shares = ", ".join(f"{unit}.avg.pct_of_peak_sustained_{cycles}" for unit in units)
     if len(units) > 1:
@@ -29,7 +29,7 @@ def _write_busiest(units: Sequence[str], cycles: str) -> str:
     return shares
 
 
-def _name_rates(kind: str) -> dict[str, str]:
+def _map_operations_to_rate_metrics(kind: str) -> dict[str, str]:
     """Return operation -> the metric of its rate, on operands of a kind: f, d or h."""
     return {operation: _PER_CYCLE.format(kind + operation) for operation in ("fma", "add", "mul")}
 
@@ -39,7 +39,7 @@ _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 _ALU = "sm__pipe_alu_cycles_active", "sm__pipe_aluheavy_cycles_active"
 _ADU = "ADU pipe (address divergence: constant and barrier addresses)"
 _PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-_F, _D, _H = map(_name_rates, "fdh")
+_F, _D, _H = map(_map_operations_to_rate_metrics, "fdh")
 _HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on"
 _CLOCK = "smsp__cycles_elapsed.avg.per_second"
 PIPES = parse_metrics(f"""
@@ -196,7 +196,7 @@ _ENGINES = ["hmma", "hgmma", "utchmma", "imma", "igmma", "utcimma", "utcqmma", "
 TENSOR_TYPES = tuple(_TYPES)
 
 
-def _make_dense_peak(words: list[str]) -> Source:
+def _make_dense_peak(words: list[str]) -> MetricFormula:
     """Return dense operations per second: the largest peak that no sparsity doubles.
 
     Where ncu splits by sparsity (8.0 and later) the name without it has the sparse peak.
@@ -215,7 +215,7 @@ def _make_dense_peak(words: list[str]) -> Source:
         return nan
 
     text = f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock"
-    return Source((_SM_CLOCK,), compute_peak, text, (*split, *plain, narrow))
+    return MetricFormula((_SM_CLOCK,), compute_peak, text, (*split, *plain, narrow))
 
 
 def _list_counters(words: list[str]) -> list[str]:

@@ -45,7 +45,7 @@ _CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major",
 
 
 @dataclass(frozen=True)
-class Source:
+class MetricFormula:
     """A formula of ncu's counters, and the counters that it needs."""
 
     names: tuple[str, ...]  # raw names it reads; all must be there, or the next source is tried
@@ -68,7 +68,7 @@ class Metric:
     meaning: str  # in Nsight Compute's words
     section: str  # the smallest ncu section that collects it; "" when every report has it
     # The first whose raw names are all there decides; all mean the same with the same denominator.
-    sources: tuple[Source, ...]
+    sources: tuple[MetricFormula, ...]
     since: str = ""  # first ncu that counts it ("2024.1"); "" where every one since 2020 does
 
     def compute_from(self, raw: Raw) -> float:
@@ -87,7 +87,7 @@ class Metric:
         return nan
 
 
-def parse_metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
+def parse_metrics(text: str, *computed: MetricFormula) -> tuple[Metric, ...]:
     """Return the metrics of a text of the catalogue; `computed` are sources that it names by theirs."""
     known = {source.text: source for source in computed}
     section = since = ""
@@ -98,21 +98,21 @@ def parse_metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
             section, _, since = head.strip("[]").partition(" since ")
         elif head and not head.startswith("#"):
             name, unit, meaning = head.split(" | ")
-            sources = tuple(known.get(line) or parse_source(line) for line in lines)
+            sources = tuple(known.get(line) or parse_formula(line) for line in lines)
             found.append(Metric(name, unit, meaning, section, sources, since))
             UNITS[name] = unit
     return tuple(found)
 
 
-def parse_source(text: str) -> Source:
+def parse_formula(text: str) -> MetricFormula:
     """Return the source that a line of the catalogue describes."""
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
         return combine_collected(max if several[1] == "max" else sum, several[2].split(", "), text)
     if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
         opcodes = [_name_opcode(word) for word in executed[1].split(", ")]
-        return Source((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
+        return MetricFormula((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
     if " " not in text:  # a raw name, as most are: it needs no parser
-        return _make_source((text,), _read_si_value(text), text)
+        return _make_formula((text,), _make_si_reader(text), text)
     formula, _, otherwise = text.partition(" else ")
     names_read: dict[str, None] = {}
     value = _compile_formula(ast.parse(formula, mode="eval").body, names_read)
@@ -124,14 +124,14 @@ def parse_source(text: str) -> Source:
         except ZeroDivisionError:
             return without
 
-    return _make_source(tuple(names_read), read_value_or_else if "/" in formula else value, text)
+    return _make_formula(tuple(names_read), read_value_or_else if "/" in formula else value, text)
 
 
 def combine_collected(
     choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
-) -> Source:
+) -> MetricFormula:
     """Return the source that is the sum or the largest of the raw metrics that are there."""
-    values = {name: _read_si_value(name) for name in names}
+    values = {name: _make_si_reader(name) for name in names}
 
     def combine_values(raw: Raw) -> float:
         present = [read(raw) for name, read in values.items() if name in raw]
@@ -139,21 +139,21 @@ def combine_collected(
             return choose(present)
         return nan
 
-    return _make_source((), combine_values, text, tuple(values))
+    return _make_formula((), combine_values, text, tuple(values))
 
 
-def _make_source(
+def _make_formula(
     names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
-) -> Source:
+) -> MetricFormula:
     """Return a source, with what is to say of raw names that are doubled in it."""
-    read = set(map(_halve_unit, (*names, *optional)))
+    read = set(map(_find_halved_unit, (*names, *optional)))
     for unit, versions in _HALVED.items():
         if unit in read:
             halved_on = ", ".join(f"{major}.{minor}" for major, minor in sorted(versions))
             text += f"; {unit} twice on {halved_on}"
     if not read.isdisjoint(_HALVED):
         optional += _CC
-    return Source(names, value, text, optional)
+    return MetricFormula(names, value, text, optional)
 
 
 def count_by_opcode(raw: Raw) -> dict[str, float]:
@@ -184,7 +184,7 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
         case ast.Name() | ast.Attribute():
             name = _join_dotted(node)
             names[name] = None
-            return _read_si_value(name)
+            return _make_si_reader(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             top, bottom = _compile_formula(left, names), _compile_formula(right, names)
             # What is not positive divides like zero.
@@ -215,9 +215,9 @@ def _join_dotted(node: ast.expr) -> str:
     raise ValueError(f"no name: {ast.unparse(node)}")
 
 
-def _read_si_value(name: str) -> Value:
+def _make_si_reader(name: str) -> Value:
     """Return how a raw metric is read in SI; doubled where ncu halves it."""
-    factor, halved_on = scale_to_si(name), _HALVED.get(_halve_unit(name), ())
+    factor, halved_on = scale_to_si(name), _HALVED.get(_find_halved_unit(name), ())
     if not halved_on:
         return lambda raw: raw[name] * factor
     return lambda raw: (
@@ -225,7 +225,7 @@ def _read_si_value(name: str) -> Value:
     )
 
 
-def _halve_unit(name: str) -> str:
+def _find_halved_unit(name: str) -> str:
     is_share = "pct_of_peak" in name
     for unit in _HALVED:
         if is_share and name.startswith(unit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, floor, nan
 
-from profkit.reports.metrics.derive import Raw, Source, parse_metrics
+from profkit.reports.metrics.derive import MetricFormula, Raw, parse_metrics
 
 _REGISTERS_PER_WARP_UNIT = 256  # registers are given to a warp in units of 256 since Kepler
 _SHARED_UNIT = 128  # bytes; shared memory is given to a block in units of 128 since Ampere
@@ -36,7 +36,7 @@ def _compute_shared_to_give_up(r: Raw) -> float:
     return nan
 
 
-_REGISTERS = Source(
+_REGISTERS = MetricFormula(
     (
         "launch__occupancy_limit_registers",
         "launch__block_size",
@@ -46,7 +46,7 @@ _REGISTERS = Source(
     _compute_registers_to_give_up,
     "from launch__registers_per_thread, in units of 256 a warp",
 )
-_SHARED = Source(
+_SHARED = MetricFormula(
     (
         "launch__occupancy_limit_shared_mem",
         "launch__shared_mem_per_block_allocated",

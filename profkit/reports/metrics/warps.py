@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Literal
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, parse_metrics
+from profkit.reports.metrics.derive import Metric, MetricFormula, Raw, parse_metrics
 
 # What warp states have in common: what the warp waits for, and what it would take to wait less.
 Family = Literal[
@@ -142,14 +142,14 @@ _SAMPLED = tuple(SAMPLES)
 FEWEST = 100
 
 
-def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
+def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> MetricFormula:
     def compute_share(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
         if whole > 0 and whole >= fewest:
             return max(r[name], 0.0) / whole
         return nan
 
-    return Source((name,), compute_share, text, all_of)
+    return MetricFormula((name,), compute_share, text, all_of)
 
 
 def _make_stall(state: str, sampled: str, ratio: str) -> Metric:

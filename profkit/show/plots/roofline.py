@@ -33,7 +33,7 @@ _MOST_LABELS = 20  # more do not fit at README size; the longest-running launche
 _CROWD = 8  # with more groups than this everything is drawn smaller
 _DASHES = {"dram": "-", "l2": (0, (6, 2)), "l1": (0, (2, 2))}
 _GREY = "#666666"
-Points = Sequence[model.Point]
+Points = Sequence[model.RooflinePoint]
 
 
 def roofline(
@@ -66,7 +66,7 @@ def roofline(
     if grid:
         shapes = _list_grid_points(grid, device)
     groups = base.group_alike_launches(rows)
-    launches = [list(map(model.list_points, group.rows)) for group in groups]
+    launches = [list(map(model.list_roofline_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.choose_ceilings(rows, points), base.make_axes(ax, 7.5)
@@ -131,7 +131,7 @@ def _replace_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> lis
     return [{**row, **peaks} for row in rows]
 
 
-def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
+def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.RooflinePoint]]:
     """Return a grid's shapes as points, by what tells its pictures apart: the fastest that was timed.
 
     Operations and bytes are those that the work needs, as of a declared workload.
@@ -139,12 +139,12 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point
     if grid.gpu not in (None, device):
         where = f"the launches ran on {device}, but the grid on {grid.gpu}"
         raise ProfkitError(where, "draw them separately: their ceilings differ")
-    by_picture: dict[str, list[model.Point]] = {}
+    by_picture: dict[str, list[model.RooflinePoint]] = {}
     for cell in grid.cells:
         seconds = cell.find_fastest(grid.against, without=True)[1]
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
             rate, moved = cell.operations / seconds, cell.moved / seconds
-            point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)
+            point = model.RooflinePoint("workload", "", rate / moved, rate, moved, nan, "", nan)
             by_picture.setdefault(name_panel(cell), []).append(point)
     if not by_picture:
         raise ProfkitError(
@@ -187,7 +187,7 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
         sentences.append(
             f"Ceilings from the report {measured}; shares refer to each launch's own ceilings."
         )
-    without = [row for row in rows if not model.list_points(row)]
+    without = [row for row in rows if not model.list_roofline_points(row)]
     if points and without:
         lack = numbers.count_reasons_for_no_point(without)
         why = ""
@@ -199,7 +199,7 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
     return " ".join(sentences)
 
 
-def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
+def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.RooflinePoint]]:
     """Return the points that are drawn, with their places in the frame of the Axes."""
     return numbers.place_points_in_frame(points, *ax.get_xlim())
 
@@ -224,7 +224,9 @@ def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: float) 
             _draw_mark(ax, x, y, point, colour, size)
 
 
-def _draw_mark(ax: Axes, x: float, y: float, point: model.Point, colour: str, size: float) -> None:
+def _draw_mark(
+    ax: Axes, x: float, y: float, point: model.RooflinePoint, colour: str, size: float
+) -> None:
     """Draw a point, hollow where its position says nothing; with an arrow where it is out of frame."""
     left, right = ax.get_xlim()
     arrow: base.Looks = {"color": colour, "markersize": 5, "clip_on": False, "zorder": 4}
@@ -296,7 +298,7 @@ def make_point_labels(
     return labels
 
 
-def format_point_figures(point: model.Point, short: bool) -> str:
+def format_point_figures(point: model.RooflinePoint, short: bool) -> str:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""

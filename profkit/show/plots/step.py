@@ -16,7 +16,7 @@ from profkit.show.views.triage import (
     CAUSES,
     COMPUTING,
     format_ms,
-    iterate_step_parts,
+    iterate_step_segments,
     write_step_title,
 )
 
@@ -60,7 +60,7 @@ def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:
     """Draw computing and the causes of idle time behind one another, with a legend."""
     whole = step["ms"]
     handles = []
-    for cause, begin, end, _ in iterate_step_parts(step):
+    for cause, begin, end, _ in iterate_step_segments(step):
         label = f"{CAUSES[cause][1]} {figures(100 * (end - begin))} %"
         bar = ax.barh(0, (end - begin) * whole, 0.66, begin * whole, color=COLOURS[cause])
         bar.set_label(label)

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.ladder import Ladder, Rung
+from profkit.evidence.ladder import Ladder, LadderStep
 from profkit.evidence.noise import HistoryStep
 from profkit.reports import figures
-from profkit.show.numbers import HistoryPoint, find_reference_medians, group_history_points
+from profkit.show.numbers import HistoryPoint, get_reference_medians_by_name, group_history_points
 from profkit.show.plots import base
 from profkit.show.plots.bars import make_rows_axes
 from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
@@ -43,7 +43,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     medians = {step.variant: step.time.median for step in timed if step.time}
     for y, step in enumerate(ladder.steps):
         draw_variant_row(ax, y, step, medians)
-    references = find_reference_medians(timed)
+    references = get_reference_medians_by_name(timed)
     every = [*medians.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
     _draw_references(ax, references)
@@ -78,7 +78,7 @@ def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
         base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
 
 
-def draw_variant_row(ax: Axes, y: int, step: Rung, medians: dict[str, float]) -> None:
+def draw_variant_row(ax: Axes, y: int, step: LadderStep, medians: dict[str, float]) -> None:
     """Draw a variant's row: its time, the way from its parent's, and both comparisons in figures.
 
     `medians`: variant -> seconds.

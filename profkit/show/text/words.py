@@ -9,8 +9,14 @@ from math import isfinite
 from os.path import basename
 from typing import TYPE_CHECKING
 
-from profkit.diagnosis.launches import LINES, HotLine, Judged, Row, find_sure_row
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
+from profkit.diagnosis.launches import (
+    LINES,
+    HotLine,
+    JudgedLaunch,
+    LaunchRow,
+    find_row_with_sure_saving,
+)
+from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding, SourceShare
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.model.resources import BY_LIMITER
@@ -126,7 +132,7 @@ def say_bound(diagnosis: Diagnosis) -> str:
     return f"is limited by {units}{named}"
 
 
-def label_verdict(run: Judged) -> str:
+def label_verdict(run: JudgedLaunch) -> str:
     """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
     if run.status == "ok":
         return spell_limiter(run.diagnosis.label)
@@ -138,16 +144,16 @@ def spell_limiter(name: str) -> str:
     return name.replace("_", " ")
 
 
-def name_launch(run: Judged) -> str:
+def name_launch(run: JudgedLaunch) -> str:
     return " ".join(filter(None, (run.variant, run.case)))
 
 
-def name_launch_by_report(run: Judged) -> str:
+def name_launch_by_report(run: JudgedLaunch) -> str:
     """Return a launch by the file that it is in: "my.ncu-rep #0"."""
     return f"{basename(run.report)} #{run.index}"
 
 
-def name_device(run: Judged) -> str:
+def name_device(run: JudgedLaunch) -> str:
     return run.device or "device unknown"
 
 
@@ -263,7 +269,7 @@ def format_gain_range(expectation: Expectation) -> str:
     return f"{speedup(expectation.low)} to {speedup(expectation.high)}"
 
 
-def describe_combined_gain(both: Together) -> str:
+def describe_combined_gain(both: CombinedGain) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
     bound = ""
     if both.gain is not None:
@@ -397,7 +403,7 @@ def truncate_at_word(line: str, most: int) -> str:
     return f"{line[:end]} …"
 
 
-def highlight_answer(row: Row, text: str) -> Words:
+def highlight_answer(row: LaunchRow, text: str) -> Words:
     """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
     run, top = row.median_launch, row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
@@ -424,7 +430,7 @@ FEWER_PASSES = (
 )
 
 
-def suggest_retry_command(run: Judged) -> str:
+def suggest_retry_command(run: JudgedLaunch) -> str:
     """Return the command that profiles a launch which failed, by itself and with few counters."""
     name = re.search(r"\w+", shorten_name(run.kernel, NAME).split("::")[-1])
     chosen = ""
@@ -433,7 +439,7 @@ def suggest_retry_command(run: Judged) -> str:
     return f"ncu --set basic{chosen} -c 1 -o basic COMMAND"
 
 
-def write_headline(rows: Sequence[Row]) -> list[str]:
+def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
     """Return what limits the first row, where, what to do for which gain, and what that saves."""
     if not rows:
         return []
@@ -455,7 +461,7 @@ def write_headline(rows: Sequence[Row]) -> list[str]:
     if top and is_known:
         worth = describe_leading_gain(row, rows, top)
         return list(filter(None, (f"{what}; {say_what_to_do(top)}.", worth)))
-    if lacks_metrics(run):
+    if has_no_metrics(run):
         return [f"{what}.", f"Next: profile again with more counters: {FULL}"]
     return [
         f"{what}.",
@@ -564,7 +570,7 @@ def get_first_sentence(advice: str) -> str:
     return sentence.group().rstrip(".;")
 
 
-def describe_unprofiled_kernels(rows: Sequence[Row]) -> str:
+def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> str:
     """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
     names = []
     for row in rows[1:]:
@@ -579,7 +585,7 @@ def describe_unprofiled_kernels(rows: Sequence[Row]) -> str:
     return f"ncu could not profile {listed}, so this is about the rest."
 
 
-def _say_without_lead(run: Judged, where: str) -> list[str]:
+def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
     """Return the verdict apart from the first finding that is left: that is not the verdict's cause."""
     verdict = (
         f"{shorten_name(run.kernel, NAME)} {say_bound(run.diagnosis)}: {run.diagnosis.because}."
@@ -592,15 +598,15 @@ def _say_without_lead(run: Judged, where: str) -> list[str]:
     return said
 
 
-def _is_guess(run: Judged, top: LaunchFinding) -> bool:
+def _is_guess(run: JudgedLaunch, top: LaunchFinding) -> bool:
     """Whether a finding without a number leads where what the warps wait for was not collected."""
     is_open = (
-        run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and lacks_metrics(run)
+        run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and has_no_metrics(run)
     )
     return is_open and top.expect is None and top.gain is None
 
 
-def find_larger_gain(run: Judged) -> LaunchFinding | None:
+def find_finding_with_larger_gain(run: JudgedLaunch) -> LaunchFinding | None:
     """Return the finding that gains most, where that is clearly more than what leads gains.
 
     A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
@@ -642,10 +648,10 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
     )
 
 
-def describe_leading_gain(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def describe_leading_gain(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
     """Return what the leading fix saves, its bound, and where a larger gain is expected."""
     said = _describe_saving_of_top(row, rows, leading)
-    larger = find_larger_gain(row.median_launch)
+    larger = find_finding_with_larger_gain(row.median_launch)
     if larger is None:
         return (said + _say_larger_but_unsure(row, rows)).strip()
     more = f"A larger gain is expected from {larger.rule}, {format_expected_gain(larger)}"
@@ -655,7 +661,7 @@ def describe_leading_gain(row: Row, rows: Sequence[Row], leading: LaunchFinding)
     return f"{said} {more}.".strip()
 
 
-def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
+def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     """Return which launch may save more than the sure one that leads; "" where none does."""
     if row.seconds_saved <= 0 or len(rows) < 2:
         return ""
@@ -666,10 +672,12 @@ def _say_larger_but_unsure(row: Row, rows: Sequence[Row]) -> str:
     return f" {name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
 
 
-def _describe_saving_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
+def _describe_saving_of_top(
+    row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding
+) -> str:
     """Return what a fix saves of the time, and at most; "" where nothing is known of either."""
     bound = _say_ceiling(leading)
-    if not row.times:
+    if not row.known_times_sorted:
         return bound
     whole = _say_whole_time(row, rows) or f" of {seconds(row.total)}"
     hope = leading.expect
@@ -703,7 +711,7 @@ def _say_ceiling(finding: LaunchFinding) -> str:
     return said
 
 
-def _say_whole_time(row: Row, rows: Sequence[Row]) -> str:
+def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     """Return the time of all rows of one report; "" for a single row, and of several reports."""
     if len(rows) == 1:
         return ""
@@ -717,25 +725,25 @@ def _say_whole_time(row: Row, rows: Sequence[Row]) -> str:
     return whole
 
 
-def name_row_order(rows: Sequence[Row]) -> str:
+def describe_row_order(rows: Sequence[LaunchRow]) -> str:
     """Return in which order rows of launches are, and why the first one leads where others say more."""
     if len(rows) < 2:
         return ORDER
     if rows[0].leads_with_uncollected_cause(sum(row.total for row in rows)):
         return f"{ORDER}; first, the launch that takes most time and lacks counters"
-    if rows[0] is find_sure_row(rows):
+    if rows[0] is find_row_with_sure_saving(rows):
         return f"{ORDER}; first, the largest saving that is sure"
     return ORDER
 
 
-def say_total_time(rows: Sequence[Row]) -> str:
+def say_total_time(rows: Sequence[LaunchRow]) -> str:
     """Return the time of all rows under ncu; of several GPUs that of each, as a sum says nothing.
 
     Of many GPUs those with most time are named, and the others counted.
     """
     totals: dict[str, float] = {}
     for row in rows:
-        if row.times:
+        if row.known_times_sorted:
             device = name_device(row.median_launch)
             totals[device] = totals.get(device, 0.0) + row.total
     if not totals:
@@ -749,7 +757,7 @@ def say_total_time(rows: Sequence[Row]) -> str:
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
-def say_launches_and_time(rows: Sequence[Row]) -> str:
+def say_launches_and_time(rows: Sequence[LaunchRow]) -> str:
     """Return how many launches there are, and the time of all, if they are of one report."""
     count = counted(sum(len(row.launches) for row in rows), "launch", "launches")
     reports = {row.median_launch.report for row in rows}
@@ -758,7 +766,7 @@ def say_launches_and_time(rows: Sequence[Row]) -> str:
     return f"{count}, {say_total_time(rows)}"
 
 
-def list_report_arguments(rows: Sequence[Row]) -> str:
+def list_report_arguments(rows: Sequence[LaunchRow]) -> str:
     """Return the reports of rows as arguments of a command; REPORTS where they are too many to type."""
     reports = dict.fromkeys(str(run.report) for row in rows for run in row.launches)
     if len(reports) > REPORTS:
@@ -766,17 +774,19 @@ def list_report_arguments(rows: Sequence[Row]) -> str:
     return " ".join(shlex.quote(escape_text(report)) for report in reports)
 
 
-def lacks_metrics(run: Judged) -> bool:
+def has_no_metrics(run: JudgedLaunch) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 
-def format_count_and_times(row: Row) -> str:
+def format_count_and_times(row: LaunchRow) -> str:
     """Return how often and how long: "105 launches, 17.4 µs each (17.2 to 17.8)"."""
     count = counted(len(row.launches), "launch", "launches")
-    if not row.times:
+    if not row.known_times_sorted:
         return count
     mid = row.median_launch.time
     size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
     noun = seconds(size).split()[1]
-    shortest, median, longest = (figures(t / size) for t in (row.times[0], mid, row.times[-1]))
+    shortest, median, longest = (
+        figures(t / size) for t in (row.known_times_sorted[0], mid, row.known_times_sorted[-1])
+    )
     return f"{count}, {median} {noun} each ({shortest} to {longest})"

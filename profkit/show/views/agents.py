@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from profkit.diagnosis.launches import Judged
+from profkit.diagnosis.launches import JudgedLaunch
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.causes import GainEstimate
@@ -32,7 +32,7 @@ Entry = dict[str, Any]
 
 
 def select_launches(
-    runs: Sequence[Judged], names: Sequence[str], rows: int, problems: Sequence[str]
+    runs: Sequence[JudgedLaunch], names: Sequence[str], rows: int, problems: Sequence[str]
 ) -> Entry:
     """Return launches, worst first, of so many rows; `names`: what the agent calls their reports."""
     kernels: list[Entry] = []
@@ -47,7 +47,7 @@ def select_launches(
     )
 
 
-def select_launch(run: Judged, report: str) -> Entry:
+def select_launch(run: JudgedLaunch, report: str) -> Entry:
     """Return the launch that leads, with its first findings and the advice of the first of them."""
     findings = list_firing_causes(run)[:FINDINGS]
     entry = select_identity(run, report)
@@ -59,7 +59,7 @@ def select_launch(run: Judged, report: str) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_further_launch(run: Judged, report: str) -> Entry:
+def select_further_launch(run: JudgedLaunch, report: str) -> Entry:
     """Return a launch behind the first: its leading finding in a line, as the text has it."""
     findings = list_firing_causes(run)[:1]
     entry = select_identity(run, report)
@@ -70,7 +70,7 @@ def select_further_launch(run: Judged, report: str) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_identity(run: Judged, report: str) -> Entry:
+def select_identity(run: JudgedLaunch, report: str) -> Entry:
     """Return which launch it is, its time and its verdict; `report`: what the agent calls its file."""
     diagnosis = run.diagnosis
     return {
@@ -84,7 +84,7 @@ def select_identity(run: Judged, report: str) -> Entry:
     }
 
 
-def list_firing_causes(run: Judged) -> list[LaunchFinding]:
+def list_firing_causes(run: JudgedLaunch) -> list[LaunchFinding]:
     """Return what fires, without doubts of the measurement and without what says another again."""
     causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     return [finding for finding in causes if not finding.repeats]

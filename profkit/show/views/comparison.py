@@ -21,12 +21,12 @@ from profkit.evidence.counters import (
     FindingState,
     HeaderPrediction,
     LaunchChange,
-    Moved,
+    MovedMetric,
 )
-from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
+from profkit.evidence.ladder import Ladder, LadderStep, Summary, SummaryGate
 from profkit.evidence.stats import TimeComparison, format_ratio, invert_interval
 from profkit.model.scenario import Expectation
-from profkit.model.whatif import ALIASES, CounterChange, Expected
+from profkit.model.whatif import ALIASES, CounterChange, ExpectedLaunch
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
@@ -522,7 +522,7 @@ def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
     """Yield the metrics that moved; near-copies are one row where not all are asked for."""
     chosen = choose_metrics(launch, len(launch.moved))
     if shown < len(chosen):
-        rows = join_equal_moves(chosen)[:shown]
+        rows = merge_metrics_with_equal_values(chosen)[:shown]
     else:
         rows = list(map(list_move_cells, chosen))
     if rows:
@@ -549,7 +549,7 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
 
 
-def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
+def choose_metrics(launch: LaunchChange, shown: int) -> list[MovedMetric]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
     looked_at: list[str] = []
     for finding in launch.findings:
@@ -565,12 +565,12 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
 NEAR = 0.02  # of a share: two units that were busy for as long within it are one row
 
 
-def join_equal_moves(moved: Sequence[Moved]) -> list[tuple[str, ...]]:
+def merge_metrics_with_equal_values(moved: Sequence[MovedMetric]) -> list[tuple[str, ...]]:
     """Return the rows of metrics; those that moved from and to the same values are one row.
 
     L1 and the LSU pipe behind it are busy for about the same time: a second row tells nothing.
     """
-    kept: list[tuple[Moved, list[str]]] = []
+    kept: list[tuple[MovedMetric, list[str]]] = []
     for metric in moved:
         for first, names in kept:
             if are_near_copies(first, metric):
@@ -588,7 +588,7 @@ def join_equal_moves(moved: Sequence[Moved]) -> list[tuple[str, ...]]:
     return rows
 
 
-def are_near_copies(one: Moved, other: Moved) -> bool:
+def are_near_copies(one: MovedMetric, other: MovedMetric) -> bool:
     """Return whether two counts have the same values on both sides, or two units were as busy."""
     if one.unit != other.unit:
         return False
@@ -598,7 +598,7 @@ def are_near_copies(one: Moved, other: Moved) -> bool:
     return one.unit != "share" and one.before > 1 and all(x == y for x, y in pairs)
 
 
-def list_move_cells(metric: Moved) -> tuple[str, ...]:
+def list_move_cells(metric: MovedMetric) -> tuple[str, ...]:
     """Return a metric's row: both values, and the change in points or as a factor."""
     if metric.points is not None:
         change = f"{metric.points:+.1f} points"
@@ -620,7 +620,7 @@ def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
     yield Grid(head, tuple(map(_list_ladder_cells, ladder.steps)))
 
 
-def _list_ladder_cells(step: Rung) -> tuple[str, ...]:
+def _list_ladder_cells(step: LadderStep) -> tuple[str, ...]:
     time, half_width = "not timed", ""
     if step.time:
         time = figures.seconds(step.time.median)
@@ -632,11 +632,11 @@ def _list_ladder_cells(step: Rung) -> tuple[str, ...]:
     return indent_name(step), time, half_width, speedup, get_answer_of_step(step), step.bound or ""
 
 
-def indent_name(step: Rung) -> str:
+def indent_name(step: LadderStep) -> str:
     return "  " * step.depth + step.variant
 
 
-def get_answer_of_step(step: Rung) -> str:
+def get_answer_of_step(step: LadderStep) -> str:
     if step.change is None:
         return ""
     if step.change.time:
@@ -663,7 +663,7 @@ def show_ladder_steps(ladder: Ladder) -> Iterator[Block]:
         yield from show_ladder_step(step)
 
 
-def show_ladder_step(step: Rung) -> Iterator[Block]:
+def show_ladder_step(step: LadderStep) -> Iterator[Block]:
     """Yield what a variant changes, what its counters say of that, and its predictions."""
     yield TextLine(step.title, step.variant)
     if step.note:
@@ -764,7 +764,7 @@ def show_gate(result: GateResult | SummaryGate) -> TextLine:
 
 
 def show_predicted_times(
-    variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
+    variant: str, changes: Iterable[CounterChange], expected: Sequence[ExpectedLaunch]
 ) -> Iterator[Block]:
     """Yield the time of each case now and as predicted, if counts change so."""
     condition = ", ".join(f"{_name_count(c.metric)} {c.op} {c.value:g}" for c in changes)
@@ -772,7 +772,7 @@ def show_predicted_times(
     launch = "case"
     if any(row.kernel for row in expected):
         launch = "kernel"
-    columns: Columns[Expected] = {
+    columns: Columns[ExpectedLaunch] = {
         launch: lambda row: TextSpan(row.kernel or str(row.case), "name"),
         ">time now": lambda row: figures.seconds(row.time_s),
         ">expected": lambda row: words.format_expectation(row.expect),
@@ -793,7 +793,7 @@ def _name_count(metric: str) -> str:
     return metric
 
 
-def _show_doubts(expected: Sequence[Expected]) -> Iterator[TextLine]:
+def _show_doubts(expected: Sequence[ExpectedLaunch]) -> Iterator[TextLine]:
     """Yield what an interval leaves open: whether there is a gain at all, or only how large it is."""
     maybe_nothing, unsure_size = [], []
     for row in expected:

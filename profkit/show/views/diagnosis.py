@@ -14,7 +14,7 @@ from itertools import chain, islice
 from math import isfinite, nan
 from os.path import basename
 
-from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
+from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow, NvidiaRule
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
@@ -30,40 +30,42 @@ ROWS, FINDINGS = 3, 3  # of a brief
 _WITHOUT = "without --section "
 
 
-def _has_line_data(run: Judged) -> bool:
+def _has_line_data(run: JudgedLaunch) -> bool:
     """Return whether source lines are known of a launch, or of one of its findings."""
     return bool(run.lines) or any(finding.where for finding in run.diagnosis.findings)
 
 
 def show_diagnosis(
-    rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False
+    rows: Sequence[LaunchRow], rows_with_lines: Sequence[LaunchRow], *, list_all_rows: bool = False
 ) -> Iterator[Block]:
     """Yield everything that `profkit diagnose` says of these rows, worst first.
 
-    `detailed` are the first of them, with their source lines, which follow the table one by one;
-    `full` lists every row in the table.
+    `rows_with_lines` are the first of them, with their source lines, which follow the table one by one;
+    `list_all_rows` lists every row in the table.
     """
     total = sum(row.total for row in rows)
-    yield blocks.Paragraph(" ".join(words.write_headline([*detailed, *rows[len(detailed) :]])))
-    if full:
+    yield blocks.Paragraph(
+        " ".join(words.write_headline([*rows_with_lines, *rows[len(rows_with_lines) :]]))
+    )
+    if list_all_rows:
         listed = rows
     else:
-        listed = rows[: max(LISTED, len(detailed))]
+        listed = rows[: max(LISTED, len(rows_with_lines))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(list_row_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
     yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
-    for number, row in enumerate(detailed, 1):
+    for number, row in enumerate(rows_with_lines, 1):
         yield show_folded_verdict(row, number, total, before)
         before = row.median_launch
-    lined = any(_has_line_data(row.median_launch) for row in detailed)
+    lined = any(_has_line_data(row.median_launch) for row in rows_with_lines)
     if commands := list(suggest_next_commands(rows, lined)):
         yield blocks.Heading("Next", 2)
         yield from commands[:2]
 
 
-def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
+def suggest_next_commands(rows: Sequence[LaunchRow], lines: bool) -> Iterator[blocks.Command]:
     """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
     if not rows:
         return
@@ -71,7 +73,7 @@ def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.C
     if run.status != "ok":
         yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.lacks_metrics(run):
+    if words.has_no_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
@@ -88,7 +90,7 @@ def suggest_next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.C
     yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the hottest source lines")
 
 
-def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
+def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | None = None) -> str:
     """Return the first row's answer, its further findings, and the rows behind it in a line each.
 
     The first rows have their source lines; `onward` is what to go on with, a line each (None takes
@@ -116,10 +118,10 @@ def write_brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = No
     return words.fit_lines_in_brief([*lines, *onward])
 
 
-def _describe_row_briefly(row: Row) -> str:
+def _describe_row_briefly(row: LaunchRow) -> str:
     run = row.median_launch
     time = "no duration"
-    if row.times:
+    if row.known_times_sorted:
         time = figures.seconds(row.total)
     said = f"{shorten_name(run.kernel, 40)}, {time}"
     if run.top:
@@ -138,16 +140,16 @@ def _describe_finding_briefly(finding: LaunchFinding) -> str:
 # The table.
 
 
-def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+def write_summary(listed: Sequence[LaunchRow], rows: Sequence[LaunchRow]) -> str:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    order = words.name_row_order(rows)
+    order = words.describe_row_order(rows)
     return f"{words.say_launches_and_time(rows)}{hidden}; {order}."
 
 
-def list_row_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
+def list_row_cells(number: int, row: LaunchRow, total: float) -> tuple[Words, ...]:
     """Return a row of the table; `total` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
@@ -158,7 +160,7 @@ def list_row_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
         str(number),
         TextSpan(run.kernel, "name"),
         TextSpan(cut_middle(escape_text(launch), NAMED), "dim"),
-        figures.seconds(row.total) if row.times else "?",
+        figures.seconds(row.total) if row.known_times_sorted else "?",
         format_share_of_time(row, total),
         words.label_verdict(run),
         run.top.rule if run.top else "-",
@@ -166,7 +168,7 @@ def list_row_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     )
 
 
-def format_share_of_time(row: Row, total: float) -> str:
+def format_share_of_time(row: LaunchRow, total: float) -> str:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = 0.0
     if total:
@@ -175,7 +177,7 @@ def format_share_of_time(row: Row, total: float) -> str:
         known = "<0.1 %"
     else:
         known = figures.share(part)
-    if row.times:
+    if row.known_times_sorted:
         return known
     return ""
 
@@ -184,7 +186,7 @@ def format_share_of_time(row: Row, total: float) -> str:
 
 
 def show_folded_verdict(
-    row: Row, number: int, total: float, before: Judged | None = None
+    row: LaunchRow, number: int, total: float, before: JudgedLaunch | None = None
 ) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.median_launch
@@ -207,7 +209,7 @@ def show_folded_verdict(
     return blocks.Fold(title, inside, shown=number == 1)
 
 
-def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
+def show_launch_identity(row: LaunchRow, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     yield blocks.Paragraph(
         join_with_breaks(TextSpan(line, "dim") for line in list_launch_facts(row, total))
@@ -218,16 +220,16 @@ def show_launch_identity(row: Row, total: float) -> Iterator[Block]:
     )
 
 
-def list_launch_facts(row: Row, total: float) -> Iterator[str]:
+def list_launch_facts(row: LaunchRow, total: float) -> Iterator[str]:
     """Yield when and how a launch ran: time, part of all, sizes, device, clocks."""
     run = row.median_launch
     part = "duration not collected"
-    if row.times:
+    if row.known_times_sorted:
         part = f"{format_share_of_time(row, total)} of all"
     if len(row.launches) > 1:
         times = words.format_count_and_times(row)
         yield f"{times}, {part}; median launch shown"
-    elif row.times:
+    elif row.known_times_sorted:
         yield f"{figures.seconds(run.time)}, {part}"
     else:
         yield part
@@ -238,7 +240,7 @@ def list_launch_facts(row: Row, total: float) -> Iterator[str]:
         yield resources
 
 
-def describe_resources_and_occupancy(run: Judged) -> str:
+def describe_resources_and_occupancy(run: JudgedLaunch) -> str:
     """Return what a block takes and how full that lets an SM be, as far as it was collected."""
     counted = isfinite(run.values.get("occupancy", nan))
     forms = {
@@ -252,14 +254,14 @@ def describe_resources_and_occupancy(run: Judged) -> str:
     return "".join(texts).removeprefix(", ")
 
 
-def show_page_findings(run: Judged) -> Iterator[Block]:
+def show_page_findings(run: JudgedLaunch) -> Iterator[Block]:
     """Yield what fires, what is not known, and what to doubt of the measurement."""
     yield from show_findings(run, None, listing=False)
     yield from show_doubts(run)
 
 
 def show_findings(
-    run: Judged, before: Judged | None, *, listing: bool
+    run: JudgedLaunch, before: JudgedLaunch | None, *, listing: bool
 ) -> Iterator[blocks.ListItem]:
     """Yield what fires, and what is not known: in full only where the launch before says other."""
     for finding in run.diagnosis.findings:
@@ -284,7 +286,7 @@ def show_findings(
         )
 
 
-def _group_unknown_rules(run: Judged) -> dict[str, list[str]]:
+def _group_unknown_rules(run: JudgedLaunch) -> dict[str, list[str]]:
     """Return the rules that could not be asked, by a clause that says why: "without --section X".
 
     Where many sections are missing the set was small, and one clause says so of all of them.
@@ -307,7 +309,7 @@ def _group_unknown_rules(run: Judged) -> dict[str, list[str]]:
     return {clause: list(chain.from_iterable(map(rules.pop, sections))), **rules}
 
 
-def show_doubts(run: Judged) -> Iterator[Block]:
+def show_doubts(run: JudgedLaunch) -> Iterator[Block]:
     """Yield what to doubt of the measurement, apart from what the kernel does."""
     if doubts := [f for f in run.diagnosis.findings if f.status == "fires" and f.note]:
         yield blocks.Heading("About the measurement", 3)

@@ -264,8 +264,8 @@ def _explain_step_rule(rule: StepRule) -> Parts:
     page = pages.read_page(rule.page)
     said, tried = [], []
     for words_of_form in list_rule_texts(rule.id):
-        said.append(_mask_filled_values(words_of_form.says))
-        tried += [_mask_filled_values(text) for text in words_of_form.list_advice()]
+        said.append(_replace_template_fields(words_of_form.says))
+        tried += [_replace_template_fields(text) for text in words_of_form.list_advice()]
     return {
         "What happens": (page.hardware,),
         "How to fix it": (rule.advice,),
@@ -294,7 +294,7 @@ def _say_example(example: Example) -> str:
     return f"{step}: {first.cause} (saves about {figures(first.saving.expected)} ms)"
 
 
-def _mask_filled_values(text: str) -> str:
+def _replace_template_fields(text: str) -> str:
     """Return a sentence of triage before it is filled: N for each figure, <names> for what is named."""
     return _FILLED.sub(_name_placeholder, _LEFT_OUT.sub("", text))
 
@@ -416,7 +416,7 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
     for metric in _list_metrics_looked_at(rule):
         named += [TextSpan(metric.name, "code"), ", "]
     reads = ("Compares ", *named[:-1])
-    thresholds = tuple(map(explain_threshold, pages.list_thresholds(rule)))
+    thresholds = tuple(map(explain_threshold, pages.list_thresholds_in_check(rule)))
     return (reads, *thresholds, *page.thresholds)
 
 
@@ -450,7 +450,7 @@ def show_code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
     return ()
 
 
-def explain_threshold(of: pages.Decides) -> Words:
+def explain_threshold(of: pages.PageThreshold) -> Words:
     """Return what is compared with a threshold, as a quantity; a limiter with its shares of peak."""
     quantity = find_quantity(of.name, of.family)
     if quantity is not None and of.number is not None:
@@ -570,7 +570,7 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
     )
     page = pages.read_rule_page(plain.id)
     if not limiter:
-        numbers = pages.list_thresholds(plain)
+        numbers = pages.list_thresholds_in_check(plain)
     else:
         numbers = (pages.describe_peak_threshold(word),)
     return {

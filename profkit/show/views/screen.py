@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from os.path import basename
 
-from profkit.diagnosis.launches import Judged, Row
+from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
@@ -28,7 +28,7 @@ _COMMANDS = {  # what to record anew, for a doubt of the measurement
 }
 
 
-def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
+def show_screen(rows: Sequence[LaunchRow], first: LaunchRow) -> Iterator[Block]:
     """Yield one screen about rows, the worst first; `first` is that one with its source lines."""
     shown = [first, *rows[1:]]
     yield blocks.Paragraph(words.highlight_answer(first, " ".join(words.write_headline(shown))))
@@ -49,7 +49,7 @@ def show_screen(rows: Sequence[Row], first: Row) -> Iterator[Block]:
 # The table.
 
 
-def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
+def make_rows_grid(rows: Sequence[LaunchRow]) -> blocks.Grid:
     """Return the table with a line per row; what tells launches apart only where names do not."""
     files = assign_report_letters(rows)
     names = Counter(row.median_launch.kernel for row in rows)
@@ -66,7 +66,7 @@ def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
             TextSpan(run.kernel, "name"),
             TextSpan(launch, "dim"),
             _format_launch_count(row),
-            figures.seconds(row.total) if row.times else "?",
+            figures.seconds(row.total) if row.known_times_sorted else "?",
             _get_bound_or_status(run),
             run.top.rule if run.top else "-",
             TextSpan(
@@ -81,14 +81,14 @@ def make_rows_grid(rows: Sequence[Row]) -> blocks.Grid:
 _STARRED = "*"  # behind a gain, where another finding of the launch should gain more
 
 
-def _find_larger_gain(row: Row) -> LaunchFinding | None:
+def _find_larger_gain(row: LaunchRow) -> LaunchFinding | None:
     """Return the finding that should gain more than the one that leads; None for a failed launch."""
     if row.median_launch.status != "ok":
         return None
-    return words.find_larger_gain(row.median_launch)
+    return words.find_finding_with_larger_gain(row.median_launch)
 
 
-def _list_larger_gains(rows: Sequence[Row]) -> Iterator[Block]:
+def _list_larger_gains(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield which findings should gain more than those that the table has, by its numbers."""
     said = []
     for number, row in enumerate(rows, 1):
@@ -98,13 +98,13 @@ def _list_larger_gains(rows: Sequence[Row]) -> Iterator[Block]:
         yield blocks.Paragraph(TextSpan(f"* larger gains expected: {', '.join(said)}", "dim"))
 
 
-def assign_report_letters(rows: Sequence[Row]) -> dict[str, str]:
+def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[str, str]:
     """Return report -> the letter that the table has for it, in the order of its rows."""
     reports = dict.fromkeys(row.median_launch.report for row in rows)
     return {report: chr(ord("a") + n) for n, report in enumerate(reports)}
 
 
-def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
+def _list_reports(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield which report each letter of the table is, where that is not said by its variant."""
     files = assign_report_letters(rows)
     if len(files) < 2 or all(words.name_launch(row.median_launch) for row in rows):
@@ -113,13 +113,13 @@ def _list_reports(rows: Sequence[Row]) -> Iterator[Block]:
         yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
 
 
-def _format_launch_count(row: Row) -> str:
+def _format_launch_count(row: LaunchRow) -> str:
     if len(row.launches) > 1:
         return str(len(row.launches))
     return ""
 
 
-def _get_bound_or_status(run: Judged) -> str:
+def _get_bound_or_status(run: JudgedLaunch) -> str:
     if run.status == "ok":
         return run.diagnosis.bound
     return run.status
@@ -143,19 +143,19 @@ def format_gain_cell(finding: LaunchFinding | None) -> str:
     return figures.speedup(hope.gain)
 
 
-def _describe_listed_launches(rows: Sequence[Row], listed: int) -> str:
+def _describe_listed_launches(rows: Sequence[LaunchRow], listed: int) -> str:
     said = words.say_launches_and_time(rows)
     if len(rows) > listed:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
-        said += f"; {words.name_row_order(rows)}"
+        said += f"; {words.describe_row_order(rows)}"
     return f"{said}."
 
 
 # The first row in short.
 
 
-def _show_first_row(row: Row, further: int) -> blocks.Fold:
+def _show_first_row(row: LaunchRow, further: int) -> blocks.Fold:
     """Return a row in short; so many findings have a line, all others one together."""
     run = row.median_launch
     title = TextSpan(
@@ -178,7 +178,7 @@ def _show_first_row(row: Row, further: int) -> blocks.Fold:
     return blocks.Fold(title, tuple(inside), shown=True)
 
 
-def _describe_verdict_figures(run: Judged) -> str:
+def _describe_verdict_figures(run: JudgedLaunch) -> str:
     """Return the numbers that decide; the verdict alone where the answer has said them."""
     because = run.diagnosis.because
     if not run.top:
@@ -190,10 +190,10 @@ def _describe_verdict_figures(run: Judged) -> str:
     return rest.removesuffix(", and the ") or words.BOUNDS[run.diagnosis.bound]
 
 
-def describe_launch_in_line(row: Row) -> str:
+def describe_launch_in_line(row: LaunchRow) -> str:
     """Return time, sizes and device of a launch in one line."""
     run = row.median_launch
-    if row.times:
+    if row.known_times_sorted:
         time = figures.seconds(run.time)
     else:
         time = "duration not collected"
@@ -254,7 +254,7 @@ def _describe_gain_briefly(finding: LaunchFinding) -> str:
     return words.describe_finding_gain(finding).removesuffix(words.ABLATE)
 
 
-def _say_nvidia_estimates(run: Judged) -> str:
+def _say_nvidia_estimates(run: JudgedLaunch) -> str:
     """Return the largest estimates of NVIDIA's rules in one line; "" where there is none."""
     estimated = sorted((r for r in run.nvidia if r.speedup), key=lambda r: -(r.speedup or 0))
     if not estimated:
@@ -272,7 +272,7 @@ def _say_nvidia_estimates(run: Judged) -> str:
 # What is open, once for all launches.
 
 
-def _show_doubts(rows: Sequence[Row]) -> Iterator[Block]:
+def _show_doubts(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
     doubts: dict[str, list[LaunchFinding]] = {}
@@ -309,7 +309,7 @@ def _say_part_of_launches(count: int, of: int) -> str:
     return ""
 
 
-def _say_unchecked(runs: Sequence[Judged]) -> str:
+def _say_unchecked(runs: Sequence[JudgedLaunch]) -> str:
     """Return how many rules lack counters, and the sections of ncu that have these; "" for none."""
     rules, sections = set[str](), dict[str, None]()
     lacking = 0
@@ -331,17 +331,17 @@ def _say_unchecked(runs: Sequence[Judged]) -> str:
     return f"{said}; --all lists them"
 
 
-def _list_missing_sections(run: Judged) -> Iterator[str]:
+def _list_missing_sections(run: JudgedLaunch) -> Iterator[str]:
     for missing in run.diagnosis.missing:
         yield missing.section or missing.why
 
 
-def _suggest_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
+def _suggest_commands(rows: Sequence[LaunchRow], first: LaunchRow) -> Iterator[blocks.Command]:
     run = first.median_launch
     if run.status != "ok":
         yield blocks.Command(words.suggest_retry_command(run), "this kernel alone, in fewer passes")
         return
-    if words.lacks_metrics(run):
+    if words.has_no_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")

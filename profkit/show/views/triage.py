@@ -270,7 +270,7 @@ def format_interval(expect: float, low: float, high: float) -> str:
 def draw_step_bar(step: Mapping[str, Any]) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
     parts, drawn = [], 0
-    for cause, _, end, _ in iterate_step_parts(step):
+    for cause, _, end, _ in iterate_step_segments(step):
         mark, _, colour = CAUSES[cause]
         length = max(min(round(BAR * end), BAR) - drawn, 0)
         parts.append((mark * length, colour))
@@ -294,12 +294,12 @@ def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
 
 def iterate_step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each cause, and computing, with its part of the step."""
-    for cause, begin, end, _ in iterate_step_parts(step):
+    for cause, begin, end, _ in iterate_step_segments(step):
         if cause == COMPUTING or end - begin >= 0.001:
             yield cause, f"{CAUSES[cause][1]} {format_percent(end - begin, 1)}"
 
 
-def iterate_step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
+def iterate_step_segments(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
     """Yield computing and each cause: begin and end as shares of the step, and what it is."""
     computing = {"cause": COMPUTING, "ms": step["gpu_busy_ms"], "where": ""}
     begin = 0.0

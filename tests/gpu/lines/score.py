@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profkit.program.readers import read_timeline
-from profkit.program.timeline import Activity, Place, Process
+from profkit.program.timeline import Activity, Process, SourcePlace
 from tests.gpu.lines.truth import STEP, Truth, cut_steps, find_lines, tell_compiled, tell_eager
 
 HERE = Path(__file__).parent
@@ -32,8 +32,8 @@ class Score:
     right_module: int = 0
 
 
-def place_of(process: Process, activity: Activity) -> Place:
-    return process.places[activity.origin] if activity.origin >= 0 else Place()
+def place_of(process: Process, activity: Activity) -> SourcePlace:
+    return process.places[activity.origin] if activity.origin >= 0 else SourcePlace()
 
 
 def score_planted(process: Process, mode: str) -> tuple[dict[str, Score], Counter[tuple[str, ...]]]:
@@ -66,7 +66,7 @@ def tell_step(names: Sequence[str], mode: str) -> list[Truth | None]:
 
 
 def add_score(
-    score: Score, kernel: Activity, place: Place, truth: Truth | None, lines: dict[str, int]
+    score: Score, kernel: Activity, place: SourcePlace, truth: Truth | None, lines: dict[str, int]
 ) -> bool:
     """Add one kernel; whether its line and module are right."""
     time = kernel.duration
@@ -86,7 +86,7 @@ def add_score(
     return line and module
 
 
-def is_module_right(place: Place, truth: Truth) -> bool:
+def is_module_right(place: SourcePlace, truth: Truth) -> bool:
     """Whether a place is in the module; of a fused kernel its block is enough."""
     wanted = truth.module.split(".")
     if place.lines or not truth.mark:

@@ -86,13 +86,16 @@ SLEEPS = "import time; time.sleep(60)"
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (timeline.Window(timeout=1.0), "was ended after 1 s, at --timeout"),
-        (timeline.Window(after=0.5, seconds=0.5), "was ended after 1 s, as --seconds asks"),
-        (timeline.Window(after=0.5, seconds=30.0, timeout=1.0), "after 1 s, at --timeout"),
+        (timeline.RecordingWindow(timeout=1.0), "was ended after 1 s, at --timeout"),
+        (
+            timeline.RecordingWindow(after=0.5, seconds=0.5),
+            "was ended after 1 s, as --seconds asks",
+        ),
+        (timeline.RecordingWindow(after=0.5, seconds=30.0, timeout=1.0), "after 1 s, at --timeout"),
     ],
 )
 def test_a_program_that_does_not_end_is_ended_and_said(
-    window: timeline.Window, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: timeline.RecordingWindow, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "build_injection_library", lambda: tmp_path / "none.so")
     done = timeline.record_timeline([sys.executable, "-c", SLEEPS], tmp_path, window)

@@ -16,7 +16,7 @@ import pytest
 
 from profkit.collect import timeline
 from profkit.program.readers import injected
-from profkit.program.timeline import Place, Process
+from profkit.program.timeline import Process, SourcePlace
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 
 pytestmark = [
@@ -117,13 +117,13 @@ class Recording:
                 return f"{self.program}:{number}"
         raise AssertionError(mark)
 
-    def places(self) -> dict[int, Place]:
+    def places(self) -> dict[int, SourcePlace]:
         """The place of each launch."""
         return {a.correlation: place_of(self.process, a.origin) for a in self.process.activities}
 
 
-def place_of(process: Process, origin: int) -> Place:
-    return process.places[origin] if origin >= 0 else Place()
+def place_of(process: Process, origin: int) -> SourcePlace:
+    return process.places[origin] if origin >= 0 else SourcePlace()
 
 
 FRAMES = """
@@ -196,7 +196,7 @@ def test_a_graph_s_kernel_has_the_line_that_was_captured(library: Path, tmp_path
 
 def test_without_lines_nothing_is_walked(library: Path, tmp_path: Path) -> None:
     of = Recording(library, tmp_path, FRAMES, PROFKIT_LINES="0")
-    assert set(of.places().values()) == {Place()}
+    assert set(of.places().values()) == {SourcePlace()}
     assert not list(of.out.glob("*.launches"))
     assert not list(of.out.glob("*.stacks"))
 
@@ -210,7 +210,7 @@ def test_frames_that_do_not_check_are_off_and_said(library: Path, tmp_path: Path
         "for _ in range(3): launch()\n"
     )
     of = Recording(library, tmp_path, code)
-    assert set(of.places().values()) == {Place()}
+    assert set(of.places().values()) == {SourcePlace()}
     assert any("frames were not where they are" in note for note in of.timeline.notes)
 
 

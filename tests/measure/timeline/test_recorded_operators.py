@@ -120,8 +120,8 @@ def test_of_three_steps_the_middle_is_written_in_whole_operators(hook: Any) -> N
             )
         begin += 100 * slow
     across = [Event("across", 5195, 5400, thread=3), Event("in across", 5201, 5210, thread=3)]
-    kept = {event.name for event in hook.keep_middle([*across, *events[::-1]])}
-    assert hook.keep_middle([]) == []
+    kept = {event.name for event in hook.select_middle_events([*across, *events[::-1]])}
+    assert hook.select_middle_events([]) == []
     names = ("outer", "inner", "backward", "long", "in long")
     assert {f"{name} 1" for name in names} <= kept
     assert "across" not in kept

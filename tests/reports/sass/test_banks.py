@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.layouts import advise_layouts
-from profkit.reports.addresses import Layouts, Program
-from profkit.reports.banks import Access, count_wavefronts, find_conflict_free_layouts
+from profkit.reports.addresses import DecodedFunction, Layouts
+from profkit.reports.banks import SharedMemoryAccess, count_wavefronts, find_conflict_free_layouts
 from profkit.reports.fusing import compute_fusable_share
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
     LANES,
-    Definitions,
     Lanes,
+    RegisterDefinitions,
     WarpRegisters,
     parse_statement,
 )
@@ -58,7 +58,7 @@ def test_stores_to_one_place_do_not_go_together():
 
 def test_an_access_that_never_ran_says_nothing():
     warps = (tuple(column(128)),)
-    never = Access(
+    never = SharedMemoryAccess(
         pc=0, size=4, is_load=True, bits=32, warps=warps, counted=0.0, ideal=0.0, requests=0.0
     )
     assert not never.is_prediction_right
@@ -73,7 +73,7 @@ def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes |
     before = {n: [n - 1] for n in range(1, len(texts))} | {0: []}
     if loops_to is not None:
         before[loops_to].append(len(texts) - 1)
-    definitions = Definitions(bytes(code), lambda n: texts[n], before)
+    definitions = RegisterDefinitions(bytes(code), lambda n: texts[n], before)
     special = {"SR_TID.X": Lanes(tuple(32 + lane for lane in ONE_EACH))}
     warp = WarpRegisters(definitions, special, {0: 64})
     return warp.evaluate_operands(len(texts) - 1, [register])[0]
@@ -190,7 +190,7 @@ class Asked:
         self.shared: dict = {}
         self.texts = 0
         instructions = [Instruction(BYTES * n, word) for n, word in enumerate(opcodes)]
-        self._program = Program(instructions)
+        self._program = DecodedFunction(instructions)
         self._counts = {x.pc: 8.0 for x in instructions}
 
     def sum_by_address(self, terms: dict[str, float]) -> dict[int, float]:
@@ -198,7 +198,7 @@ class Asked:
         half = 0.5 if name.endswith("_ideal") else 1.0
         return {pc: half * count for pc, count in self._counts.items()}
 
-    def find_program(self, pc: int) -> Program:
+    def find_decoded_function(self, pc: int) -> DecodedFunction:
         return self._program
 
     def read_function_code(self, pc: int) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from profkit.diagnosis.launches import add_source_lines, judge_reports
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
-from profkit.reports.reader import read_report
+from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT
 
 COUNTERS = {"unfused": ("instructions unfused",)}
@@ -28,7 +28,9 @@ def test_what_adds_could_take_in(report, launch, share):
 
 def test_a_finding_is_priced_by_what_could_be_fused():
     """Of 55 % adds and 44 % multiplies 27 % are pairs; counters alone allow 44 %."""
-    runs = judge_reports(read_report([str(ROOT / "artifacts" / "fp8" / "4k" / "sdpa.ncu-repz")]))
+    runs = judge_reports(
+        read_report_files([str(ROOT / "artifacts" / "fp8" / "4k" / "sdpa.ncu-repz")])
+    )
     (before, after) = (
         next(f for f in run.diagnosis.findings if f.rule == "non-fused-math")
         for run in (runs[0], add_source_lines(runs[:1])[0])

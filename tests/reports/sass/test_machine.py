@@ -10,7 +10,7 @@ import pytest
 
 from profkit.reports import cubin as images
 from profkit.reports.cubin import read_line_tables
-from profkit.reports.instruction import Instruction, decode_function, name_opcode
+from profkit.reports.instruction import Instruction, decode_function, decode_opcode
 from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
 from tests.sweeps import take_part
@@ -109,8 +109,8 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
     assert decode_function(code, 0, 90) is None
-    assert name_opcode(0x1FF, 90) is None
-    hfma2, iadd = (name_opcode(0x235, capability) for capability in (90, 120))
+    assert decode_opcode(0x1FF, 90) is None
+    hfma2, iadd = (decode_opcode(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 
 

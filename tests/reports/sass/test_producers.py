@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from profkit.reports import addresses
-from profkit.reports.addresses import LaunchedCode, Program, find_awaited_producers
+from profkit.reports.addresses import DecodedFunction, LaunchedCode, find_awaited_producers
 from profkit.reports.cubin import Function
 from profkit.reports.instruction import Control, Instruction
 
 Row = tuple[str, int | None, int | None, tuple[int, ...]]
 
 
-def _made(*rows: Row | str, **targets: int) -> Program:
+def _made(*rows: Row | str, **targets: int) -> DecodedFunction:
     """Opcode, scoreboards written and read, and waited for; _3=1: the one at 3 jumps to 1."""
     code = []
     for n, row in enumerate(rows):
@@ -24,10 +24,10 @@ def _made(*rows: Row | str, **targets: int) -> Program:
         guard = "P0" if opcode.startswith("P ") else None
         control = Control(1, write, read, sum(1 << w for w in wait))
         code.append(Instruction(16 * n, opcode.removeprefix("P "), guard, target, None, control))
-    return Program(code)
+    return DecodedFunction(code)
 
 
-def _of(code: Program, at: int, state: str = "long_scoreboard") -> list[str]:
+def _of(code: DecodedFunction, at: int, state: str = "long_scoreboard") -> list[str]:
     """Opcode and position of what the instruction at a position waits for."""
     return [f"{x.opcode} {x.pc // 16}" for x in find_awaited_producers(code, at * 16, state)]
 
@@ -63,7 +63,7 @@ def test_copies_are_waited_for_by_their_group() -> None:
     copy, close = "LDGSTS", ("LDGDEPBAR", 0, None, ())
     rows = _made(copy, close, copy, close).instructions
     wait = Instruction(64, "DEPBAR", scoreboard=(0, 1))
-    assert _of(Program([*rows, wait]), 4) == ["LDGSTS 0"]  # the newest group may stay open
+    assert _of(DecodedFunction([*rows, wait]), 4) == ["LDGSTS 0"]  # the newest group may stay open
 
 
 def test_scoreboards_say_it_exactly() -> None:

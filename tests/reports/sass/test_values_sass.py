@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports import instruction as machine
-from profkit.reports.addresses import Program, find_awaited_producers
+from profkit.reports.addresses import DecodedFunction, find_awaited_producers
 from profkit.reports.instruction import BY_FORM, OPCODES, Control, Instruction, decode_control
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
@@ -36,7 +36,7 @@ RARE = "033 HSET2, 149 BRX, 160 TEX, 18d ATOMS, 1a6 REDG"
 def test_every_opcode_has_the_code_that_reports_give_it() -> None:
     known = dict(pair.split() for pair in f"{SEEN}, {RARE}".replace("\n", " ").split(", "))
     for code, name in known.items():
-        assert machine.name_opcode(int(code, 16), 90) == name, code
+        assert machine.decode_opcode(int(code, 16), 90) == name, code
     short = {int(code, 16) & 0x1FF for code in known if int(code, 16) not in BY_FORM}
     assert short == set(OPCODES)
 
@@ -46,7 +46,7 @@ def test_every_opcode_has_the_code_that_reports_give_it() -> None:
     [(70, "HFMA2"), (90, "HFMA2"), (99, "HFMA2"), (100, "IADD"), (120, "IADD")],
 )
 def test_a_code_that_became_another_instruction(capability: int, name: str) -> None:
-    assert machine.name_opcode(0x435, capability) == name
+    assert machine.decode_opcode(0x435, capability) == name
 
 
 # --- jumps, guards, control fields: (lower word, upper word, address, capability) out of reports
@@ -85,7 +85,11 @@ def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
         (0x110, "NOP", None),
         (0x120, "EXIT", None),
     ]
-    assert [machine.name_opcode(low, 90) for low in (0x7918, 0x71FF, 0x7FFF)] == ["NOP", None, None]
+    assert [machine.decode_opcode(low, 90) for low in (0x7918, 0x71FF, 0x7FFF)] == [
+        "NOP",
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(("board", "left"), [(0, 0), (5, 1), (7, 63), (2, 32)])
@@ -120,9 +124,9 @@ def test_who_holds_a_scoreboard() -> None:
 # --- flow and producers
 
 
-def _made(*opcodes: str, **targets: int) -> Program:
+def _made(*opcodes: str, **targets: int) -> DecodedFunction:
     """A P before an opcode: it runs under a predicate; _3=1: the one at 3 jumps to 1."""
-    return Program(
+    return DecodedFunction(
         [
             Instruction(
                 16 * n,
@@ -157,7 +161,7 @@ def test_an_indirect_jump_goes_where_nothing_else_leads() -> None:
     assert _made("BRX", "NOP").before[1] == [0]
 
 
-def _found(code: Program, at: int, state: str) -> list[int]:
+def _found(code: DecodedFunction, at: int, state: str) -> list[int]:
     return [x.pc // 16 for x in find_awaited_producers(code, 16 * at, state)]
 
 
@@ -186,8 +190,8 @@ def test_exits_look_back_to_a_fence() -> None:
     assert _found(_made("STG", "ERRBAR", "EXIT"), 2, "drain") == []
 
 
-def _scheduled(*rows: tuple[str, int | None, int | None, tuple[int, ...]]) -> Program:
-    return Program(
+def _scheduled(*rows: tuple[str, int | None, int | None, tuple[int, ...]]) -> DecodedFunction:
+    return DecodedFunction(
         [
             Instruction(16 * n, opcode, control=Control(1, write, read, sum(1 << w for w in wait)))
             for n, (opcode, write, read, wait) in enumerate(rows)
@@ -209,11 +213,11 @@ def test_a_depbar_leaves_the_newest_open() -> None:
     wait = Instruction(64, "DEPBAR", scoreboard=(0, 2), control=Control(1, None, None, 0))
     rows = [Instruction(16 * n, "LDG", control=Control(1, 0, None, 0)) for n in range(4)]
     behind = Instruction(80, "FADD", control=Control(1, None, None, 0))
-    code = Program([*rows, wait, behind])
+    code = DecodedFunction([*rows, wait, behind])
     assert _found(code, 4, "long_scoreboard") == [0, 1]
     assert _found(code, 5, "long_scoreboard") == [0, 1]  # it waits for nothing else
     all_open = Instruction(64, "DEPBAR", scoreboard=(0, 9), control=Control(1, None, None, 0))
-    assert _found(Program([*rows, all_open]), 4, "long_scoreboard") == [0, 1, 2, 3]
+    assert _found(DecodedFunction([*rows, all_open]), 4, "long_scoreboard") == [0, 1, 2, 3]
 
 
 def test_other_units_answer_where_the_right_one_does_not() -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from profkit.lab.ablation.change import (
     GLOBAL,
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
     say_unchanged,
 )
 from profkit.lab.ablation.removal import make_statements_switchable
 
 
-def skip_atomics(code: Code) -> Change:
+def skip_atomics(code: SurveyedCode) -> CodeChange:
     atomics = code.list_executed((*GLOBAL, "shared"), ("atomic",))
-    free = choose_changeable(atomics, code.is_without_decision, "atomics", "it has no atomics")
+    free = require_changeable_accesses(
+        atomics, code.is_without_decision, "atomics", "it has no atomics"
+    )
     kept = say_unchanged(len(atomics) - len(free), "that decide something")
     statements = [access.statement for access in free]
     return make_statements_switchable(

@@ -6,25 +6,25 @@ from profkit.lab.ablation import streams
 from profkit.lab.ablation.change import (
     ROOM,
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
     say_unchanged,
 )
-from profkit.lab.ablation.streams import Path, Stream
+from profkit.lab.ablation.streams import AccessStream, AddressPath
 
 
-def spread_global_atomics(code: Code) -> Change:
+def spread_global_atomics(code: SurveyedCode) -> CodeChange:
     atomics = code.list_executed(("global",), ("atomic",))
     nothing = "it has no atomics on global memory"
-    free = choose_changeable(atomics, code.is_without_decision, "atomics", nothing)
+    free = require_changeable_accesses(atomics, code.is_without_decision, "atomics", nothing)
 
-    def walk_room(_: Stream) -> Path:
+    def walk_room(_: AccessStream) -> AddressPath:
         """Never the same word again soon: an atomic waits for the one before on its word."""
-        return Path(code.room, ROOM, streams.choose_walk_stride(ROOM))
+        return AddressPath(code.room, ROOM, streams.choose_walk_stride(ROOM))
 
-    led = streams.find_streams(free, code.survey, least=-ROOM)
+    led = streams.group_accesses_into_streams(free, code.survey, least=-ROOM)
     changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
     kept = say_unchanged(len(atomics) - len(free), "that decide something")
     return streams.redirect_to_streams(code, led, free, walk_room, changed, kept)

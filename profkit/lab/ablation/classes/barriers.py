@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from profkit.lab.ablation.change import (
     Ablation,
-    Change,
-    Code,
+    CodeChange,
     Refused,
+    SurveyedCode,
     format_count,
-    refuse_absent,
+    make_nothing_to_remove_refusal,
     say_unchanged,
 )
 from profkit.lab.ablation.removal import find_statements, make_statements_switchable
@@ -16,10 +16,10 @@ from profkit.lab.ablation.removal import find_statements, make_statements_switch
 _BARRIERS = "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
 
 
-def skip_barriers(code: Code) -> Change:
+def skip_barriers(code: SurveyedCode) -> CodeChange:
     found = find_statements(code, *_BARRIERS)
     if not found:
-        raise refuse_absent("it has no barrier of a block")
+        raise make_nothing_to_remove_refusal("it has no barrier of a block")
     for access in code.list_executed(("shared",), ("load", "atomic")):
         if access.steers:
             raise Refused(

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import neighbours, rows
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
     say_unchanged,
 )
 
 
-def avoid_bank_conflicts(code: Code) -> Change:
+def avoid_bank_conflicts(code: SurveyedCode) -> CodeChange:
     executed = code.list_executed(("shared",), ("load", "store"))
     meeting = [access for access in executed if code.is_in_conflict(access)]
 
-    def can_move(access: Access) -> bool:
+    def can_move(access: PtxAccess) -> bool:
         if access.steers or access.why_unmovable:
             return False
         return access.kind == "load" or not code.is_read_to_steer(access)
 
     nothing = "no access of shared memory meets another on a bank"
-    free = choose_changeable(meeting, can_move, "accesses in conflict", nothing)
+    free = require_changeable_accesses(meeting, can_move, "accesses in conflict", nothing)
     strides = neighbours.find_strides(code.module, free, code.survey)
     found = rows.find_rows(free, code.survey, strides=strides)
     led = rows.list_accesses_of_rows(found)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import rows
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import Ablation, Change, Code, choose_changeable, format_count
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    format_count,
+    require_changeable_accesses,
+)
 
 
-def read_constants_at_one_place(code: Code) -> Change:
+def read_constants_at_one_place(code: SurveyedCode) -> CodeChange:
     executed = code.list_executed(("const",), ("load",))
     apart = [access for access in executed if code.reads_several_words(access)]
 
-    def can_move(access: Access) -> bool:
+    def can_move(access: PtxAccess) -> bool:
         return not access.steers and not access.why_unmovable
 
     nothing = "lanes read no constants at different places"
-    free = choose_changeable(apart, can_move, "loads of constants", nothing)
+    free = require_changeable_accesses(apart, can_move, "loads of constants", nothing)
     found = rows.find_rows(free, code.survey, one_place=True)
     changed = (
         f"{format_count(len(rows.list_accesses_of_rows(found)), 'load')} of constants at one place"

@@ -5,13 +5,20 @@ Results differ in their last digits; whether they may is not for a profiler to s
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, refuse_absent
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    make_nothing_to_remove_refusal,
+)
 
 
-def use_fast_math(code: Code) -> Change:
+def use_fast_math(code: SurveyedCode) -> CodeChange:
     if not code.fast or code.fast == code.module.text:
-        raise refuse_absent("it has no accurate function or division, or no source to recompile")
-    return Change(
+        raise make_nothing_to_remove_refusal(
+            "it has no accurate function or division, or no source to recompile"
+        )
+    return CodeChange(
         text=code.fast,
         table=b"",
         control=b"",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, format_count, refuse_absent
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    format_count,
+    make_nothing_to_remove_refusal,
+)
 from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 
 
-def skip_fences(code: Code) -> Change:
+def skip_fences(code: SurveyedCode) -> CodeChange:
     found = find_statements(code, "membar.", "fence.sc.", "fence.acq_rel.")
     if not found:
-        raise refuse_absent("it has no memory fence")
+        raise make_nothing_to_remove_refusal("it has no memory fence")
     return make_statements_switchable(code, found, f"{format_count(len(found), 'fence')} gone")
 
 

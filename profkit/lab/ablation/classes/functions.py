@@ -5,14 +5,14 @@ from __future__ import annotations
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import (
     Ablation,
-    Change,
-    Code,
+    CodeChange,
     Refused,
+    SurveyedCode,
     format_count,
-    refuse_absent,
+    make_nothing_to_remove_refusal,
     say_unchanged,
 )
-from profkit.lab.ablation.ptx import Changes
+from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.removal import find_statements
 from profkit.lab.ablation.steering import find_steering
 
@@ -20,14 +20,14 @@ _FUNCTIONS = "ex2. lg2. rcp. rsqrt. sqrt. sin. cos. tanh. div. rem.".split()
 _TYPES = frozenset({"f32", "s32", "u32", "s64", "u64"})
 
 
-def use_cheaper_functions(code: Code) -> Change:
+def use_cheaper_functions(code: SurveyedCode) -> CodeChange:
     found = []
     for statement in find_statements(code, *_FUNCTIONS):
         if statement.words[-1] in _TYPES:
             found.append(statement)
     if not found:
-        raise refuse_absent("it has no special function and no division")
-    changes, replaced = Changes(code.module), 0
+        raise make_nothing_to_remove_refusal("it has no special function and no division")
+    changes, replaced = PtxEdits(code.module), 0
     for kernel in code.module.kernels.values():
         steering = find_steering(kernel)
         for statement in kernel.statements:
@@ -44,8 +44,8 @@ def use_cheaper_functions(code: Code) -> Change:
             "one that does not",
             "divide by constants, or by powers of two: then no division is left",
         )
-    return Change(
-        text=changes.write_module(),
+    return CodeChange(
+        text=changes.write_edited_module(),
         table=b"",
         control=b"",
         changed=f"{format_count(replaced, 'function')} replaced by an addition: other code",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import streams
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
     GLOBAL,
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
-    refuse_absent,
+    make_nothing_to_remove_refusal,
+    require_changeable_accesses,
 )
 from profkit.lab.ablation.streams import ROW
 
@@ -20,18 +20,18 @@ _LARGEST = 4 << 10  # bytes for one
 _BYPASS = {"volatile", "relaxed", "acquire"}
 
 
-def make_loads_hit_l1(code: Code) -> Change:
+def make_loads_hit_l1(code: SurveyedCode) -> CodeChange:
     loads = code.list_executed(GLOBAL, ("load",))
 
-    def is_free_load(access: Access) -> bool:
+    def is_free_load(access: PtxAccess) -> bool:
         return not access.steers
 
-    choose_changeable(loads, is_free_load, "loads", "it loads nothing from global memory")
-    streamed = streams.list_streamed(code)
+    require_changeable_accesses(loads, is_free_load, "loads", "it loads nothing from global memory")
+    streamed = streams.find_movable_streams(code)
     led = streams.list_access_numbers(streamed)
     on = [access for access in loads if access.number in led]
     if not on:
-        raise refuse_absent("its loads touch a few bytes only, and hit already")
+        raise make_nothing_to_remove_refusal("its loads touch a few bytes only, and hit already")
     size = max(ROW, min(_LARGEST, _WINDOW // len(streamed)) // ROW * ROW)
     kept = [streams.say_unmoved_loads(code)]
     bypassing = sum(not _BYPASS.isdisjoint(access.statement.words) for access in on)

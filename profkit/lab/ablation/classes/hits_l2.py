@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from profkit.lab.ablation import streams
-from profkit.lab.ablation.accesses import Access
-from profkit.lab.ablation.change import Ablation, Change, Code, format_count, refuse_absent
+from profkit.lab.ablation.accesses import PtxAccess
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    format_count,
+    make_nothing_to_remove_refusal,
+)
 from profkit.lab.ablation.streams import ROW
 
 _SHARE = 8  # this part of the L2 for all streams together: it has two halves, and other guests
 
 
-def make_loads_hit_l2(code: Code) -> Change:
-    streamed = streams.list_streamed(code)
+def make_loads_hit_l2(code: SurveyedCode) -> CodeChange:
+    streamed = streams.find_movable_streams(code)
     loaded = [stream for stream in streamed if stream.accesses[0].kind == "load"]
     touched = sum(stream.length for stream in loaded)
     if touched < code.l2 / 2:
-        raise refuse_absent(f"what it loads ({touched >> 10} KiB) is within the L2")
+        raise make_nothing_to_remove_refusal(
+            f"what it loads ({touched >> 10} KiB) is within the L2"
+        )
     size = max(ROW, code.l2 // _SHARE // len(loaded) // ROW * ROW)
-    on: list[Access] = []
+    on: list[PtxAccess] = []
     for stream in loaded:
         if stream.length > size:
             on += stream.accesses

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, Refused, format_count, refuse_absent
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    Refused,
+    SurveyedCode,
+    format_count,
+    make_nothing_to_remove_refusal,
+)
 from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 from profkit.lab.ablation.steering import find_steering
 
 
-def skip_local_stores(code: Code) -> Change:
+def skip_local_stores(code: SurveyedCode) -> CodeChange:
     found = find_statements(code, "st.local.")
     if not found:
-        raise refuse_absent("its code has no array in local memory")
+        raise make_nothing_to_remove_refusal("its code has no array in local memory")
     for kernel in code.module.kernels.values():
         if "local" in find_steering(kernel).memories:
             raise Refused(

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
     GLOBAL,
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
     say_unchanged,
 )
-from profkit.lab.ablation.ptx import Statement
+from profkit.lab.ablation.ptx import PtxStatement
 from profkit.lab.ablation.removal import make_statements_switchable
 
 
-def skip_accesses(code: Code) -> Change:
+def skip_accesses(code: SurveyedCode) -> CodeChange:
     found = code.list_executed((*GLOBAL, "shared"), ("load", "store", "atomic"))
 
-    def is_free(access: Access) -> bool:
+    def is_free(access: PtxAccess) -> bool:
         return code.is_without_decision(access) and not access.why_unmovable
 
-    free = choose_changeable(found, is_free, "accesses", "it accesses no memory that others see")
+    free = require_changeable_accesses(
+        found, is_free, "accesses", "it accesses no memory that others see"
+    )
     stays = {access.statement.start for access in found if not is_free(access)}
-    statements: dict[int, Statement] = {}  # a copy to shared memory is two accesses
+    statements: dict[int, PtxStatement] = {}  # a copy to shared memory is two accesses
     for access in free:
         if access.statement.start not in stays:
             statements[access.statement.start] = access.statement

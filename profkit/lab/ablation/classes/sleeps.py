@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from profkit.lab.ablation.change import Ablation, Change, Code, format_count, refuse_absent
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    format_count,
+    make_nothing_to_remove_refusal,
+)
 from profkit.lab.ablation.removal import find_statements, make_statements_switchable
 
 
-def skip_sleeps(code: Code) -> Change:
+def skip_sleeps(code: SurveyedCode) -> CodeChange:
     found = find_statements(code, "nanosleep.")
     if not found:
-        raise refuse_absent("it does not sleep")
+        raise make_nothing_to_remove_refusal("it does not sleep")
     return make_statements_switchable(code, found, f"{format_count(len(found), 'sleep')} gone")
 
 

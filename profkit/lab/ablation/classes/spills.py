@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import re
 
-from profkit.lab.ablation.change import Ablation, Change, Code, refuse_absent
+from profkit.lab.ablation.change import (
+    Ablation,
+    CodeChange,
+    SurveyedCode,
+    make_nothing_to_remove_refusal,
+)
 
 _LIMIT = re.compile(r"\.(?:maxnreg|minnctapersm)\s+\d+\n?")
 
 
-def remove_register_limit(code: Code) -> Change:
+def remove_register_limit(code: SurveyedCode) -> CodeChange:
     if not code.local_bytes:
-        raise refuse_absent("nothing is spilled")
+        raise make_nothing_to_remove_refusal("nothing is spilled")
     text = code.module.text
     for kernel in code.module.kernels.values():
         text = text.replace(kernel.directives, _LIMIT.sub("", kernel.directives))
     if text == code.module.text and not code.capped:
-        raise refuse_absent("nothing limits its registers but the size of its blocks")
-    return Change(
+        raise make_nothing_to_remove_refusal(
+            "nothing limits its registers but the size of its blocks"
+        )
+    return CodeChange(
         text=text,
         table=b"",
         control=b"",

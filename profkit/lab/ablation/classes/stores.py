@@ -5,19 +5,21 @@ from __future__ import annotations
 from profkit.lab.ablation.change import (
     GLOBAL,
     Ablation,
-    Change,
-    Code,
-    choose_changeable,
+    CodeChange,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
     say_unchanged,
 )
 from profkit.lab.ablation.removal import make_statements_switchable
 
 
-def skip_stores(code: Code) -> Change:
+def skip_stores(code: SurveyedCode) -> CodeChange:
     stores = code.list_executed(GLOBAL, ("store",))
     nothing = "it stores nothing to global memory"
-    free = choose_changeable(stores, code.is_without_decision, "stores are read again and", nothing)
+    free = require_changeable_accesses(
+        stores, code.is_without_decision, "stores are read again and", nothing
+    )
     kept = say_unchanged(len(stores) - len(free), "that are read again to decide something")
     statements = [access.statement for access in free]
     return make_statements_switchable(

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
     GLOBAL,
     Ablation,
-    Change,
-    Code,
+    CodeChange,
     Refused,
-    choose_changeable,
+    SurveyedCode,
     format_count,
+    require_changeable_accesses,
 )
 from profkit.lab.ablation.footprint import MOVED, Region
-from profkit.lab.ablation.ptx import Changes, Kernel
-from profkit.lab.ablation.readdress import Span, merge_spans
+from profkit.lab.ablation.ptx import PtxEdits, PtxKernel
+from profkit.lab.ablation.readdress import AddressSpan, merge_spans
 
 _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
@@ -34,21 +34,23 @@ _OTHERS = 0.05  # of the sectors of those
 _WORDS = tuple(f"%profkit_w{number}" for number in range(4))
 
 
-def widen_accesses(code: Code) -> Change:
+def widen_accesses(code: SurveyedCode) -> CodeChange:
     executed = code.list_executed(GLOBAL, ("load", "store"))
     moved = [access for access in executed if _is_stream(code, access)]
     narrow = [access for access in moved if access.width < _WIDEST]
     nothing = "no access of neighbours is narrower than 16 bytes"
-    choose_changeable(narrow, lambda access: not access.steers, "narrow accesses", nothing)
+    require_changeable_accesses(
+        narrow, lambda access: not access.steers, "narrow accesses", nothing
+    )
     _refuse_cooperating_threads(code)
     moved = [access for access in moved if not access.steers]
     _refuse_untouched_accesses(code, executed, moved)
     part = _WIDEST // max(access.width for access in moved)
     if part < 2 or max(code.grids.values()) < part:
         raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
-    regions = _find_regions(code, moved)
-    return Change(
-        text=_write_regions(code, regions, part),
+    regions = _merge_accesses_into_regions(code, moved)
+    return CodeChange(
+        text=_write_module_with_wide_accesses(code, regions, part),
         table=b"",
         control=b"",
         changed=f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
@@ -59,10 +61,12 @@ def widen_accesses(code: Code) -> Change:
     )
 
 
-def _write_regions(code: Code, regions: Sequence[Region], part: int) -> str:
+def _write_module_with_wide_accesses(
+    code: SurveyedCode, regions: Sequence[Region], part: int
+) -> str:
     """The module with accesses that are so many times as wide."""
     kernel = code.module.kernels[regions[0].accesses[0].kernel]
-    changes = Changes(code.module)
+    changes = PtxEdits(code.module)
     changes.add_registers("b32", *_WORDS)
     changes.add_registers("b64", MOVED, "%profkit_wrapped")
     changes.add_registers("pred", "%profkit_past")
@@ -70,22 +74,24 @@ def _write_regions(code: Code, regions: Sequence[Region], part: int) -> str:
         for access in region.accesses:
             lines = _write_wide(kernel, access, region, part)
             changes.replace_statement(access.statement, "\n\t".join(lines))
-    return changes.write_module()
+    return changes.write_edited_module()
 
 
-def _find_regions(code: Code, accesses: Sequence[Access]) -> tuple[Region, ...]:
+def _merge_accesses_into_regions(
+    code: SurveyedCode, accesses: Sequence[PtxAccess]
+) -> tuple[Region, ...]:
     """The bytes that accesses of one width go to together: they are stretched from one first byte."""
     spans = []
     for access in accesses:
         seen = code.survey.seen[access.number]
-        spans.append(Span((access.width,), [access], seen.lowest, seen.highest - 1))
+        spans.append(AddressSpan((access.width,), [access], seen.lowest, seen.highest - 1))
     regions = []
     for span in merge_spans(spans, narrow=False):
         regions.append(Region(span.low, span.last + 1, tuple(span.accesses)))
     return tuple(regions)
 
 
-def _is_stream(code: Code, access: Access) -> bool:
+def _is_stream(code: SurveyedCode, access: PtxAccess) -> bool:
     """Whether lanes go side by side, and both ends of what they touched are of one array."""
     seen = code.survey.seen[access.number]
     asked = seen.threads * access.width
@@ -94,7 +100,7 @@ def _is_stream(code: Code, access: Access) -> bool:
     return fills and is_placed and not access.why_unmovable
 
 
-def _refuse_cooperating_threads(code: Code) -> None:
+def _refuse_cooperating_threads(code: SurveyedCode) -> None:
     """Threads that work together cannot be fewer and do the same."""
     if len(code.grids) != 1:
         raise _refuse_shape("it launches several kernels")
@@ -106,7 +112,7 @@ def _refuse_cooperating_threads(code: Code) -> None:
 
 
 def _refuse_untouched_accesses(
-    code: Code, executed: Sequence[Access], moved: Sequence[Access]
+    code: SurveyedCode, executed: Sequence[PtxAccess], moved: Sequence[PtxAccess]
 ) -> None:
     """Fewer threads must touch no less than all: but for what all lanes read at one place."""
     others = 0
@@ -125,7 +131,7 @@ def _refuse_shape(why: str) -> Refused:
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
-def _write_wide(kernel: Kernel, access: Access, region: Region, part: int) -> list[str]:
+def _write_wide(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
     """Statements in the place of an access that touch as many times its bytes."""
     size = access.width * part
     words = _WORDS[: max(1, size // 4)]
@@ -146,19 +152,19 @@ def _write_wide(kernel: Kernel, access: Access, region: Region, part: int) -> li
     return lines
 
 
-def _make_opcode(access: Access, words: int) -> str:
+def _make_opcode(access: PtxAccess, words: int) -> str:
     """The opcode of an access with so many words of 4 bytes."""
     kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
     return ".".join([*kept, f"v{words}", "b32"] if words > 1 else [*kept, "b32"])
 
 
-def _list_values(access: Access) -> list[str]:
+def _list_values(access: PtxAccess) -> list[str]:
     """What is loaded or stored: registers, or a number."""
     operand = access.statement.operands[1 - access.address.operand]
     return [word.strip() for word in operand.strip("{} ").split(",")]
 
 
-def _write_address(kernel: Kernel, access: Access, region: Region, part: int) -> list[str]:
+def _write_address(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
     """Statements that stretch the way from the first byte, and come back before the last one."""
     size = access.width * part
     places = (region.high - region.low) // size
@@ -182,7 +188,7 @@ def _write_address(kernel: Kernel, access: Access, region: Region, part: int) ->
     ]
 
 
-def _pack_values(kernel: Kernel, values: Sequence[str], words: Sequence[str]) -> list[str]:
+def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str]) -> list[str]:
     """Statements that fill words to store with what was to be stored."""
     lines = []
     for number, value in enumerate(values):
@@ -201,7 +207,7 @@ def _pack_values(kernel: Kernel, values: Sequence[str], words: Sequence[str]) ->
     return lines
 
 
-def _write_word_move(kernel: Kernel, value: str, word: str) -> str:
+def _write_word_move(kernel: PtxKernel, value: str, word: str) -> str:
     """A statement that puts a loaded word into a register of the kernel."""
     bits = kernel.types.get(value, "b32")[1:]
     if bits == "16":

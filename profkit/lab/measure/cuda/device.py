@@ -107,7 +107,7 @@ def count_gpus() -> int:
 
 
 @functools.cache
-def describe_gpu() -> Gpu:
+def query_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _init_driver()
     device, version = c_int(), c_int()
@@ -142,7 +142,7 @@ def open_gpu() -> Gpu:
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDevicePrimaryCtxRetain", byref(context), device)
     call_driver("cuCtxSetCurrent", context)
-    return describe_gpu()
+    return query_gpu()
 
 
 def allocate_memory(size: int) -> int:
@@ -174,7 +174,7 @@ def copy_to_host(address: int, pointer: int, size: int) -> None:
     call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
 
-def copy_memory(to: int, source: int, size: int) -> None:
+def copy_on_device(to: int, source: int, size: int) -> None:
     """Copy bytes on the GPU."""
     call_driver("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
@@ -185,7 +185,7 @@ def fill_memory(pointer: int, byte: int, size: int) -> None:
     call_driver("cuCtxSynchronize")
 
 
-def wait_for_stream(stream: int | None = None) -> None:
+def wait_for_gpu_or_stream(stream: int | None = None) -> None:
     """Wait for a stream, or for all that the GPU was given."""
     if stream is None:
         call_driver("cuCtxSynchronize")
@@ -193,7 +193,7 @@ def wait_for_stream(stream: int | None = None) -> None:
         call_driver("cuStreamSynchronize", c_void_p(stream))
 
 
-def create_stream() -> int:
+def create_non_blocking_stream() -> int:
     """Return a stream that does not wait for the default stream, nor that for it."""
     stream = c_void_p()
     call_driver("cuStreamCreate", byref(stream), 1)
@@ -313,7 +313,7 @@ def list_throttle_reasons(bits: int) -> tuple[str, ...]:
     return known
 
 
-def add_gpu_identity(gpu: Gpu) -> Gpu:
+def add_gpu_uuid_and_driver(gpu: Gpu) -> Gpu:
     """Return the GPU with its UUID and the driver's version; None where NVML does not say."""
     opened = _find_nvml_handle(gpu.pci)
     if opened is None:

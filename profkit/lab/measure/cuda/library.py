@@ -143,11 +143,11 @@ def list_graph_launches(graph: int) -> list[GraphLaunch]:
     launches = []
     for node, kind in list_graph_nodes(graph):
         if kind == KERNEL_NODE:
-            launches.append(_describe_launch(read_kernel_node(node)))
+            launches.append(_make_graph_launch(read_kernel_node(node)))
     return launches
 
 
-def _describe_launch(node: KernelNode) -> GraphLaunch:
+def _make_graph_launch(node: KernelNode) -> GraphLaunch:
     mangled = read_kernel_name(node.func)
     grid, block = node.grid_and_block
     return GraphLaunch(
@@ -258,7 +258,7 @@ def _check_status(code: int, what: str) -> None:
         raise device.CudaError(code, what)
 
 
-def start_launcher(library: ctypes.CDLL, args: Args) -> None:
+def call_launcher(library: ctypes.CDLL, args: Args) -> None:
     """Start the work; raises CudaError with what the launcher returned."""
     _check_status(library.profkit_launch(byref(args)), "profkit_launch")
 
@@ -300,7 +300,7 @@ class Support:
             self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put"
         )
 
-    def time_launcher(self, library: ctypes.CDLL, args: Args, n: int) -> float:
+    def measure_launcher_host_seconds(self, library: ctypes.CDLL, args: Args, n: int) -> float:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
         took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
@@ -316,7 +316,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """One call of a variant or a reference, which a process of its own makes."""
 
     label: str  # of its NVTX range

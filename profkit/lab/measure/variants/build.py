@@ -195,7 +195,7 @@ def _count_sms(arch: str) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
-        gpu = device.describe_gpu()
+        gpu = device.query_gpu()
     except ProfkitError:
         if number in CARDS:
             return CARDS[number].sms
@@ -240,11 +240,15 @@ def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> di
     for plan in plans:
         groups.setdefault(id(plan.variant.language), []).append(plan)
     with make_thread_pool(len(groups)) as pool:
-        done = pool.map(lambda group: _compile_group(group, folder, jobs), groups.values())
+        done = pool.map(
+            lambda group: _compile_builds_of_language(group, folder, jobs), groups.values()
+        )
         return {built.key: built for built in chain.from_iterable(done)}
 
 
-def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
+def _compile_builds_of_language(
+    plans: Sequence[Build], folder: Path, jobs: int | None
+) -> list[Build]:
     language = plans[0].variant.language
     work = []
     for p in plans:

@@ -47,21 +47,21 @@ class DoctorDocument(
 def examine_machine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     return [
-        *_examine_gpu(),
+        *_examine_gpu_driver_and_clocks(),
         *_examine_tool("nvcc", "building variants"),
         *_examine_tool("ninja", "building"),
         *_examine_languages(),
         *_examine_torch(),
         *_examine_tool("ncu", "profile; timing works without it"),
         *_examine_counters(),
-        *_examine_lock(),
+        *_examine_ncu_lock(),
         *_examine_tool("compute-sanitizer", "check --sanitize"),
     ]
 
 
-def _examine_gpu() -> Iterator[Inspection]:
+def _examine_gpu_driver_and_clocks() -> Iterator[Inspection]:
     try:
-        gpu = device.add_gpu_identity(device.describe_gpu())
+        gpu = device.add_gpu_uuid_and_driver(device.query_gpu())
     except ProfkitError as error:
         advice = "diagnose, triage, compare, report, explain and list work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
@@ -138,7 +138,7 @@ def can_read_counters(parameters: Path) -> bool | None:
     return admin_only[1] == "0" or os.geteuid() == 0
 
 
-def _examine_lock() -> Iterator[Inspection]:
+def _examine_ncu_lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
     if is_there(lock) and not is_writable(lock):
         yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)

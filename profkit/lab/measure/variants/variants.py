@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.moves import parse_moves
+from profkit.evidence.moves import parse_expected_changes
 from profkit.files import (
     get_current_folder,
     is_file,
@@ -195,7 +195,7 @@ def read_variant(path: Path) -> Variant:
     )
     if len(header.split_ids(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
-    parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)
+    parse_expected_changes(" ".join((*head.moves, *head.moves_not)), path.name)
     _ = variant.budget, variant.space, variant.choose_target("90")  # a bad value is an error now
     return variant
 

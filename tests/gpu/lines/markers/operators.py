@@ -24,7 +24,7 @@ from typing import Any
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.injected import read_injected_recording
 from profkit.program.readers.operators import is_wrapper_operator
-from profkit.program.steps.attribution import NOBODY, Maker, find_makers
+from profkit.program.steps.attribution import NOBODY, CallOrigin, find_call_origins
 from profkit.program.timeline import Activity, Process, read_operand_sizes
 from tests.gpu.lines.markers.score import (
     MODELS,
@@ -96,10 +96,10 @@ def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list
     return list(scores.values())
 
 
-def find_activity_makers(process: Process) -> dict[Activity, Maker]:
+def find_activity_makers(process: Process) -> dict[Activity, CallOrigin]:
     """Find who launched, or captured, each thing that the GPU did."""
     made = {}
-    for call, maker in zip(process.calls, find_makers(process), strict=True):
+    for call, maker in zip(process.calls, find_call_origins(process), strict=True):
         made[call.correlation] = maker
     found = {}
     for activity in process.activities:
@@ -111,7 +111,7 @@ def find_activity_makers(process: Process) -> dict[Activity, Maker]:
 
 
 def add_activity(
-    score: Score, activity: Activity, maker: Maker, row: dict[str, Any], wrong: Counter[Any]
+    score: Score, activity: Activity, maker: CallOrigin, row: dict[str, Any], wrong: Counter[Any]
 ) -> None:
     """Add one kernel to a score."""
     time = activity.duration

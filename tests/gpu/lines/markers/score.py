@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.program.readers.injected import read_injected_recording
-from profkit.program.timeline import Activity, Place, Process
+from profkit.program.timeline import Activity, Process, SourcePlace
 from tests.gpu.lines.markers.marks import Mark, find_lines, tell_marks
 
 ROOT = Path(__file__).parents[4]
@@ -157,9 +157,9 @@ def cut_steps(activities: Sequence[Activity]) -> list[list[Activity]]:
     return steps
 
 
-def find_place(process: Process, activity: Activity) -> Place:
+def find_place(process: Process, activity: Activity) -> SourcePlace:
     """Find where something comes from."""
-    return process.places[activity.origin] if activity.origin >= 0 else Place()
+    return process.places[activity.origin] if activity.origin >= 0 else SourcePlace()
 
 
 def match_kernels(
@@ -187,7 +187,7 @@ def say_kernel(name: str) -> str:
 def add_kernel(
     score: Score,
     activity: Activity,
-    place: Place,
+    place: SourcePlace,
     row: dict[str, Any],
     marks: Sequence[Mark],
     wrong: Counter[Any],
@@ -212,7 +212,7 @@ def add_kernel(
 
 
 def say_mistake(
-    activity: Activity, place: Place, row: dict[str, Any], allowed: Sequence[tuple[str, str]]
+    activity: Activity, place: SourcePlace, row: dict[str, Any], allowed: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
     """Say which kernel has another place than it may have, and both places."""
     about = row["operators"][-2:], tuple(row["sizes"]), activity.name[:50]
@@ -220,12 +220,12 @@ def say_mistake(
     return str(about), str(told)
 
 
-def list_named(place: Place) -> list[str]:
+def list_named(place: SourcePlace) -> list[str]:
     """List the lines that a place names: of a fused kernel several."""
     return [short_line(line) for line in place.lines or (place.line,)]
 
 
-def add_told_line(score: Score, time: int, place: Place, allowed: set[str]) -> bool:
+def add_told_line(score: Score, time: int, place: SourcePlace, allowed: set[str]) -> bool:
     """Add a kernel whose sizes tell its line; whether the first that is named is allowed."""
     named = list_named(place)
     is_right = named[0] in allowed
@@ -235,7 +235,7 @@ def add_told_line(score: Score, time: int, place: Place, allowed: set[str]) -> b
     return is_right
 
 
-def add_told_module(score: Score, time: int, place: Place, allowed: Sequence[str]) -> bool:
+def add_told_module(score: Score, time: int, place: SourcePlace, allowed: Sequence[str]) -> bool:
     """Add a kernel that is of a module by its sizes; whether none is named, or one that is allowed."""
     if not all(allowed):
         return True
