@@ -114,7 +114,7 @@ def test_each_lists_alike_launches_one_by_one(run) -> None:
         run("diagnose", "--top", "3", "--each", *math).stdout,
     )
     # On 80 columns the launches of a row give way to its other columns; in Markdown they do not.
-    several = "3x 23.8-24.1-24.1 µs"
+    several = "3 launches, 24.1 µs each (23.8 to 24.1)"
     assert several in run("diagnose", "--markdown", "--top", "3", *math).stdout
     assert several not in run("diagnose", "--markdown", "--top", "3", "--each", *math).stdout
     assert re.findall(r"^ *3\. ", grouped, re.M) == re.findall(r"^ *3\. ", single, re.M) != []

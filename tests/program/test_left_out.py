@@ -14,7 +14,7 @@ def make_program(name: str, floor: float, came: float) -> Any:
     return SimpleNamespace(
         name=name,
         drafts=[SimpleNamespace(floor="run", rule="layout")],
-        save_at_floor=lambda _: floor,
+        compute_ms_saved_at_floor=lambda _: floor,
         case=SimpleNamespace(hosts=SimpleNamespace(plain=SimpleNamespace(expect=10.0))),
         truth={"category": "layout", "planted_ms": came, "mended_ms": 0.0},
         saved=came,

@@ -17,10 +17,10 @@ RULE = '''"""A rule that somebody dropped in."""
 
 from profkit.program.example import Kernel
 from profkit.program.findings import StepRule
-from profkit.program.findings.case import Advice, StepFinding, Words
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.findings.case import Advice, RuleTexts, StepFinding
+from profkit.program.replay.scenario import Range, StepChange
 
-HASHING = Words(
+HASHING = RuleTexts(
     rule="hashing",
     says="the GPU mines: {count} kernels, {ms:time}",
     advice=Advice(torch="do not mine", others="do not mine"),
@@ -30,7 +30,7 @@ HASHING = Words(
 def find_hashing(case, claimed):
     works = case.select_works(lambda work: "mine_" in work.activity.name, claimed)
     if works:
-        yield case.make_finding(HASHING, works, Change(dict.fromkeys(works, Range(0.3, 0.2, 0.1))))
+        yield case.make_finding(HASHING, works, StepChange(dict.fromkeys(works, Range(0.3, 0.2, 0.1))))
 
 
 RULES = (
