@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from profkit.model.scenario import Expectation
-from profkit.model.whatif import ExpectedLaunch
+from profkit.model.whatif import CounterChange, ExpectedLaunch
 from profkit.show.text.blocks import TextLine
 from profkit.show.views.comparison import TRY, show_predicted_times
 
+BLOCKS = CounterChange("grid_size", "*", 4.0)
 SURE = Expectation(gain=2.0, low=1.6, high=2.4)
 NOTHING = f"the change may gain nothing, or cost a little; {TRY}"
 SIZE = f"counters cannot tell how much the change gains; {TRY}"
@@ -31,6 +32,15 @@ def test_a_doubt_is_what_the_interval_leaves_open(expectation: Expectation, said
 def test_a_doubt_of_one_case_names_it() -> None:
     wide = ExpectedLaunch("C", 1e-4, Expectation(gain=3.3, low=0.97, high=10.1))
     assert notes(ExpectedLaunch("B", 1e-4, SURE), wide) == [f"C: {NOTHING}"]
+
+
+def test_one_kernel_is_a_sentence() -> None:
+    row = ExpectedLaunch(None, 1e-4, SURE, kernel="void scale<(int)64>(float *)")
+    first = next(iter(show_predicted_times("mine.ncu-rep", (BLOCKS,), [row])))
+    assert first == TextLine(
+        "scale<64> would take about 50.0 µs instead of 100 µs if grid_size (blocks) * 4: "
+        "expect 2.00x (1.60 to 2.40)"
+    )
 
 
 def notes(*expected: ExpectedLaunch) -> list[str]:

@@ -766,9 +766,31 @@ def show_gate(result: GateResult | SummaryGate) -> TextLine:
 def show_predicted_times(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[ExpectedLaunch]
 ) -> Iterator[Block]:
-    """Yield the time of each case now and as predicted, if counts change so."""
+    """Yield the time of each case now and as predicted, if counts change so: one case in a sentence."""
     condition = ", ".join(f"{_name_count(c.metric)} {c.op} {c.value:g}" for c in changes)
-    yield Heading(f"{variant}, if {condition}")
+    if len(expected) == 1:
+        yield TextLine(_say_predicted_time(variant, condition, expected[0]))
+    else:
+        yield Heading(f"{variant}, if {condition}")
+        yield _make_table_of_predicted_times(expected)
+    yield from _show_doubts(expected)
+    yield TextLine(
+        "times are under ncu; the interval comes from kernels that the model was not fitted to"
+    )
+
+
+def _say_predicted_time(variant: str, condition: str, row: ExpectedLaunch) -> str:
+    """Return the time of one case if counts change so, beside its time now."""
+    name = f"{variant} {row.case}"
+    if row.kernel:
+        name = shorten_name(row.kernel, 40)
+    now = figures.seconds(row.time_s)
+    then = figures.seconds(row.time_s / row.expect.gain)
+    gain = words.format_expectation(row.expect)
+    return f"{name} would take about {then} instead of {now} if {condition}: expect {gain}"
+
+
+def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
     launch = "case"
     if any(row.kernel for row in expected):
         launch = "kernel"
@@ -778,11 +800,7 @@ def show_predicted_times(
         ">expected": lambda row: words.format_expectation(row.expect),
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
-    yield make_grid(expected, columns, narrow=True)
-    yield from _show_doubts(expected)
-    yield TextLine(
-        "times are under ncu; the interval reflects the error on programs not used for calibration"
-    )
+    return make_grid(expected, columns, narrow=True)
 
 
 def _name_count(metric: str) -> str:
