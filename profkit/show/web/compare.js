@@ -42,7 +42,7 @@ function measureCause(rule, before, after, firedBefore) {
     const cause = { measure, before: one[0], after: other[0] };
     if (measure.of_time) cause.cycles = [countCycles(before, one[0]), countCycles(after, other[0])];
     if (cause.cycles?.includes(null)) delete cause.cycles;
-    cause.text = `${one[1]} -> ${other[1]} ${measure.what}${sayCycles(cause)}`;
+    cause.text = sayAmounts(cause, [one[1], other[1]]);
     if (isThere(measure, firedBefore ? cause.before : cause.after)) return cause;
     found.push(cause);
   }
@@ -73,12 +73,22 @@ function hasChanged(unit, before, after) {
   return Math.abs(Math.log(before / after)) > gain;
 }
 
-/** What the cycles of a share say besides: it can rise because the rest became shorter. */
-function sayCycles({ measure, before, after, cycles }) {
-  if (!cycles || !hasChanged(measure.unit, before, after)) return "";
-  if (!hasChanged("count", ...cycles)) return ", in about as many cycles";
-  if (cycles[1] > cycles[0] === after > before) return "";
-  return cycles[1] > cycles[0] ? ", in more cycles" : ", in fewer cycles";
+/** A number with three figures, as profkit/reports/figures.py writes it: 148 k, 69.9 k, 385. */
+function writeCount(value) {
+  const sizes = [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"], [1, ""]];
+  const [size, prefix] = sizes.find(([least]) => Math.abs(value) >= 0.9995 * least) ?? [1, ""];
+  const scaled = Number((value / size).toPrecision(3));
+  const exponent = scaled === 0 ? 2 : Math.floor(Math.log10(Math.abs(scaled)));
+  return `${scaled.toFixed(Math.max(0, 2 - exponent))}${prefix}`;
+}
+
+/** How much there is on both sides; the cycles first where the share went another way than they did. */
+function sayAmounts({ measure, before, after, cycles }, texts) {
+  const said = `${texts.join(" -> ")} ${measure.what}`;
+  if (!cycles || !hasChanged(measure.unit, before, after)) return said;
+  const isSameWay = cycles[1] > cycles[0] === after > before;
+  if (isSameWay && hasChanged("count", ...cycles)) return said;
+  return `${cycles.map(writeCount).join(" -> ")} cycles of it (${said})`;
 }
 
 /** Whether there is clearly more or less of a cause. */
@@ -99,7 +109,7 @@ function compareSides(was, now, cause) {
 function nameState(what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
-  if (what === "hidden") return explainedBy ? "not gone" : "no longer reported";
+  if (what === "hidden") return explainedBy ? "still there" : "no longer reported";
   const state = compareSides(was, now, cause);
   if (what !== "uncovered") return state;
   return { larger: "new", unchanged: "reported now" }[state] ?? state; // it grew until it was reported
@@ -132,8 +142,8 @@ function explanation(rule, finding, launch) {
 /** How much of the cause there is, and why it is clear on a side that has enough of it. */
 function whyClear(what, explainedBy, amount) {
   if (what === "hidden")
-    return explainedBy ? `now has the same cause as ${explainedBy} (${amount})` : `no longer reported (${amount})`;
-  return explainedBy ? `had the same cause as ${explainedBy} before (${amount})` : `not reported before (${amount})`;
+    return explainedBy ? `${amount}; now caused by ${explainedBy}` : `no longer reported (${amount})`;
+  return explainedBy ? `${amount}; caused by ${explainedBy} before` : `not reported before (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
