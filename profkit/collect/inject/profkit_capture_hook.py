@@ -170,7 +170,7 @@ class Session:
             row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
     def _repeat_and_write(
-        self, start: RepeatableLaunch, reached: list[launched.Reach], place: Path
+        self, start: RepeatableLaunch, reached: list[launched.ReachableMemory], place: Path
     ) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
@@ -235,7 +235,9 @@ def _write_launch(
     (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def _describe_output(array: launched.Reach, inputs: Sequence[launched.Reach]) -> dict[str, Any]:
+def _describe_output(
+    array: launched.ReachableMemory, inputs: Sequence[launched.ReachableMemory]
+) -> dict[str, Any]:
     """Return an array that was written, and the number of the input that it begins as, if any."""
     begins = inputs.index(array) if array.works_in_place else None
     return {**array.describe_memory(array.after), "begins": begins}
@@ -262,7 +264,7 @@ def _describe_start(start: RepeatableLaunch, named: dict[str, str]) -> dict[str,
 
 
 def name_arrays(
-    inputs: Sequence[launched.Reach], outputs: Sequence[launched.Reach]
+    inputs: Sequence[launched.ReachableMemory], outputs: Sequence[launched.ReachableMemory]
 ) -> dict[str, str]:
     """Return parameter -> the array that the variant gets in its place; what is both is an output."""
     named: dict[str, str] = {}

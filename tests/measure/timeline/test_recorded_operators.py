@@ -41,7 +41,7 @@ def test_a_step_repeats_only_after_it_came_often_enough(hook: Any, tmp_path: Pat
     step = [*range(1, 201), *[0] * 900]
     path = tmp_path / "7-7.launches"
     write_launches(path, step * 5)
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     assert launches.read_on() == 1000
     assert hook.find_repeat(launches.last, 6) == 0
     write_launches(path, step * 6)
@@ -53,21 +53,21 @@ def test_a_step_that_replays_a_graph_is_known_by_fewer_launches(hook: Any, tmp_p
     path = tmp_path / "7-7.launches"
     start, step = list(range(100, 700)), [1, 2, 3, 4]
     write_launches(path, [*start, *step * 20])
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     launches.read_on()
     assert launches.find_repeat() == 0  # it may be a loop inside of a step
     write_launches(path, [*start, *step * 20], replaying=3)
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     launches.read_on()
     assert launches.find_repeat() == 4
     assert launches.is_sure(4)
     assert not launches.is_all_replays(4)
     write_launches(path, [*start, *step * 5], replaying=3)
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     launches.read_on()
     assert launches.find_repeat() == 0  # not often enough
     write_launches(path, [*start, *[3] * 20], replaying=3)
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     launches.read_on()
     assert launches.is_all_replays(launches.find_repeat())
 
@@ -76,7 +76,7 @@ def test_a_loop_before_the_steps_is_none_of_them(hook: Any, tmp_path: Path) -> N
     """A dozen weights that are moved to the GPU are launches that repeat, from the first one on."""
     path = tmp_path / "7-7.launches"
     write_launches(path, [1] * 100)
-    launches = hook.Launches(path)
+    launches = hook.LaunchedStacks(path)
     launches.read_on()
     assert launches.find_repeat() == 0
     write_launches(path, [1] * 600)
