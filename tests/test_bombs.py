@@ -25,14 +25,12 @@ def test_twice_the_bytes_take_twice_the_time_and_memory(name: str, tmp_path: Pat
         "section-names",
         "folder-names",
         "line-rows",
-        "header-fields",
         "nsys-pages",
-        "parquet-list",
         "benchmark-samples",
     ],
 )
 def test_all_processes_together_take_what_the_bytes_may_need(name: str, tmp_path: Path) -> None:
-    """`python tools/bombs.py` holds the promise itself; other systems' large pages may add a quarter."""
+    """`python tools/bombs.py` holds it of all of them; other systems' large pages may add a quarter."""
     cost = bombs.measure(bombs.BOMBS[name], tmp_path)
     assert cost.answer[:2] in ("0:", "2:"), cost.answer
     assert cost.memory < 1.25 * (bombs.TIMES * cost.size + bombs.SPARE)

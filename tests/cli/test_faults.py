@@ -460,11 +460,11 @@ MODULES = (
 def test_every_fault_of_a_path_is_answered(
     place: str, folders: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """39 places x 39 faults: 1,521 cases with PROFKIT_SWEEP_ALL, else a twelfth at each place."""
+    """39 places x 39 faults: 1,521 cases with PROFKIT_SWEEP_ALL, else an eighteenth at each place."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     name, *words = PLACES[place]
     fallen = {}
-    for case, fault in take_part(CASES.items(), one_of=12, first=list(PLACES).index(place)):
+    for case, fault in take_part(CASES.items(), one_of=18, first=list(PLACES).index(place)):
         folder = folders()
         wrong = in_a_child(lambda: try_place(tuple(words), name, fault, folder))  # noqa: B023
         if wrong:

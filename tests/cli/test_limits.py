@@ -239,7 +239,7 @@ def find_processes(parent: int) -> Iterator[int]:
         below += children
 
 
-@pytest.mark.parametrize("seed", take_part(range(20), one_of=5, first=1))
+@pytest.mark.parametrize("seed", take_part(range(20), one_of=7, first=1))
 def test_killed_from_outside(reports: Reports, answers: dict[Path, str], seed: int) -> None:
     """The system's, where memory is short, or an operator's: one of them, once or three times."""
     lot = random.Random(seed)

@@ -223,7 +223,7 @@ def test_a_table_of_a_timeline_of_any_columns(kept: Path, other: Path, name: str
     path = other / f"{name}.parquet"
     table = parquet.read_table(kept / path.name)
     tried = refused = 0
-    for changed in take_part(_columns(table), one_of=5):
+    for changed in take_part(_columns(table), one_of=7):
         parquet.write_table(changed, path)
         tried += 1
         refused += _try_timeline(other)
@@ -260,7 +260,7 @@ def test_a_file_of_the_history_of_any_columns(tmp_path: Path, name: str) -> None
     odd = folder / name / "zz.parquet"
     table = parquet.read_table(folder / name / "good.parquet").slice(0, 2)
     tried = refused = 0
-    for changed in take_part(_columns(table), one_of=9):
+    for changed in take_part(_columns(table), one_of=13):
         parquet.write_table(changed, odd)
         tried += 1
         refused += _try_history(folder, name, odd, whole)
@@ -302,7 +302,7 @@ def test_a_damaged_file_of_the_history(run, tmp_path: Path) -> None:
     content = (folder / "runs" / "good.parquet").read_bytes()
     chance = random.Random(3)
     damaged = []
-    for _ in take_part(range(60), one_of=3):
+    for _ in take_part(range(60), one_of=5):
         at = chance.randrange(len(content))
         damaged.append(
             content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
