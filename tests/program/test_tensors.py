@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from profkit.program.example import Copy, Kernel, run_example
-from profkit.program.readers.tensors import SAME, UNREAD, read_needless_operators
+from profkit.program.readers.tensors import SAME, UNREAD, find_lag, read_needless_operators
 from profkit.program.triage import triage_timeline
 
 THREAD = 1
@@ -133,11 +133,36 @@ def test_steps_that_do_not_repeat_say_nothing(tmp_path: Path) -> None:
     assert set(trace_steps(tmp_path, step).values()) == {""}
 
 
-def test_a_damaged_file_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["[", "[1, 2]\n", '{"a": 1}\n', "[1,2,3,4,5,6,7]\n", '[1,2,3,"a",[[1]],[],""]\n']
+)
+def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "1.tensors"
-    for text in ("[", "[1, 2]\n", '{"a": 1}\n', "[1,2,3,4,5,6,7]\n", '[1,2,3,"a",[[1]],[],""]\n'):
-        path.write_text(text, "utf-8")
-        assert read_needless_operators(path) == {}
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=r"^1\.tensors is damaged"):
+        read_needless_operators(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "lag"),
+    [
+        ("", 0),
+        ("a", 0),
+        ("aa", 1),
+        ("abab", 2),
+        ("ababa", 2),
+        ("aabaab", 3),
+        ("abcab", 0),
+        ("ab", 0),
+    ],
+)
+def test_names_come_again_after_a_lag(names: str, lag: int) -> None:
+    assert find_lag(names) == lag
+
+
+def test_names_that_nearly_repeat_take_a_pass() -> None:
+    """Each of 200,000 lags fails at the last name: a comparison for each would take hours."""
+    assert find_lag("a" * 400_000 + "b") == 0
 
 
 def step_with_gradients(steps: Steps, number: int) -> None:

@@ -284,7 +284,7 @@ class EventPairs:
         self._count += 1
         self._characters += characters
         own = self._open.setdefault(_get_process_and_thread(event), _OpenEvents())
-        own.push(_Begin(number, event, characters))
+        own.add_begin(_Begin(number, event, characters))
 
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
@@ -330,7 +330,7 @@ class _OpenEvents:
         self.begins: list[_Begin] = []
         self._names: Counter[str] = Counter()
 
-    def push(self, begin: _Begin) -> None:
+    def add_begin(self, begin: _Begin) -> None:
         self.begins.append(begin)
         self._names[_get_name(begin.event)] += 1
 

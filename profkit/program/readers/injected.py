@@ -98,7 +98,8 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     spans = _make_nvtx_spans(
         rows["ranges"], names, first, find_recording_end(activities, calls, [])
     )
-    spans += _list_operators(folder, pid, first, places, activities, calls)
+    operators, trouble = _list_operators(folder, pid, first, places, activities, calls)
+    spans += operators
     process = Process(
         pid=pid,
         rank=_find_rank(about),
@@ -111,6 +112,7 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     )
     is_captured = is_file(folder / f"{pid}.captured")
     notes = _list_recorder_notes(process, about)
+    notes += trouble
     for text in _say_what_is_missing(process, places, is_captured):
         notes.append(f"process {pid}: {text}")
     return process, notes
@@ -203,6 +205,21 @@ def _list_calls(
     return calls
 
 
+def _read_needless_operators(
+    folder: Path, pid: int
+) -> tuple[Mapping[tuple[int, str], str], list[str]]:
+    """Return which operators are needless and why, and what is to be said where that is not known."""
+    path = folder / f"{pid}.tensors"
+    if not is_file(path):
+        return {}, []
+    from profkit.program.readers.tensors import read_needless_operators
+
+    try:
+        return read_needless_operators(path), []
+    except ValueError as error:
+        return {}, [f"process {pid}: which work is the same in each step is not known: {error}"]
+
+
 def _list_operators(
     folder: Path,
     pid: int,
@@ -210,20 +227,22 @@ def _list_operators(
     source_places: SourcePlaces,
     activities: Sequence[Activity],
     calls: Sequence[Call],
-) -> list[HostSpan]:
-    """List operators round all launches, also of steps that were not seen, and round captured ones."""
+) -> tuple[list[HostSpan], list[str]]:
+    """List operators round all launches, also of steps that were not seen, and round captured ones.
+
+    And what is to be said of what is not known of them.
+    """
     of_steps_file = folder / f"{pid}.operators"
     of_captures_file = folder / f"{pid}.captured"
     if not is_file(of_steps_file) and not is_file(of_captures_file):
-        return []
+        return [], []
     from profkit.program.readers.operators import (
         assign_operators_to_all_steps,
         make_spans_around_captured_calls,
         read_recorded_operators,
     )
-    from profkit.program.readers.tensors import read_needless_operators
 
-    needless = read_needless_operators(folder / f"{pid}.tensors")
+    needless, trouble = _read_needless_operators(folder, pid)
     of_steps = read_recorded_operators(of_steps_file, first_time, needless)
     of_captures = read_recorded_operators(of_captures_file, first_time)
     launched = _list_launched(activities)
@@ -233,7 +252,8 @@ def _list_operators(
     captured = {activity.captured for activity in activities}
     kept = [call for call in calls if call.correlation in captured]
     seen = [*chain.from_iterable(of_steps), *chain.from_iterable(of_captures)]
-    return spans + make_spans_around_captured_calls(seen, kept, source_places.threads)
+    spans += make_spans_around_captured_calls(seen, kept, source_places.threads)
+    return spans, trouble
 
 
 def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:

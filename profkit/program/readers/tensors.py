@@ -98,14 +98,17 @@ def read_needless_operators(path: Path) -> dict[Key, str]:
     """Read which operators are needless, by when they began and their names, and for which reason.
 
     Args:
-        path: What the recorder's hook wrote; where it is not there, or is damaged, nothing is known.
+        path: What the recorder's hook wrote; where it is not there, nothing is known.
+
+    Raises:
+        ValueError: The file is damaged, or cannot be read.
     """
     if not is_file(path):
         return {}
     try:
         return find_needless_operators(list(_read_uses(path)))
-    except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
-        return {}
+    except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise ValueError(f"{path.name} is damaged or cannot be read") from error
 
 
 def _read_uses(path: Path) -> Iterator[Use]:
@@ -193,11 +196,23 @@ def _list_repeats(uses: Sequence[Use]) -> Repeats:
 
 
 def find_lag(names: Sequence[str]) -> int:
-    """Find after how many names all of them come again; 0 where they do not."""
-    for lag in range(1, len(names) // REPEATS + 1):
-        if names[lag] == names[0] and names[lag:] == names[:-lag]:
-            return lag
-    return 0
+    """Find after how many names all of them come again; 0 where they do not.
+
+    The least such number is the length without its longest border: names that are both its beginning
+    and its end. The borders of all beginnings take one pass (Knuth, Morris and Pratt).
+    """
+    borders = [0] * len(names)  # of each beginning: how long its longest border is
+    length = 0
+    for at in range(1, len(names)):
+        while length and names[at] != names[length]:
+            length = borders[length - 1]
+        if names[at] == names[length]:
+            length += 1
+        borders[at] = length
+    lag = len(names) - length
+    if lag > len(names) // REPEATS:
+        return 0
+    return lag
 
 
 @dataclass
