@@ -20,6 +20,7 @@ def ablate(*names: str, folder: Path) -> dict[str, dict]:
     return {run["variant"]: run["ablation"] for run in json.loads(done.stdout)["runs"]}
 
 
+@pytest.mark.alone
 def test_conflicts_taken_away_bring_what_the_swizzle_brings(tmp_path: Path) -> None:
     found = ablate("stage2", "stage2swizzle", folder=tmp_path)
     gains = {row["ablation"]: row["gain"] for row in found["stage2"]["measured"]}
@@ -52,6 +53,7 @@ value = 16777216
 """
 
 
+@pytest.mark.alone
 def test_a_source_is_ablated_as_it_is_launched(tmp_path: Path) -> None:
     (tmp_path / "pick.cu").write_text(SOURCE)
     (tmp_path / "launch.toml").write_text(LAUNCH)

@@ -10,7 +10,8 @@ from profkit.lab.measure.cuda import device
 from profkit.lab.measure.targets import LabFolders, TargetRun, make_profile_plan
 from profkit.lab.measure.variants import build, variants
 
-pytestmark = pytest.mark.gpu
+# One worker measures all of them, once.
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("bad_kernels")]
 TESTS = Path(__file__).parents[1]
 BAD = {v.id: v for v in variants.find_variants(TESTS, "bad_kernels")}
 # What the faults of a check say when the check of this name has caught a kernel.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -47,23 +46,6 @@ import torch
 spectrum = torch.fft.rfft(torch.randn(1 << 16, device="cuda"))
 print(spectrum.abs().sum().item())
 """
-
-
-@pytest.fixture(autouse=True)
-def _machine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """Have a test that is marked `alone` wait for those of other workers, and them for it.
-
-    Other programs on the host and on the GPU change what comes first, and what a launch costs.
-    """
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    is_alone = request.node.get_closest_marker("alone") is not None
-    with (folder / "machine").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        yield
 
 
 def record(folder: Path, *command: str) -> Timeline:
@@ -168,7 +150,7 @@ def test_a_library_that_frees_memory_at_the_end_does_no_harm(tmp_path: Path) -> 
 @pytest.mark.alone
 def test_first_findings_of_programs_of_libraries_name_the_mistake(tmp_path: Path) -> None:
     """10 of 12 on an H100; on a slow host other findings may come before two of them."""
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(4) as pool:
         said = list(
             pool.map(lambda name: mistakes.triage_program(name, tmp_path), mistakes.PROGRAMS)
         )

@@ -66,9 +66,19 @@ HOST_BOUND = {
     "optimizer_for_loop",
     "optimizer_lamb_by_hand",
 }
+# A loaded host is slower, and then the host's share of a step is not the planted one.
+OF_THE_HOST = {"host-launch", "host-sync", "copy", "optimizer"}
 
 
-@pytest.mark.parametrize("name", PLANTED)
+def _planted(name: str) -> Any:
+    if name in COUNTED:  # ncu waits for other ncu, and counting has a budget
+        return pytest.param(name, marks=pytest.mark.alone)
+    if PLANTED[name] in OF_THE_HOST or name in HOST_BOUND | {"casts_in_autocast"}:
+        return pytest.param(name, marks=pytest.mark.few)
+    return name
+
+
+@pytest.mark.parametrize("name", [_planted(name) for name in PLANTED])
 def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
     program = str(PROGRAMS / f"{name}.py")
     of = _triage(tmp_path / "t", sys.executable, program, budget=60 if name in COUNTED else 0)
@@ -90,6 +100,7 @@ def test_the_healthy_program_is_healthy(tmp_path: Path) -> None:
     assert _triage(tmp_path / "t", sys.executable, program)["first"]["category"] == "healthy"
 
 
+@pytest.mark.alone
 def test_counters_are_taken_and_little_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     program = str(PROGRAMS / "kernel_triton_small_grid.py")
@@ -99,6 +110,7 @@ def test_counters_are_taken_and_little_is_kept(tmp_path: Path) -> None:
     assert sum(f.stat().st_size for f in folder.iterdir()) < 20e6
 
 
+@pytest.mark.alone
 def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
     """In turns, because processes of one launch-bound program differ by a tenth.
 
@@ -108,7 +120,7 @@ def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
 
     injection = str(timeline.build_injection_library(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}
-    for turn in range(10):
+    for turn in range(8):
         folder = tmp_path / str(turn)
         folder.mkdir()
         watched = turn % 2 == 1

@@ -1,6 +1,7 @@
 """Configurations that are wrong, crash, hang, lose the context or do not build: no trial is lost."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,3 +130,23 @@ def test_mistakes_are_a_line_and_a_hint(
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert done.stdout == ""
+
+
+def test_ncu_waits_for_others_on_the_only_gpu(
+    knob: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ncu's lock lies in the folder for temporary files: one of its own locks out nobody."""
+    from profkit.lab.measure.worker import list_visible_devices
+    from profkit.lab.tune.trial import Profiler
+
+    given = {}
+    for count in ("1", "2"):
+        monkeypatch.setenv("FAKE_GPUS", count)
+        for visible in list_visible_devices("all"):
+            worker = SimpleNamespace(visible=visible, environment={"TMPDIR": "/shared"})
+            given[count, visible] = Profiler(None, worker).make_ncu_environment(tmp_path)["TMPDIR"]  # type: ignore[arg-type]
+    assert given == {
+        ("1", None): "/shared",
+        ("2", "0"): str(tmp_path / "tmp-0"),
+        ("2", "1"): str(tmp_path / "tmp-1"),
+    }

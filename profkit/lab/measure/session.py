@@ -166,6 +166,8 @@ def check_and_time_run(
 def _name_gpu(worker: Worker) -> str:
     if worker.gpu:
         return worker.gpu.pci
+    if worker.visible is None:
+        return "the GPU"
     return f"GPU {worker.visible}"
 
 

@@ -292,7 +292,8 @@ def _queue_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | Non
 def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
     """Return what CUDA_VISIBLE_DEVICES each worker gets.
 
-    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one.
+    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. The only GPU of a
+    machine needs no choice.
     """
     if wanted is None or wanted == "1":
         return [None]
@@ -320,6 +321,8 @@ def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
         raise ProfkitError(
             f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
         )
+    if len(names) == 1:
+        return [None]
     return [names[int(p)] for p in picked]
 
 

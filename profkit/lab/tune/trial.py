@@ -111,13 +111,22 @@ class Profiler:
         kernels = [launch.kernel for launch in launches]
         plan = targets.make_profile_plan(run, name, self.task.case)
         ncu = tools.require_tool("ncu")
-        # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
-        own = report.with_name(f"tmp-{self.worker.visible or 0}")
-        own.mkdir(parents=True, exist_ok=True)
-        options = profiler.CollectOptions(env={**self.worker.environment, "TMPDIR": str(own)})
+        options = profiler.CollectOptions(env=self.make_ncu_environment(place))
         collected = profiler.profile_one_call(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
         return collected
+
+    def make_ncu_environment(self, place: Path) -> dict[str, str]:
+        """Return the worker's environment, and temporary files of its own where it has a GPU of several.
+
+        ncu locks others out of such a folder. On different GPUs two may count at a time; on the only one
+        they may not, so the lock there is the one that all share.
+        """
+        if self.worker.visible is None:
+            return self.worker.environment
+        own = place / f"tmp-{self.worker.visible}"
+        own.mkdir(parents=True, exist_ok=True)
+        return {**self.worker.environment, "TMPDIR": str(own)}
 
     def _diagnose_report(self, report: Path) -> TrialDiagnosis:
         from profkit.diagnosis.verdict import judge_launch
