@@ -30,14 +30,14 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
         assert min(k.regs for k in made.kernels) >= said["regs"]
     # What the header's condition refuses does not compile either.
     assert v3.space.find_refusal(configs[2], "90", v3.budget) is not None
-    reason = gates.find_build_refusal(bad, None)
+    reason = gates.find_build_refusal(gates.ReadyBuild(bad, None))
     assert reason is not None
     assert reason.kind == "does not compile"
     assert "whole strips of 16 rows" in reason.detail
     # Spills of a kernel that the case does not run are no reason; of one that it runs, they are.
     spilled = next(m for m in good if any(k.spills for k in m.kernels))
-    assert gates.find_build_refusal(spilled, ["void v3<64>(Attention)"]) is None
-    refused = gates.find_build_refusal(spilled, None)
+    assert gates.find_build_refusal(gates.ReadyBuild(spilled, ("void v3<64>(Attention)",))) is None
+    refused = gates.find_build_refusal(gates.ReadyBuild(spilled, None))
     assert refused is not None
     assert refused.kind == "spills"
     assert len({gates.make_machine_code_key(m) for m in good}) == len(good)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from math import isnan, prod
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -136,12 +137,19 @@ def _select_variant(name: str, known: Sequence[Variant], runnable: Sequence[Vari
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
-def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
-    """Build the variants and support.cu for the GPU present; (builds, support library)."""
+class BuiltTarget(NamedTuple):
+    """The builds of a target's variants, and the library of support.cu."""
+
+    builds: list[Build]
+    support: Path
+
+
+def build_target(target: Target, arch: str | None = None) -> BuiltTarget:
+    """Build the variants and support.cu, for the GPU present unless an architecture is given."""
     arch = arch or device.query_gpu().arch
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
-    return builds, build.require_library(tools)
+    return BuiltTarget(builds, build.require_library(tools))
 
 
 class TimedRow(Document, frozen=True, kw_only=True):

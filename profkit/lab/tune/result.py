@@ -7,37 +7,15 @@ also where a name here is a better one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+
+import msgspec
 
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.device import Gpu
 from profkit.lab.measure.cuda.library import GraphLaunch
-from profkit.records.store import JsonObject, make_json_safe
-
-_KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
-
-
-@dataclass(frozen=True)
-class StoredResult:
-    """What a study keeps as JSON, under the names that it had before."""
-
-    def to_json(self) -> JsonObject:
-        """Return it as plain JSON, with the kept names."""
-        plain: JsonObject = make_json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
-        return plain
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Read what to_json wrote."""
-        import msgspec
-
-        names = {}
-        for name, kept in _KEPT_AS.items():
-            names[kept] = name
-        return msgspec.convert({names.get(k, k): v for k, v in stored.items()}, cls)
-
+from profkit.records.store import Document, JsonObject
 
 Bounds = Mapping[str, float | None]  # median, low, high, level of an interval; None: not known
 
@@ -79,8 +57,7 @@ class TrialDiagnosis:
     seconds: float | None = None  # how long ncu ran
 
 
-@dataclass(frozen=True)
-class TrialResult(StoredResult):
+class TrialResult(Document, frozen=True, kw_only=True):
     """What was found out about one configuration; None: not known, or it did not get so far."""
 
     # measured, pruned, refused, same, wrong, failed, interrupted or repeated
@@ -104,7 +81,8 @@ class TrialResult(StoredResult):
     occupancy: float | None = None
     launches: tuple[GraphLaunch, ...] | None = None  # kernel launches of one call
     time: float | None = None  # median, seconds per call
-    reference_time: float | None = None  # the reference's, beside it
+    # the reference's, beside it
+    reference_time: float | None = msgspec.field(default=None, name="anchor_time")
     # the incumbent that the quick round was held against, with answer to p_value
     against: int | None = None
     answer: str | None = None
@@ -118,19 +96,18 @@ class TrialResult(StoredResult):
     verdict: TrialDiagnosis | None = None
 
 
-@dataclass(frozen=True)
-class Basis(StoredResult):
+class Basis(Document, frozen=True, kw_only=True):
     """What is known of the defaults, which every trial is held to."""
 
     number: int  # their trial
     supported: tuple[str, ...]  # cases that they support
-    reference: str | None  # what every trial is timed beside; None: the defaults are
-    reference_time: float  # its time, seconds per call
+    # what every trial is timed beside; None: the defaults are
+    reference: str | None = msgspec.field(name="anchor")
+    reference_time: float = msgspec.field(name="anchor_time")  # its time, seconds per call
     gpu: Gpu | None = None
 
 
-@dataclass(frozen=True)
-class FinalMeasurement(StoredResult):
+class FinalMeasurement(Document, frozen=True, kw_only=True):
     """Champion and defaults, checked and timed beside the reference."""
 
     champion: int  # its trial

@@ -33,7 +33,7 @@ from profkit.lab.tune.trial import CONFIRM, Runner
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
-from profkit.records.store import Document, JsonObject, hash_file, make_json_safe
+from profkit.records.store import Document, JsonObject, hash_file, make_json_safe, read_struct
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,9 +67,9 @@ def _conclude_search(runner: Runner) -> Conclusion:
 def _read_conclusion(study: Study) -> Conclusion | None:
     """Return how an earlier run of this search ended; None if none did, or trials came after it."""
     noted = study.read_note("final")
-    if noted is None or noted["trials"] != sum(t.is_counted for t in study.list_trials()):
+    if noted is None or noted["trials"] != study.count_trials():
         return None
-    return decide_search(study, FinalMeasurement.from_json(noted))
+    return decide_search(study, msgspec.convert(noted, FinalMeasurement))
 
 
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
@@ -77,24 +77,19 @@ def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
     from profkit.evidence.samples import Interval
 
     champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
-    comparison = measured.comparison
     if champion.number == default.number:
         tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
         return Conclusion(champion, default, False, because, measured)
-    sides = []
-    for side in ("before", "after"):
-        ends = {name: nan if end is None else end for name, end in comparison[side].items()}
-        sides.append(Interval(**ends))
-    before, after = sides
-    because = str(comparison["sentence"])
-    faster = comparison["answer"] == "faster"
-    if faster and before.overlaps(after):
-        faster = False
-        because += ", but the two intervals overlap"
-    elif faster:
-        because += " than the defaults"
-    return Conclusion(champion, default, faster, because, measured)
+    comparison = measured.comparison
+    sentence = comparison["sentence"]
+    if comparison["answer"] != "faster":
+        return Conclusion(champion, default, False, sentence, measured)
+    before = read_struct(Interval, comparison["before"])
+    if before.overlaps(read_struct(Interval, comparison["after"])):
+        because = f"{sentence}, but the two intervals overlap"
+        return Conclusion(champion, default, False, because, measured)
+    return Conclusion(champion, default, True, f"{sentence} than the defaults", measured)
 
 
 def _confirm_finalists(runner: Runner) -> None:
@@ -108,7 +103,7 @@ def _confirm_finalists(runner: Runner) -> None:
         except ProfkitError as error:
             runner.study.write_note(f"finalist {trial.number}", {"reason": error.message})
             continue
-        runner.study.write_note(f"finalist {trial.number}", make_json_safe(asdict(confirmed)))
+        runner.study.write_note(f"finalist {trial.number}", make_json_safe(confirmed))
         if confirmed.answer == "faster":
             runner.study.write_note("incumbent", trial.number)
             incumbent = trial
@@ -130,8 +125,8 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,
-        trials=sum(t.is_counted for t in runner.study.list_trials()),
-        comparison=dict(compared.to_json()),
+        trials=runner.study.count_trials(),
+        comparison=compared.to_json(),
         times=times,
         checks=checks,
         launches=launches,
@@ -205,7 +200,7 @@ class SearchResult:
         distinct = sum(trial.is_counted for trial in every)
         trials = [trial for trial in every if trial.outcome != "repeated"]
         outcomes = Counter(trial.outcome for trial in trials)
-        basis = Basis.from_json(study.read_note("basis"))
+        basis = msgspec.convert(study.read_note("basis"), Basis)
         default = self._describe_trial(final.default)
         return TuneDocument(
             variant=task.variant.id,
@@ -327,7 +322,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
             "config": final.champion.config.values_by_macro,
             "keep": final.keep,
             "because": final.because,
-            "trials": sum(t.is_counted for t in result.study.list_trials()),
+            "trials": result.study.count_trials(),
         },
     )
     verdict = final.champion.result.verdict
@@ -371,49 +366,33 @@ blocks threads regs smem blocks_per_sm occupancy spills max_abs build_seconds
 gpu_seconds gpu bound=verdict.bound limiter=verdict.limiter code
 """
 _COLUMNS = {
-    name: (path or name).split(".")
+    name: f"result.{path or name}"
     for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
 }
-
-
-def _make_trial_row(trial: Trial) -> JsonObject:
-    plain = trial.result.to_json()
-    row = {}
-    for name in ("number", "source", "outcome", "value"):
-        row[name] = getattr(trial, name)
-    row |= trial.config.values_by_macro
-    row |= {name: _find_nested_value(plain, path) for name, path in _COLUMNS.items()}
-    return {**row, "seconds": trial.seconds, "ended": trial.ended}
-
-
-def _find_nested_value(value: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        else:
-            value = None
-    return value
+_OF_TRIAL = "number", "source", "outcome", "value", "seconds", "ended"
+_TEXTS = frozenset(
+    "source outcome reason kind promoted confirmed gpu bound limiter code ended".split()
+)
 
 
 def make_trials_frame(study: Study) -> DataFrame:
     """Return the history, a row per trial: SI units, NaN where not known, macros as whole numbers."""
     import pandas as pd
 
-    space = study.space
-    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
+    columns = [*_OF_TRIAL[:4], *study.space.macros, *_COLUMNS, *_OF_TRIAL[4:]]
     rows = []
-    for t in study.list_trials():
-        if t.outcome != "repeated":
-            rows.append(_make_trial_row(t))
-    table = pd.DataFrame(rows, columns=names)
-    texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
-    texts |= {"gpu", "bound", "limiter", "code", "ended"}
-    for name in table.columns:
-        if name in texts:
+    for trial in study.list_trials():
+        if trial.outcome != "repeated":
+            row = {name: getattr(trial, name) for name in _OF_TRIAL}
+            rows.append({**row, **trial.config.values_by_macro, "result": trial.result.to_json()})
+    places = [_COLUMNS.get(name, name) for name in columns]
+    table = pd.json_normalize(rows).reindex(columns=places).set_axis(columns, axis=1)
+    for name in columns:
+        if name in _TEXTS:
             table[name] = table[name].astype("string")
         elif name == "became_incumbent":
             table[name] = table[name].fillna(False).astype(bool)
-        elif name not in space.values or name in space.numeric_macros:
+        elif name not in study.space.values or name in study.space.numeric_macros:
             table[name] = pd.to_numeric(table[name], errors="coerce")
     return table
 

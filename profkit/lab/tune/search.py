@@ -257,30 +257,23 @@ class Search:
         if not self.outcome.workers:
             raise error
 
-    def _start_worker(self, worker: Worker) -> None:
-        """Start a worker's process, at the third time of asking."""
-        for attempt in range(STRIKES):
+    def _start_worker_or_doubt_gpu(self, worker: Worker) -> None:
+        """Start a worker's process; a process that goes away at its start is started again."""
+        for attempt in range(1, STRIKES + 1):
             try:
-                return worker.start_process()
+                worker.start_process()
             except WorkerClosed:
                 raise
-            except WorkerLost:
-                if attempt == STRIKES - 1:
-                    raise
-        return None
-
-    def _start_worker_or_doubt_gpu(self, worker: Worker) -> None:
-        try:
-            self._start_worker(worker)
-        except WorkerClosed:
-            raise
-        except ProfkitError as error:
-            raise GpuInDoubt(error) from error
+            except ProfkitError as error:
+                if attempt == STRIKES or not isinstance(error, WorkerLost):
+                    raise GpuInDoubt(error) from error
+            else:
+                return
 
     def _measure_trial(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
         """Measure one trial on one GPU, and write down what came of it."""
         name = self.task.name_config(trial.config)
-        number = sum(t.is_counted for t in self.study.list_trials()) + 1
+        number = self.study.count_trials() + 1
         self.progress(f"trial {number} of {self.task.options.trials}: {name}")
         self._start_worker_or_doubt_gpu(runner.worker)
         is_default = trial.config == self.task.space.default
@@ -326,7 +319,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
     trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first
     if trials and not resume:
         raise ProfkitError(
-            f"there is a search of {name} with {sum(t.is_counted for t in trials)} trials already",
+            f"there is a search of {name} with {study.count_trials()} trials already",
             "continue it: --resume; or begin another one: --storage sqlite:///another.db",
         )
     if trials and was != about:

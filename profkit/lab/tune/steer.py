@@ -91,13 +91,10 @@ def _choose_steps(
     candidates = sorted(
         (c for c in untried if count_moved_ranks(c) >= max(least_step, 1)), key=count_changes
     )
-    picked: list[Config] = []
+    nearest: dict[int, Config] = {}  # by how far the quantity moves
     for config in candidates:
-        if len(picked) < _EACH and count_moved_ranks(config) not in [
-            count_moved_ranks(p) for p in picked
-        ]:
-            picked.append(config)
-    return picked
+        nearest.setdefault(count_moved_ranks(config), config)
+    return list(nearest.values())[:_EACH]
 
 
 def check_metrics(space: Space) -> None:

@@ -16,11 +16,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import optuna
+from msgspec import structs
 from optuna.distributions import IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
@@ -91,6 +93,10 @@ class Study:
     def get_trial(self, number: int) -> Trial:
         """Return the trial of a number."""
         return next(t for t in self.list_trials() if t.number == number)
+
+    def count_trials(self) -> int:
+        """Return how many distinct trials have ended."""
+        return sum(trial.is_counted for trial in self.list_trials())
 
     def write_note(self, key: str, value: Any) -> None:
         """Keep a value with the study."""
@@ -169,7 +175,7 @@ class Study:
             state = TrialState.COMPLETE
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
             live = self._live.pop(number)
-            kept = replace(result or TrialResult(), outcome=outcome)
+            kept = structs.replace(result or TrialResult(), outcome=outcome)
             live.set_user_attr("said", kept.to_json())
             done = value if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
@@ -201,19 +207,13 @@ class Study:
             return self._list_unclaimed_configs(self._study.get_trials(deepcopy=False))
 
     def _list_unclaimed_configs(self, known: Sequence[FrozenTrial]) -> list[Config]:
-        taken = set()
-        for t in known:
-            if (c := self._find_claimed_config(t)) is not None:
-                taken.add(c)
-        return [c for c in self.possible if c not in taken]
+        claimed = set(map(self._find_claimed_config, known))
+        return [config for config in self.possible if config not in claimed]
 
     def estimate_importances(self) -> dict[str, float]:
         """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
-        done = []
-        for t in self.list_trials():
-            if t.outcome in ("measured", "pruned"):
-                done.append(t)
-        if len(done) < 2 * STARTUP:
+        done = sum(t.outcome in ("measured", "pruned") for t in self.list_trials())
+        if done < 2 * STARTUP:
             return {}
         ignored = warnings.catch_warnings(action="ignore")
         with self._lock, ignored, contextlib.suppress(RuntimeError, ValueError):
@@ -235,7 +235,7 @@ class Study:
 
     def _read_trial(self, t: FrozenTrial) -> Trial:
         """Return one of Optuna's trials as ours."""
-        result = TrialResult.from_json(t.user_attrs.get("said", {}))
+        result = msgspec.convert(t.user_attrs.get("said", {}), TrialResult)
         source, _ = _read_source_and_owner(t)
         value = result.value
         if t.state == TrialState.COMPLETE:
@@ -303,14 +303,12 @@ class Study:
             return self._make_ranks(self.space.default)
         if not sample:
             return self._make_ranks(self._random.choice(free))
-        widths = []
-        for m in macros:
-            widths.append(max(1, len(self._ordered[m]) - 1))
 
         def measure_distance(config: Config) -> tuple[float, float]:
             """Return how far a configuration is, in widths of macros, and a random number for ties."""
-            steps = zip(config.ranks, macros, widths, strict=True)
-            far = sum(abs(rank - sample[m]) / width for rank, m, width in steps)
+            far = 0.0
+            for macro, rank in zip(macros, config.ranks, strict=True):
+                far += abs(rank - sample[macro]) / max(1, len(self._ordered[macro]) - 1)
             return round(far, 9), self._random.random()
 
         return self._make_ranks(min(free, key=measure_distance))

@@ -20,7 +20,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
-from profkit.lab.measure.cuda.resources import LIMITS
+from profkit.lab.measure.cuda.resources import LIMITS, KernelResources
 from profkit.lab.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.lab.measure.variants import build, dry, tunables
 from profkit.lab.measure.variants.build import Build, list_over_budget
@@ -48,6 +48,11 @@ class ReadyBuild:
 
     built: Build
     used: tuple[str, ...] | None
+
+    def list_used_kernels(self) -> list[KernelResources]:
+        """Return the kernels that the case launches; all that were built where that is not known."""
+        every = self.built.kernels
+        return [k for k in every if self.used is None or k.name in self.used]
 
 
 @dataclass(frozen=True)
@@ -178,17 +183,14 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
     if variant.choose_target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.with_tunables(**variant.space.default.values_by_macro)
-    _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
+    support = build_target(replace(target, variants=(default,)), arch).support  # side by side
     reference = next(iter(target.problem.references), None)
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
 def make_first_result(ready: ReadyBuild) -> TrialResult:
     """Begin a trial's result with what ptxas says of the kernels that the case launches."""
-    kernels = []
-    for k in ready.built.kernels:
-        if ready.used is None or k.name in ready.used:
-            kernels.append(k)
+    kernels = ready.list_used_kernels()
     if not kernels:
         return TrialResult()
     return TrialResult(
@@ -198,25 +200,19 @@ def make_first_result(ready: ReadyBuild) -> TrialResult:
     )
 
 
-def find_build_refusal(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
-    """Return why a build may not run; None if it may.
-
-    `used`: demangled names of the kernels that the case launches; None where that is not known, and
-    then every kernel of the file is held to the gates.
-    """
+def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
+    """Return why a build may not run; None if it may. The kernels of the case are held to the gates."""
+    build = ready.built
     if build.error is not None:
         lines = build.error.splitlines()
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return InvalidConfig("does not compile", first.strip()[:200])
-    kernels = []
-    for k in build.kernels:
-        if used is None or k.name in used:
-            kernels.append(k)
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
-    for name, what, taken, most in list_over_budget(kernels, held_to, {}):
-        return InvalidConfig(_KINDS[what], f"{name}: {what}={taken}, at most {most}")
+    for over in list_over_budget(ready.list_used_kernels(), held_to, {}):
+        detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
+        return InvalidConfig(_KINDS[over.resource], detail)
     return None
 
 

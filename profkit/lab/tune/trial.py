@@ -16,6 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import structs
+
 from profkit.collect import profiler, tools
 from profkit.errors import ProfkitError
 from profkit.lab.measure import targets
@@ -58,7 +61,7 @@ class _Attempt:
     profiled: bool = False  # whether ncu was asked, also if it could not
 
     def note_result(self, **known: Any) -> None:
-        self.result = replace(self.result, **known)
+        self.result = structs.replace(self.result, **known)
 
 
 class Profiler:
@@ -199,7 +202,7 @@ class Runner:
     def _judge_and_measure_trial(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _raise_refusal(gates.find_build_refusal(built, attempt.build.used))
+        _raise_refusal(gates.find_build_refusal(attempt.build))
         attempt.note_result(code=gates.make_machine_code_key(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
@@ -229,7 +232,7 @@ class Runner:
 
     def read_defaults_basis(self) -> Basis:
         """Return what is known of the defaults: supported cases, the reference and its time."""
-        return Basis.from_json(self.study.read_note("basis"))
+        return msgspec.convert(self.study.read_note("basis"), Basis)
 
     def _set_first_incumbent(self, number: int) -> None:
         """Make a trial the incumbent, unless a search that was killed has got further."""

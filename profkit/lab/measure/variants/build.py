@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from profkit.collect import tools
 from profkit.collect.process import Tool, make_thread_pool
@@ -135,12 +135,11 @@ def compile_variants(
 def is_built(variant: Variant, folder: Path) -> bool:
     """Return whether some build of a variant is of its source as it is now."""
     text = variant.language.text_hash(variant.path)
-    places = list_folder(folder / variant.problem)
-    own = []
-    for place in places:
-        if place.name.startswith(f"{variant.id}-sm_"):
-            own.append(place)
-    return any(tools.read_cached_json(place / "build.json").get("text") == text for place in own)
+    for place in list_folder(folder / variant.problem):
+        is_own = place.name.startswith(f"{variant.id}-sm_")
+        if is_own and tools.read_cached_json(place / "build.json").get("text") == text:
+            return True
+    return False
 
 
 def require_library(built: Build) -> Path:
@@ -307,6 +306,15 @@ def _hash_with_resources(code: str | None, kernels: Sequence[KernelResources]) -
     return hashlib.sha256(f"{code}{taken}".encode()).hexdigest()
 
 
+class OverBudget(NamedTuple):
+    """One resource of one kernel that is over its budget."""
+
+    kernel: str
+    resource: str
+    taken: int
+    most: int
+
+
 def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
     """Return what a build takes over the budget in its header, one line each.
 
@@ -314,13 +322,13 @@ def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list
     """
     where = f"{built.variant.path.name} sm_{built.arch}"
     over = list_over_budget(built.kernels, built.variant.budget, dynamic or {})
-    return [f"{where} {name}: {what}={taken}, budget {most}" for name, what, taken, most in over]
+    return [f"{where} {x.kernel}: {x.resource}={x.taken}, budget {x.most}" for x in over]
 
 
 def list_over_budget(
     kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
-) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (kernel, what of it, how much, the most) of what is over a budget; `dynamic` as above."""
+) -> Iterator[OverBudget]:
+    """Yield what is over a budget; `dynamic` as above."""
     for kernel in kernels:
         taken = {
             "regs": kernel.regs,
@@ -330,4 +338,4 @@ def list_over_budget(
         }
         for what, most in asdict(budget).items():
             if most is not None and taken[what] > most:
-                yield base_name(kernel.name), what, taken[what], most
+                yield OverBudget(base_name(kernel.name), what, taken[what], most)
