@@ -327,7 +327,9 @@ class Answers:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
         if other := suggest_verb(path, tool):
             name = self._make_relative(path)
-            raise ProfkitError(f"{name}: is {other[0]}", self.make_paths_relative(other[1]))
+            raise ProfkitError(
+                f"{name}: is {other.meaning}", self.make_paths_relative(other.command)
+            )
 
     def _find_file(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""

@@ -151,8 +151,8 @@ def _read_ablation(record: Record | None) -> AblationRecord | None:
 
 def _find_reachable_gain(ablation: AblationRecord | None, rule: str) -> MeasuredAblation | None:
     """Find the largest gain that a fix of a rule can reach."""
-    rows = []
+    largest = None
     for row in ablation.measured if ablation else ():
-        if row.reachable and rule in row.rules:
-            rows.append(row)
-    return max(rows, key=lambda row: row.gain, default=None)
+        if row.reachable and rule in row.rules and (largest is None or row.gain > largest.gain):
+            largest = row
+    return largest

@@ -220,13 +220,18 @@ def _verify_module(path: Path, evidence: Evidence) -> Verified:
     for c in claims:
         _check_claim(c)
     judged = {c: judge_claim(c, evidence, path) for c in claims}
-    results = []
-    for g in gates:
-        failing = tuple(c.name for c in g.claims if judged[c].outcome != "holds")
-        results.append(GateResult(name=g.name, met=not failing, binding=g.binding, failing=failing))
     return Verified(
-        path=path, title=first_line, claims=tuple(judged.values()), gates=tuple(results)
+        path=path,
+        title=first_line,
+        claims=tuple(judged.values()),
+        gates=tuple(_judge_gate(g, judged) for g in gates),
     )
+
+
+def _judge_gate(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
+    """Return a gate with the names of its claims that do not hold."""
+    failing = tuple(claim.name for claim in gate.claims if judged[claim].outcome != "holds")
+    return GateResult(name=gate.name, met=not failing, binding=gate.binding, failing=failing)
 
 
 _LARGEST = 1 << 1023  # of a whole number: every reader of JSON has it as a float

@@ -17,6 +17,7 @@ from profkit.evidence.tables import HistoryRun, make_run_row
 from profkit.files import make_temporary_folder
 from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
+from profkit.records.store import Read
 
 KERNELS = "kernels"
 _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
@@ -59,9 +60,7 @@ def resolve_commit(folder: Path, name: str) -> str:
 ReadHashes = Callable[[Path], Mapping[str, str]]
 
 
-def list_committed_versions(
-    folder: Path, read_hashes: ReadHashes
-) -> tuple[list[HistoryRun], list[ProfkitError]]:
+def list_committed_versions(folder: Path, read_hashes: ReadHashes) -> Read[list[HistoryRun]]:
     """Return every version of every run record in the log of a folder of artifacts, oldest first.
 
     Of a record that does not say which code was measured, the commit is that of the code with the
@@ -90,7 +89,7 @@ def list_committed_versions(
                 runs[sha256] = make_run_row(record, sha256, commit, "log")
         except (ValueError, ProfkitError) as error:
             problems.append(ProfkitError(f"{path} in {commit[:12]}: {error}", "it was left out"))
-    return list(runs.values()), problems
+    return Read(list(runs.values()), problems)
 
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit

@@ -231,17 +231,10 @@ def compare_launches(
         only_after=tuple(only_after),
         findings=compare_findings(verdicts[0], verdicts[1], (before, after)),
         leads=TextChange(
-            before=find_leading_rule(verdicts[0]), after=find_leading_rule(verdicts[1])
+            before=verdicts[0].top.rule if verdicts[0].top else "",
+            after=verdicts[1].top.rule if verdicts[1].top else "",
         ),
     )
-
-
-def find_leading_rule(verdict: Diagnosis) -> str:
-    """Return the rule of the finding that a verdict begins with; "" where nothing fires."""
-    for finding in verdict.findings:
-        if finding.status == "fires" and not finding.note:
-            return finding.rule
-    return ""
 
 
 def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
@@ -468,7 +461,7 @@ def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | No
     rule = BY_ID.get(finding.rule)
     is_symptom = len(finding.explains) == 1
     for other in verdict.findings:
-        if other.status != "fires" or other.note or other.rule == finding.rule:
+        if not other.is_cause or other.rule == finding.rule:
             continue
         if is_symptom and not list_explained_limiters(other).isdisjoint(finding.explains):
             return other.rule

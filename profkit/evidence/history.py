@@ -47,7 +47,7 @@ from profkit.files import (
 )
 from profkit.records.paths import HISTORY
 from profkit.records.record import get_report_sha256
-from profkit.records.store import hash_file
+from profkit.records.store import Read, hash_file
 from profkit.reports.frame import list_frame_rows
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class History:
             store.pipe_file(part, content)
             store.mv(part, f"{folder}/{name}.parquet")
 
-    def read_table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
+    def read_table(self, name: str) -> Read[pa.Table]:
         """Return all rows of a table, and what is wrong with files that cannot be read.
 
         Each once: of the rows of one run record the one whose commit is surest.
@@ -147,11 +147,9 @@ class History:
             rank = tables.rank_commit_certainty(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
         kept = sorted(n for _, n in best.values())
-        return every if len(kept) == len(every) else every.take(kept), problems
+        return Read(every if len(kept) == len(every) else every.take(kept), problems)
 
-    def read_columns(
-        self, name: str, columns: Sequence[str] | None = None
-    ) -> tuple[pa.Table, list[ProfkitError]]:
+    def read_columns(self, name: str, columns: Sequence[str] | None = None) -> Read[pa.Table]:
         """Return the rows of a table's files, and what is wrong with those that cannot be read.
 
         Today's columns, or some of them: null where a file of another version has none.
@@ -171,7 +169,7 @@ class History:
             except (OSError, ValueError, pa.ArrowException) as error:
                 budget.left = left  # for the others
                 problems.append(_make_read_error(file, error))
-        return pa.concat_tables(parts), problems
+        return Read(pa.concat_tables(parts), problems)
 
     def _open_file(self, file: str) -> Any:
         """Return a file of a table, open: never a pipe with such a name, which would be waited for."""
@@ -204,7 +202,7 @@ class History:
             columns.append(values)
         return pa.Table.from_arrays(columns, schema=wanted)
 
-    def open_dataset(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
+    def open_dataset(self, name: str) -> Read[ds.Dataset]:
         """Return a table as files that are read column by column when they are asked; and the bad ones.
 
         Today's columns: null where a file of another version has none.
@@ -223,19 +221,20 @@ class History:
             except (OSError, ValueError, pa.ArrowException) as error:
                 problems.append(_make_read_error(file, error))
         if not good:
-            return ds.dataset(wanted.empty_table()), problems
-        return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
+            return Read(ds.dataset(wanted.empty_table()), problems)
+        dataset = ds.dataset(good, schema=wanted, format="parquet", filesystem=store)
+        return Read(dataset, problems)
 
-    def list_runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
+    def list_runs(self) -> Read[list[HistoryRun]]:
         """Return every run once, oldest first; those that do not say when come first."""
         table, problems = self.read_table("runs")
         rows = (_make_table_row(HistoryRun, plain) for plain in table.to_pylist())
-        return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
+        return Read(sorted(rows, key=lambda r: (r.made or "", r.subject)), problems)
 
     def select_new_runs(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Return those of some runs that are not here, or are here without the commit that they have."""
         commits = {}
-        for run in self.list_runs()[0]:
+        for run in self.list_runs().found:
             commits[run.record] = run.commit
         new = []
         for r in runs:
@@ -243,16 +242,17 @@ class History:
                 new.append(r)
         return new
 
-    def list_aa_runs(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
+    def list_aa_runs(self) -> Read[list[HistoryTwin]]:
         """Return every A/A run once, in the order of their sessions' times."""
         table, problems = self.read_table("twins")
         rows = (_make_table_row(HistoryTwin, plain) for plain in table.to_pylist())
-        return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
+        return Read(sorted(rows, key=lambda r: (r.made or "", r.session)), problems)
 
-    def list_ablations(self) -> tuple[list[HistoryAblation], list[ProfkitError]]:
+    def list_ablations(self) -> Read[list[HistoryAblation]]:
         """Return what each cause of each run costs it, once."""
         table, problems = self.read_table("ablations")
-        return [_make_table_row(HistoryAblation, plain) for plain in table.to_pylist()], problems
+        rows = [_make_table_row(HistoryAblation, plain) for plain in table.to_pylist()]
+        return Read(rows, problems)
 
     def append_rows(self, rows: Iterable[HistoryRow]) -> None:
         """Write rows as one file a table; none where there are none."""
@@ -309,7 +309,7 @@ def add_artifacts(
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(history.read_columns("launches", ["report"])[0]["report"].to_pylist())
+    diagnosed = set(history.read_columns("launches", ["report"]).found["report"].to_pylist())
     found, problems = evidence.load_readable(counters=False)
     read_reports_together(
         run for run in found if run.record and get_report_sha256(run.record) not in diagnosed
@@ -352,7 +352,7 @@ def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
     return problems
 
 
-def query_history(history: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
+def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
     """Ask the tables `runs`, `launches`, `reports`, `twins` and `ablations` with SQL (DuckDB).
 
     Of an answer with more than ROWS_MOST rows, a few more than these are given.
@@ -371,7 +371,7 @@ def query_history(history: History, sql: str) -> tuple[pd.DataFrame, list[Profki
     try:
         problems = _register_tables(connection, history)
         with _limit_memory(4 * most):
-            return _run_query(connection, sql, most), problems
+            return Read(_run_query(connection, sql, most), problems)
     except duckdb.InterruptException as error:
         raise _make_unfinished_query_error(f"stopped after {SECONDS_MOST:.0f} s") from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
@@ -528,7 +528,7 @@ def history(
         place = given
     else:
         place = folder
-    frame: pd.DataFrame = _open_existing(place).read_table(table)[0].to_pandas()
+    frame: pd.DataFrame = _open_existing(place).read_table(table).found.to_pandas()
     if whole:
         return frame
     return _select_subjects(frame, given, table)

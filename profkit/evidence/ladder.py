@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -20,6 +20,7 @@ from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, group_by_process
 from profkit.evidence.stats import TimeComparison, estimate_median
+from profkit.records.header import Header
 from profkit.records.store import Document, Unprinted
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
@@ -99,15 +100,15 @@ def build_ladder_of_runs(
             parents[run.variant] = run.record.header.after
         elif run.record.warm_samples and fault is None:
             references.append(run)
-    order, lost = order_ladder(parents)
-    if lost:
+    order = order_ladder(parents)
+    if order.circular:
         problems.append(
             ProfkitError(
-                f"case {case}: the `after:` headers form a cycle: {', '.join(lost)}",
+                f"case {case}: the `after:` headers form a cycle: {', '.join(order.circular)}",
                 "let one of these headers name a variant outside the cycle, or none",
             )
         )
-    steps = tuple(build_ladder_step(recorded, references, place, policy) for place in order)
+    steps = tuple(build_ladder_step(recorded, references, place, policy) for place in order.places)
     return Ladder(case=case, steps=steps, problems=tuple(problems))
 
 
@@ -138,54 +139,65 @@ def copy_without_timing(run: Run) -> Run:
     return run
 
 
-def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
-    """Return variants with their depth, each after its parent, siblings in the order given.
+class LadderPlace(NamedTuple):
+    """A variant, and how many steps it is from a first one."""
 
-    Also those that come, through others, after themselves: they are the last.
-    """
-    order: list[tuple[str, int]] = []
+    variant: str
+    depth: int
 
-    def append_variants(variants: Iterable[str], depth: int) -> None:
-        for variant in variants:
-            order.append((variant, depth))
-            append_variants([v for v, parent in parents.items() if parent == variant], depth + 1)
 
-    append_variants(
-        [v for v, parent in parents.items() if parent is None or parent not in parents], 0
-    )
-    lost = sorted(set(parents) - {v for v, _ in order})
-    return order + [(v, 0) for v in lost], lost
+class LadderOrder(NamedTuple):
+    """Variants, each after its parent; and those of them that come, through others, after themselves."""
+
+    places: list[LadderPlace]
+    circular: list[str]
+
+
+def order_ladder(parents: Mapping[str, str | None]) -> LadderOrder:
+    """Order variants, siblings as they are given; those that lead in a circle are the last."""
+    children: dict[str | None, list[str]] = {}
+    for variant, parent in parents.items():
+        known_parent = parent if parent in parents else None
+        children.setdefault(known_parent, []).append(variant)
+    places = []
+    waiting = [LadderPlace(variant, 0) for variant in reversed(children.get(None, ()))]
+    while waiting:
+        place = waiting.pop()
+        places.append(place)
+        for child in reversed(children.get(place.variant, ())):
+            waiting.append(LadderPlace(child, place.depth + 1))
+    circular = sorted(parents.keys() - {place.variant for place in places})
+    places += [LadderPlace(variant, 0) for variant in circular]
+    return LadderOrder(places, circular)
 
 
 def build_ladder_step(
-    runs: Mapping[str, Run],
-    references: Iterable[Run],
-    variant_and_depth: tuple[str, int],
-    policy: Policy,
+    runs: Mapping[str, Run], references: Iterable[Run], place: LadderPlace, policy: Policy
 ) -> LadderStep:
     """Return a variant's step: its time, and the comparison with the one that it changes."""
-    variant, depth = variant_and_depth
-    run = runs[variant]
-    record = run.record
-    after = record.header.after if record else None
-    parent = runs.get(after or "")
-    verdict = None if run.usable.empty else run.diagnosis()
+    run = runs[place.variant]
+    header = run.record.header if run.record else Header()
+    parent = runs.get(header.after or "")
+    time = None
+    compared = {}
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
-    timed = bool(record and record.warm_samples and not record.faults)
+    if run.record and run.record.warm_samples and not run.record.faults:
+        time = estimate_median(run.samples)
+        for reference in references:
+            compared[reference.variant] = compare.compare_times(reference.timed, run.timed, policy)
+    note = None
+    if header.after and not parent:
+        note = f"its parent {header.after} is not among these runs"
     return LadderStep(
-        variant=variant,
-        title=record.header.title if record else "",
-        parent=after,
-        depth=depth,
-        time=estimate_median(run.samples) if timed else None,
-        bound=verdict.label if verdict else None,
+        variant=place.variant,
+        title=header.title,
+        parent=header.after,
+        depth=place.depth,
+        time=time,
+        bound=None if run.usable.empty else run.diagnosis().label,
         change=compare.compare_runs(parent, run, policy) if parent else None,
-        references={
-            r.variant: compare.compare_times(r.timed, run.timed, policy)
-            for r in references
-            if timed
-        },
-        note=f"its parent {after} is not among these runs" if after and not parent else None,
+        references=compared,
+        note=note,
     )
 
 

@@ -7,7 +7,7 @@ than one session. What is estimated from few sessions counts for more than it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from math import isnan, log, nan, sqrt
@@ -50,22 +50,27 @@ def _find_median(row: HistoryRun | HistoryTwin) -> float | None:
     return None
 
 
-def _group_medians(
-    rows: Iterable[HistoryRun | HistoryTwin],
-) -> tuple[dict[tuple[str, str, str], dict[str, float]], dict[str, list[float]]]:
-    """Return logarithms of medians by (GPU, machine code, case) and session; times by GPU."""
-    medians: dict[tuple[str, str, str], dict[str, float]] = {}
-    when: dict[str, list[float]] = {}
+@dataclass
+class _GpuMedians:
+    """What was measured on one GPU."""
+
+    # (machine code, case) -> session -> the logarithm of its median
+    logs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    times: list[float] = field(default_factory=list)  # when, as far as known
+
+
+def _group_medians(rows: Iterable[HistoryRun | HistoryTwin]) -> dict[str, _GpuMedians]:
+    """Return the measurements of each GPU (uuid)."""
+    by_gpu: dict[str, _GpuMedians] = {}
     for row in rows:
         middle = _find_median(row)
         if row.gpu_uuid and row.sass and row.session and middle:
-            key = row.gpu_uuid, row.sass, row.case
-            medians.setdefault(key, {})[row.session] = log(middle)
-            times = when.setdefault(row.gpu_uuid, [])
+            gpu = by_gpu.setdefault(row.gpu_uuid, _GpuMedians())
+            gpu.logs.setdefault((row.sass, row.case), {})[row.session] = log(middle)
             timestamp = parse_timestamp(row.made)
             if timestamp is not None:
-                times.append(timestamp)
-    return medians, when
+                gpu.times.append(timestamp)
+    return by_gpu
 
 
 def estimate_spreads(
@@ -78,20 +83,17 @@ def estimate_spreads(
     A GPU with fewer than two differences is not there; one that was measured in one sitting only is
     taken to differ by `least_in_one_sitting` at least.
     """
-    medians, when = _group_medians([*runs, *twins])
     spreads = {}
-    for gpu, times in when.items():
-        mine = []
-        for key, by_session in medians.items():
-            if key[0] == gpu:
-                mine.append([*by_session.values()])
-        spread = estimate_pooled_spread(mine)
+    for uuid, gpu in _group_medians([*runs, *twins]).items():
+        spread = estimate_pooled_spread(
+            [[*by_session.values()] for by_session in gpu.logs.values()]
+        )
         if not spread or (spread.dof or 0) < _LEAST:
             continue
         sigma = spread.sigma
-        if not times or max(times) - min(times) < _DAY:
+        if not gpu.times or max(gpu.times) - min(gpu.times) < _DAY:
             sigma = max(sigma, least_in_one_sitting)
-        spreads[gpu] = Spread(sigma, spread.dof)
+        spreads[uuid] = Spread(sigma, spread.dof)
     return spreads
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from profkit.records.record import (
     refresh_header_from_source,
     suggest_run_command,
 )
-from profkit.records.store import hash_file
+from profkit.records.store import Read, hash_file
 from profkit.reports.frame import list_frame_rows, strip_attrs
 
 if TYPE_CHECKING:
@@ -228,7 +227,7 @@ class Evidence:
 
     def load_readable(
         self, wanted: Callable[[RunName], bool] = bool, counters: bool = True
-    ) -> tuple[list[Run], list[ProfkitError]]:
+    ) -> Read[list[Run]]:
         """Return every run (of wanted names) that can be used, and what is wrong with the others.
 
         `counters`: whether a run whose report is damaged counts as one that cannot be used.
@@ -245,7 +244,7 @@ class Evidence:
                 runs.append(find(*name))
             except ProfkitError as problem:
                 problems.append(problem)
-        return runs, problems
+        return Read(runs, problems)
 
     def _load_those_readable(self, names: Iterable[RunName]) -> Iterator[Run]:
         """Yield those of the runs whose records can be read."""
@@ -392,7 +391,7 @@ def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     is named by its file is never stale: it is that file which is asked for.
     """
     if path.suffix == ".json":
-        record, _ = refresh_header_from_source(read_record(path), headers)
+        record = refresh_header_from_source(read_record(path), headers).record
         report = paths.find_run_files(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read_report_files()]
     beside = path.with_suffix(".json")
@@ -429,9 +428,10 @@ def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]
 
     partner = {make_key(run): run for run in after}
     pairs = []
+    paired: set[int] = set()
     for run in before:
-        key = make_key(run)
-        if key in partner:
-            pairs.append((run, partner[key]))
-    paired = set(map(id, chain.from_iterable(pairs)))
+        other = partner.get(make_key(run))
+        if other is not None:
+            pairs.append((run, other))
+            paired |= {id(run), id(other)}
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)

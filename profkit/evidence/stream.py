@@ -67,7 +67,7 @@ def make_stream_document(streamed: StreamedCounts) -> StreamedDocument:
 
 def _find_recorded_reports(paths: Collection[str], history: History) -> set[str]:
     """Return the paths whose reports, as they are today, are in the history."""
-    table, _ = history.read_table("reports")
+    table = history.read_table("reports").found
     seen = table.select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))
     named = set(seen["path"])

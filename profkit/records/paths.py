@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from profkit.errors import ProfkitError
 from profkit.files import (
@@ -223,12 +224,19 @@ _KEPT_FOLDER = _FileKind(
 )
 
 
-def suggest_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
+class Suggestion(NamedTuple):
+    """What a file is in words, and the command that does something with it."""
+
+    meaning: str
+    command: str
+
+
+def suggest_verb(path: str | Path, verb: str) -> Suggestion | None:
     """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
     kind = _find_kind(Path(path))
     if kind is None or verb in kind.verbs:
         return None
-    return kind.meaning, kind.command.format(shlex.quote(str(path)))
+    return Suggestion(kind.meaning, kind.command.format(shlex.quote(str(path))))
 
 
 def name_protected_kind(path: str | Path) -> str | None:

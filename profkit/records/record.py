@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -344,20 +344,25 @@ class SourceFile:
     file: str = ""  # problem/name.cu
 
 
-def refresh_header_from_source(
-    record: Record, files: Mapping[str, SourceFile]
-) -> tuple[Record, bool]:
-    """Return the record with what its file (of problem/variant) says today; is it stale?
+class RefreshedRecord(NamedTuple):
+    """A record with today's header, and whether its code has changed since it was made."""
+
+    record: Record
+    is_stale: bool
+
+
+def refresh_header_from_source(record: Record, files: Mapping[str, SourceFile]) -> RefreshedRecord:
+    """Return the record with what its file (of problem/variant) says today, and whether it is stale.
 
     A record keeps what the header said when it was made. Prose and predictions are corrected after
     the counters have spoken, and then what the file says counts; with other code, the run is stale.
     """
     today = files.get(f"{record.problem}/{record.variant}")
     if today is None or record.source_hash is None:
-        return record, False
+        return RefreshedRecord(record, is_stale=False)
     if record.is_stale(today.sha256):
-        return record, True
-    return structs.replace(record, header=today.header), False
+        return RefreshedRecord(record, is_stale=True)
+    return RefreshedRecord(structs.replace(record, header=today.header), is_stale=False)
 
 
 def suggest_run_command(variant: str, case: str | None = None, verb: str = "profile") -> str:

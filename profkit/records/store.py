@@ -14,15 +14,25 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import inspect, structs
 
+from profkit.errors import ProfkitError
 from profkit.files import open_regular
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Read(NamedTuple, Generic[T]):
+    """What was read, and an error for each file that could not be."""
+
+    found: T
+    problems: list[ProfkitError]
+
+
 JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
 
 # Of a field that the program needs and no document shows.

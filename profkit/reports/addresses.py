@@ -582,9 +582,9 @@ class LaunchedCode:
         metric = self._action.metric_by_name("launch__function_pcs")
         if metric is not None:
             starts = {metric.as_uint64(i) for i in range(metric.num_instances())}
-            if len(starts) > 1:
-                unplaced = product((f for f in known if f.start is None), starts)
-                spans |= {s: replace(f, start=s) for f, s in unplaced if self._is_function_at(f, s)}
+            for function, start in product(known, starts if len(starts) > 1 else ()):
+                if function.start is None and self._is_function_at(function, start):
+                    spans[start] = replace(function, start=start)
             kernel = find_launched_function(
                 known, self._action.name(self._action.NameBase_MANGLED), starts
             )

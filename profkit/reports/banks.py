@@ -385,14 +385,18 @@ def _list_accesses_of_same_array(
     array = [first]
     rest = [access for access in others if access is not first]
     low, high = first.byte_range
-    grows = True
-    while grows:
-        near = [x for x in rest if x.byte_range[0] < high and low < x.byte_range[1]]
-        rest = [x for x in rest if x not in near]
-        array += near
-        spans = [access.byte_range for access in array]
-        low, high = min(start for start, _ in spans), max(end for _, end in spans)
-        grows = bool(near)
+    has_grown = True
+    while has_grown:
+        apart = []
+        for access in rest:
+            start, end = access.byte_range
+            if start < high and low < end:
+                array.append(access)
+                low, high = min(low, start), max(high, end)
+            else:
+                apart.append(access)
+        has_grown = len(apart) < len(rest)
+        rest = apart
     return array
 
 

@@ -426,9 +426,11 @@ class _Walk:
         known = [hash_name(name.decode()) for name in self._names]
         digests: dict[int, int] = {}
         for ids, launch in self._sequences.items():
-            numbers = (wire.read_varint(id_, 0)[0] for id_ in ids)
-            digests[launch] = sum(known[number] for number in numbers) & _ALL_BITS
-        return array("I", [digests[launch] for launch in self._same]).tobytes()
+            digest = 0
+            for id_ in ids:
+                digest += known[wire.read_varint(id_, 0)[0]]
+            digests[launch] = digest & _ALL_BITS
+        return array("I", map(digests.__getitem__, self._same)).tobytes()
 
     def _check_whole_file(self) -> None:
         """Add what only all blocks together show."""

@@ -33,6 +33,7 @@ from profkit.reports.wire import (
     SESSION,
     SIZE,
     SOURCES,
+    Field,
     Malformed,
     MessageShape,
     NotText,
@@ -179,7 +180,7 @@ def _verify_complete(seen: set[int], ids: Sequence[bytes], shape: MessageShape) 
 
 
 def _find_tolerated_fault_in_field(
-    data: bytes, field: tuple[int, int, int, int], shape: MessageShape, oddities: Oddities
+    data: bytes, field: Field, shape: MessageShape, oddities: Oddities
 ) -> str:
     """Check one field of a result; return what is strange in it, though the library reads it."""
     try:
@@ -295,7 +296,7 @@ def _iterate_fields_with_offsets(data: bytes) -> Iterator[tuple[int, int, int, i
         yield number, wire_type, start, stop, begin, at
 
 
-def _is_whole_field(data: bytes, field: tuple[int, int, int, int], shape: MessageShape) -> bool:
+def _is_whole_field(data: bytes, field: Field, shape: MessageShape) -> bool:
     odd = Oddities()
     try:
         inspect_field(data, field, shape, odd)

@@ -141,6 +141,8 @@ class Cubin:
                     yield offset, self.functions[number]
 
 
+SourceLine = tuple[str, int]  # a file, and the number of a line in it
+
 DEEPEST = 64  # calls inlined into each other: more are damage
 USES = 4_096  # rows of one line that are looked at
 
@@ -166,20 +168,20 @@ class LineTable:
         return sorted(self.rows, key=lambda row: row.address)
 
     @cached_property
-    def _by_line(self) -> dict[tuple[str, int], list[LineRow]]:
-        rows: dict[tuple[str, int], list[LineRow]] = {}
+    def _by_line(self) -> dict[SourceLine, list[LineRow]]:
+        rows: dict[SourceLine, list[LineRow]] = {}
         for row in self.rows:
             rows.setdefault((row.file, row.line), []).append(row)
         return rows
 
-    def find_inlined_lines(self, offset: int) -> list[tuple[str, int]]:
-        """Return (file, line) at an offset into the function, the innermost first."""
+    def find_inlined_lines(self, offset: int) -> list[SourceLine]:
+        """Return the lines at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         if at < 0:
             return []
         return self._list_inline_frames(self._ordered[at])
 
-    def find_distinguishing_call(self, frames: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+    def find_distinguishing_call(self, frames: Sequence[SourceLine]) -> SourceLine | None:
         """Return the call that tells this use of an inlined line from its others; None where it is one.
 
         It is the nearest frame that no other use comes through: a wrapper in a wrapper says nothing.
@@ -197,9 +199,9 @@ class LineTable:
                 return frames[depth]
         return None
 
-    def _list_inline_frames(self, row: LineRow | None) -> list[tuple[str, int]]:
-        """Return (file, line) of a row and of the calls that it is inlined from, the innermost first."""
-        frames: list[tuple[str, int]] = []
+    def _list_inline_frames(self, row: LineRow | None) -> list[SourceLine]:
+        """Return the line of a row and of the calls that it is inlined from, the innermost first."""
+        frames: list[SourceLine] = []
         while row is not None and len(frames) < min(len(self.rows), DEEPEST):
             frames.append((row.file, row.line))
             if 0 < row.caller <= len(self.rows):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.reports.container import Status
 from profkit.reports.metrics import CATALOGUE, IDENTITY, INSTANCED, RAW_NAMES
@@ -109,12 +109,18 @@ def identify_launch(
     )
 
 
-def list_nvidia_rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
-    """Yield those of a launch's rule_results() that are advice.
+class NvidiaAdvice(NamedTuple):
+    """What a rule of NVIDIA's says of a launch."""
 
-    Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it gives
-    none), scope ("local": of the part that the rule looks at, "global", or "").
-    """
+    rule: str
+    title: str
+    message: str  # without links
+    speedup: float  # as a share: 0.17 is ncu's 17 %; NaN when it gives none
+    scope: str  # "local": of the part that the rule looks at; "global", or ""
+
+
+def list_nvidia_rules(results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
+    """Yield those of a launch's rule_results() that are advice."""
     for rule in results:
         text = None
         if rule.has_rule_message():
@@ -126,7 +132,9 @@ def list_nvidia_rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, f
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
         title, message = text["title"] or rule.name(), _LINK.sub(_strip_link, text["message"])
-        yield rule.rule_identifier(), clean_text(title), clean_text(message), speedup, scope
+        yield NvidiaAdvice(
+            rule.rule_identifier(), clean_text(title), clean_text(message), speedup, scope
+        )
 
 
 def _strip_link(link: re.Match[str]) -> str:

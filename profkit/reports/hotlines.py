@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import expand_home, make_temporary_folder
@@ -505,14 +505,20 @@ def _list_instructions(
     return tuple(listed)
 
 
-def _locate_instruction(
-    kernel: LaunchedCode, pc: int | None
-) -> tuple[str | None, int | None, int | None, str]:
-    """Return file, line, address and opcode; of none, that nothing is known."""
+class _Location(NamedTuple):
+    """Where an instruction is, and what; of none, that nothing is known."""
+
+    file: str | None = None
+    line: int | None = None
+    pc: int | None = None
+    opcode: str = ""
+
+
+def _locate_instruction(kernel: LaunchedCode, pc: int | None) -> _Location:
     if pc is None:
-        return None, None, None, ""
+        return _Location()
     file, line = kernel.place(pc)
-    return file, line if file else None, pc, kernel.find_opcode(pc)
+    return _Location(file, line if file else None, pc, kernel.find_opcode(pc))
 
 
 def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:

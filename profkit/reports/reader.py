@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import (
@@ -180,6 +180,13 @@ def prepare_for_library(
         yield copy
 
 
+class ReadBatch(NamedTuple):
+    """Launches of a report, and the kernels that the library first named: None of a damaged launch."""
+
+    rows: LaunchBatch
+    kernels: list[str | None]
+
+
 def read_launch_batch_metrics_only(item: Sequence[Any]) -> LaunchBatch:
     """Return the launches of a report from only the metrics in a copy: see read_launch_batch."""
     copy, path, first = item
@@ -187,8 +194,8 @@ def read_launch_batch_metrics_only(item: Sequence[Any]) -> LaunchBatch:
         return _collect_launch_batch(bare, path, first)
 
 
-def read_launch_batch(item: Sequence[Any]) -> tuple[LaunchBatch, list[str | None]]:
-    """Return launches and the kernels that the library gave, of (a copy, the report, first number).
+def read_launch_batch(item: Sequence[Any]) -> ReadBatch:
+    """Return the launches of (a copy, the report, first number).
 
     The version of ncu is missing. The library gives nothing of a launch when a part of it is damaged,
     though not its names: then only the metrics are read.
@@ -198,7 +205,7 @@ def read_launch_batch(item: Sequence[Any]) -> tuple[LaunchBatch, list[str | None
     if None in kernels:
         require_memory_for_report(item[0])
         rows = replace(read_launch_batch_metrics_only(item), rules=rows.rules)
-    return rows, kernels
+    return ReadBatch(rows, kernels)
 
 
 def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
@@ -280,7 +287,7 @@ def read_large_reports(
             split.read_metrics_after_crash,
             remove_copy,
         )
-    by_report: list[list[tuple[LaunchBatch, list[str | None]]]] = [[] for _ in paths]
+    by_report: list[list[ReadBatch]] = [[] for _ in paths]
     for owner, answer in zip(split.owners, answers, strict=True):
         by_report[owner].append(answer)
     read = []
@@ -318,9 +325,7 @@ class _ReportSplitter:
             else:
                 self.checked[path] = check_report(path)  # known from the split
 
-    def read_metrics_after_crash(
-        self, item: Sequence[Any], why: str
-    ) -> tuple[LaunchBatch, list[str | None]]:
+    def read_metrics_after_crash(self, item: Sequence[Any], why: str) -> ReadBatch:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_fault_of_file(why):
             rows = run_isolated(
@@ -328,7 +333,7 @@ class _ReportSplitter:
             )[0]
         else:
             rows = self._keep_reason(item, why)
-        return rows, [None for _ in rows.identity]
+        return ReadBatch(rows, [None for _ in rows.identity])
 
     def _keep_reason(self, item: Sequence[Any], why: str) -> LaunchBatch:
         if not is_fault_of_file(why):
@@ -337,11 +342,14 @@ class _ReportSplitter:
 
 
 def _join_batches_of_report(
-    path: str, verdict: ContainerVerdict, pieces: Sequence[tuple[LaunchBatch, list[str | None]]]
+    path: str, verdict: ContainerVerdict, pieces: Sequence[ReadBatch]
 ) -> ReportLaunches:
     """Return what the pieces of a report say together."""
-    kernels = [*chain.from_iterable(some for _, some in pieces)]
-    return join_and_judge_report(path, verdict, [rows for rows, _ in pieces], kernels)
+    rows, kernels = [], []
+    for piece in pieces:
+        rows.append(piece.rows)
+        kernels += piece.kernels
+    return join_and_judge_report(path, verdict, rows, kernels)
 
 
 def remove_copy(item: Sequence[Any]) -> None:
@@ -651,6 +659,6 @@ def _make_unreadable_error(path: str, why: str) -> ProfkitError:
         return ProfkitError(f"{path}: no such file", suggest_nearby_report(Path(path)))
     otherwise = "give a .ncu-rep file that ncu wrote"
     if other := suggest_verb(path, "diagnose"):
-        otherwise = f"it is {other[0]}: {other[1]}"
+        otherwise = f"it is {other.meaning}: {other.command}"
     hint = choose_hint(why, hint_about_file=otherwise)
     return ProfkitError(f"{path}: {why}", hint)

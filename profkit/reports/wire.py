@@ -18,6 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+# A field of a message: its number, its wire type, where its value begins and ends; of a varint the value
+# itself, and 0.
+Field = tuple[int, int, int, int]
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _SIZES = {FIXED64: 8, FIXED32: 4}
 # The kinds of fields that hold no message, and their wire types.
@@ -144,7 +147,7 @@ def read_field(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]
     return number, wire, start, stop, at
 
 
-def iterate_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def iterate_fields(data: bytes, at: int, end: int) -> Iterator[Field]:
     """Yield the fields of the message at [at, end), without the next offset.
 
     Malformed where they do not fill it exactly.
@@ -189,10 +192,8 @@ def verify_field_order(
         oddities.keep_first_oddity(f"field {number} of {message.name} twice")
 
 
-def inspect_field(
-    data: bytes, field: tuple[int, int, int, int], message: MessageShape, oddities: Oddities
-) -> None:
-    """Check one field of a message, as `fields` gives it; as verify_message."""
+def inspect_field(data: bytes, field: Field, message: MessageShape, oddities: Oddities) -> None:
+    """Check one field of a message; as verify_message."""
     number, wire, start, stop = field
     expected = message.wires.get(number)
     if expected is None:

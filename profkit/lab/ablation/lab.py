@@ -160,7 +160,7 @@ class AblationLab:
 
 
 def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
-    def time_plainly(n: int, stream: int) -> tuple[float, float]:
+    def time_plainly(n: int, stream: int) -> bench.PlainCall:
         return bench.measure_plain_calls(
             lambda: bench.measure_host_seconds(lambda: call(stream), n), n, stream
         )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isnan, nan, sqrt
 from statistics import median
+from typing import NamedTuple
 
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import (
@@ -47,6 +48,13 @@ _HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
 Action = Callable[[], None]  # enqueues work, or replays what was captured of it
 
 
+class PlainCall(NamedTuple):
+    """Seconds of one plain call among others: by the GPU's events, and by the host's clock."""
+
+    event: float
+    host: float
+
+
 @dataclass(frozen=True)
 class Subject:
     """A variant or a reference that can be called and timed."""
@@ -55,8 +63,8 @@ class Subject:
     call: Callable[[int], None]  # enqueue it once, on the stream given
     # (body, stream): a function that replays what body enqueues
     capture: Callable[[Action, int], Action]
-    # n: seconds per call of n plain calls one after the other, of events and of the host
-    eager: Callable[[int, int], tuple[float, float]]
+    # (n, stream): how long one of n plain calls in a row takes
+    eager: Callable[[int, int], PlainCall]
     launches: tuple[GraphLaunch, ...] = ()
     brought: Mapping[str, str] = field(default_factory=dict)
     # what is wrong with the outputs of the last call; None where that cannot be asked
@@ -111,15 +119,15 @@ def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - began) / calls
 
 
-def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
-    """Return (event, host) seconds per call of the n plain calls that `run` makes and times."""
+def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> PlainCall:
+    """Return how long one of the n plain calls takes that `run` makes, which gives the host's time."""
     start, stop = device.create_event(), device.create_event()
     device.wait_for_gpu_or_stream(stream)
     device.record_event(start, stream)
     host = run()
     device.record_event(stop, stream)
     device.wait_for_gpu_or_stream(stream)
-    return device.measure_elapsed(start, stop) / n, host
+    return PlainCall(device.measure_elapsed(start, stop) / n, host)
 
 
 @dataclass(frozen=True)
@@ -152,21 +160,21 @@ def bench_subjects(
     bare = _time_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
-        eager, host = _time_plain_calls(g.subject, stream)
+        call = _time_plain_calls(g.subject, stream)
         results.append(
             Times(
                 g.subject.name,
                 case,
-                warm=tuple(warm for warm, _ in samples),
-                cold=_list_cold_times(samples),
+                warm=tuple(samples.warm),
+                cold=tuple(samples.cold),
                 per_sample=g.n,
-                eager=eager,
-                host=host,
+                eager=call.event,
+                host=call.host,
                 bare=bare,
                 before=before,
                 after=after,
                 launches=g.subject.launches,
-                rounds_short="" if _are_medians_known(samples) else why,
+                rounds_short="" if samples.are_medians_known else why,
                 brought=g.subject.brought,
             )
         )
@@ -185,14 +193,9 @@ def _time_empty_kernel(tools: Support, stream: int) -> float:
     return min(tools.time_empty_kernel(_EAGER, stream) for _ in range(4))
 
 
-def _time_plain_calls(subject: Subject, stream: int) -> tuple[float, float]:
-    """Return (event, host) seconds per call, the best of three: one may be interrupted."""
+def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
+    """Time plain calls three times and return the best: one may be interrupted."""
     return min(subject.eager(_EAGER, stream) for _ in range(3))
-
-
-def _list_cold_times(samples: Sequence[tuple[float, float]]) -> tuple[float, ...]:
-    """Return the cold times of (warm, cold) samples; none where only warm ones were taken."""
-    return tuple(cold for _, cold in samples if not isnan(cold))
 
 
 Clock = Callable[[Action, Action | None], float]
@@ -245,61 +248,61 @@ def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
         device.wait_for_gpu_or_stream(stream)
 
 
-def _time_warm_and_cold_call(
-    graph: _Graphs, clock: Clock, flush_seconds: float
-) -> tuple[float, float]:
-    """Return the seconds of a call with warm caches, and with cold ones or nan.
+@dataclass
+class _Samples:
+    """Seconds per call of one subject, one of each kind a round; cold ones only where asked for."""
 
-    `flush_seconds`: the seconds of as many flushes as there are in the graph of cold calls.
-    """
-    warm = clock(graph.warm, graph.once) / graph.n
-    cold = nan
-    if graph.cold:
-        cold = (clock(graph.cold, None) - flush_seconds) / _COLD_PER_GRAPH
-    return warm, cold
+    warm: list[float] = field(default_factory=list)
+    cold: list[float] = field(default_factory=list)
+
+    @property
+    def are_medians_known(self) -> bool:
+        """Return whether both medians are known to WIDTH.
+
+        A quick look while measuring, from order statistics; what is reported is the bootstrap
+        interval of profkit.evidence.
+        """
+        return max(_compute_half_width(self.warm), _compute_half_width(self.cold)) <= WIDTH
+
+    def time_round(self, graphs: _Graphs, clock: Clock, flush_seconds: float) -> None:
+        """Take one sample of each kind.
+
+        `flush_seconds`: of as many flushes as there are in the graph of cold calls.
+        """
+        self.warm.append(clock(graphs.warm, graphs.once) / graphs.n)
+        if graphs.cold:
+            self.cold.append((clock(graphs.cold, None) - flush_seconds) / _COLD_PER_GRAPH)
 
 
 def _time_rounds(
-    graphs: Sequence[_Graphs],
-    flush: Action,
-    clock: Clock,
-    limits: tuple[int, int, float],
-) -> tuple[list[list[tuple[float, float]]], str]:
-    """Return (warm, cold) samples of each subject, and why there are no more."""
-    rounds: list[list[tuple[float, float]]] = [[] for _ in graphs]
+    graphs: Sequence[_Graphs], flush: Action, clock: Clock, limits: tuple[int, int, float]
+) -> tuple[list[_Samples], str]:
+    """Return the samples of each subject, and why there are no more."""
+    taken = [_Samples() for _ in graphs]
     needed, most, limit = limits
     until = time.monotonic() + limit
     while True:
-        flushes = nan
+        flush_seconds = nan
         if any(g.cold for g in graphs):
-            flushes = clock(flush, None)
-        for graph, samples in zip(graphs, rounds, strict=True):
-            samples.append(_time_warm_and_cold_call(graph, clock, flushes))
-        done = len(rounds[0])
+            flush_seconds = clock(flush, None)
+        for graph, samples in zip(graphs, taken, strict=True):
+            samples.time_round(graph, clock, flush_seconds)
+        done = len(taken[0].warm)
         if time.monotonic() > until:
-            return rounds, f"time ran out after {done} rounds"
+            return taken, f"time ran out after {done} rounds"
         if done >= needed:
-            if all(_are_medians_known(r) for r in rounds):
-                return rounds, ""
+            if all(samples.are_medians_known for samples in taken):
+                return taken, ""
             if done >= most:
-                return rounds, f"still wide after {done} rounds"
+                return taken, f"still wide after {done} rounds"
             needed = min(2 * needed, most)
-
-
-def _are_medians_known(samples: Sequence[tuple[float, float]]) -> bool:
-    """Return whether the median of warm and of cold samples is known to WIDTH.
-
-    A quick look while measuring, from order statistics; what is reported is the bootstrap
-    interval of profkit.evidence.
-    """
-    return all(_compute_half_width(times) <= WIDTH for times in zip(*samples, strict=True))
 
 
 def _compute_half_width(samples: Sequence[float]) -> float:
     """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
-    known = sorted(s for s in samples if not isnan(s))
-    if not known:
+    if not samples:
         return 0.0
+    known = sorted(samples)
     reach = 0.98 * sqrt(len(known))  # 1.96 standard deviations of a binomial with p = 1/2
     low = max(0, int(len(known) / 2 - reach))
     high = min(len(known) - 1, int(len(known) / 2 + reach) + 1)

@@ -60,18 +60,15 @@ def _combine_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accurac
     """Return the accuracy of a whole output from that of its pieces."""
     import numpy as np
 
-    finite = sum(p.finite for p in pieces)
-    bias = 0.0
-    if finite:
-        bias = sum(p.error for p in pieces) / finite
-    _, place = max(p.worst for p in pieces)
+    finite, wrong, error, max_abs, max_rel, worst = zip(*pieces, strict=True)
+    count = sum(finite)
     return Accuracy(
-        wrong=sum(p.wrong for p in pieces),
-        nans=int(prod(shape) - finite),
-        max_abs=max(p.max_abs for p in pieces),
-        max_rel=max(p.max_rel for p in pieces),
-        bias=bias,
-        worst=tuple(int(i) for i in np.unravel_index(-place, shape)),
+        wrong=sum(wrong),
+        nans=prod(shape) - count,
+        max_abs=max(max_abs),
+        max_rel=max(max_rel),
+        bias=sum(error) / count if count else 0.0,
+        worst=tuple(map(int, np.unravel_index(-max(worst)[1], shape))),
     )
 
 
@@ -293,11 +290,8 @@ def check_launch_on_stream(
 
 
 def _is_written(here: Arena, host: Bytes) -> bool:
-    begun = set()
-    for out, _ in here.data.begins:
-        begun.add(out)
-    places = []
-    for i, place in enumerate(here.outputs):
-        if i not in begun:
-            places.append(place)
-    return any((host[o : o + s] != POISON).any() for o, s in places)
+    begun = {out for out, _ in here.data.begins}
+    for i, span in enumerate(here.outputs):
+        if i not in begun and (span.slice_bytes(host) != POISON).any():
+            return True
+    return False

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.files import is_file, read_json, write_bytes, write_text
 from profkit.lab.measure.cuda import device
@@ -27,6 +27,29 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 
+class ArrayType(NamedTuple):
+    """What an array is like; one of bfloat16 is held as uint16."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that it takes."""
+        return prod(self.shape) * choose_storage_type(self.dtype).itemsize
+
+
+class Span(NamedTuple):
+    """Where an array is in an allocation, in bytes."""
+
+    offset: int
+    size: int
+
+    def slice_bytes(self, image: Bytes) -> Bytes:
+        """Return its bytes, out of those of the whole allocation."""
+        return image[self.offset : self.offset + self.size]
+
+
 @dataclass(frozen=True)
 class CaseData:
     """What one case and seed are given, and what must come out."""
@@ -34,9 +57,8 @@ class CaseData:
     case: str
     seed: int
     folder: Path
-    # (shape, dtype) of each input; an array of bfloat16 is held as uint16
-    shapes: tuple[tuple[tuple[int, ...], str], ...]
-    outputs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each output
+    shapes: tuple[ArrayType, ...]  # of the inputs
+    outputs: tuple[ArrayType, ...]
     # (output, input): what is worked on in place holds that input at first
     begins: tuple[tuple[int, int], ...] = ()
 
@@ -47,13 +69,13 @@ class CaseData:
     def load_reference(self) -> list[Array]:
         """Return the fp64 reference, kept as fp32."""
         return [
-            _map_array_file(self.folder / f"ref{i}", s[0], "float32")
+            _map_array_file(self.folder / f"ref{i}", s.shape, "float32")
             for i, s in enumerate(self.outputs)
         ]
 
     def output_bytes(self) -> list[int]:
         """Return the size of each output in bytes."""
-        return [prod(shape) * choose_storage_type(dtype).itemsize for shape, dtype in self.outputs]
+        return [array.size for array in self.outputs]
 
 
 def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
@@ -74,13 +96,13 @@ def prepare_data(
     if not is_file(kept):
         _compute_and_store_case(problem, problem.get_case(case), seed, grid, place)
     shapes = read_json(kept)
-    arrays = _make_shape_tuples(shapes["inputs"]), _make_shape_tuples(shapes["outputs"])
+    arrays = _make_array_types(shapes["inputs"]), _make_array_types(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
     return CaseData(case, seed, place, *arrays, begins)
 
 
-def _make_shape_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((tuple(shape), dtype) for shape, dtype in shapes)
+def _make_array_types(shapes: list[Any]) -> tuple[ArrayType, ...]:
+    return tuple(ArrayType(tuple(shape), dtype) for shape, dtype in shapes)
 
 
 def _compute_and_store_case(
@@ -163,34 +185,28 @@ class Arena:
     base: int
     size: int
     data: CaseData
-    inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
-    outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
+    inputs: tuple[Span, ...]
+    outputs: tuple[Span, ...]
 
     def write_initial_contents_to(self, data: CaseData | None, address: int) -> None:
         """Put at an address what stands here before a launch; without data, no inputs."""
         import numpy as np
 
         image = np.full(self.size, FENCE, np.uint8)
-        for offset, size in self.outputs:
-            image[offset : offset + size] = POISON
-        for i, (offset, size) in enumerate(self.inputs):
-            if data:
-                image[offset : offset + size] = view_as_bytes(data.load_inputs()[i])
-            else:
-                image[offset : offset + size] = 0
+        for span in self.outputs:
+            span.slice_bytes(image)[:] = POISON
+        for i, span in enumerate(self.inputs):
+            span.slice_bytes(image)[:] = view_as_bytes(data.load_inputs()[i]) if data else 0
         for out, source in data.begins if data else ():
-            (offset, size), (start, _) = self.outputs[out], self.inputs[source]
-            image[offset : offset + size] = image[start : start + size]
+            span = self.outputs[out]
+            first = self.inputs[source].offset
+            span.slice_bytes(image)[:] = image[first : first + span.size]
         device.copy_to_device(address, image.ctypes.data, self.size)
 
     def make_args(self, problem: Problem, stream: int) -> Args:
         """Return the addresses and values that a variant is launched with."""
-        inputs = []
-        for offset, _ in self.inputs:
-            inputs.append(self.base + offset)
-        outputs = []
-        for offset, _ in self.outputs:
-            outputs.append(self.base + offset)
+        inputs = [self.base + span.offset for span in self.inputs]
+        outputs = [self.base + span.offset for span in self.outputs]
         values = problem.module.arguments(problem.get_case(self.data.case))
         return Args.from_addresses(inputs, outputs, values, stream)
 
@@ -204,17 +220,16 @@ class Arena:
 
     def read_output(self, host: Bytes, index: int) -> Array:
         """Return an output in its shape, out of a copy of all the arena's bytes."""
-        (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
-        return read_values(
-            host[offset : offset + size].view(choose_storage_type(dtype)).reshape(shape), dtype
-        )
+        shape, dtype = self.data.outputs[index]
+        stored = self.outputs[index].slice_bytes(host).view(choose_storage_type(dtype))
+        return read_values(stored.reshape(shape), dtype)
 
     def count_unwritten(self, host: Bytes, index: int) -> int:
         """Return how many elements of an output still are the poison; 0 where none ever was."""
         if any(out == index for out, _ in self.data.begins):
             return 0
-        (_, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
-        words = host[offset : offset + size].reshape(-1, choose_storage_type(dtype).itemsize)
+        width = choose_storage_type(self.data.outputs[index].dtype).itemsize
+        words = self.outputs[index].slice_bytes(host).reshape(-1, width)
         return int((words == POISON).all(axis=1).sum())
 
     def list_forbidden_writes(self, host: Bytes) -> list[str]:
@@ -223,8 +238,8 @@ class Arena:
 
     def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
         given = zip(self.inputs, self.data.load_inputs(), strict=True)
-        for index, ((offset, size), array) in enumerate(given):
-            changed = int((host[offset : offset + size] != view_as_bytes(array)).sum())
+        for index, (span, array) in enumerate(given):
+            changed = int((span.slice_bytes(host) != view_as_bytes(array)).sum())
             if changed:
                 yield f"input {index} was overwritten: {changed} bytes changed"
 
@@ -250,10 +265,9 @@ class Arena:
 def plan_arena(data: CaseData, base: int = 0) -> Arena:
     """Place inputs and outputs one after another, with guards around each."""
     at, places = GUARD, []
-    for shape, dtype in (*data.shapes, *data.outputs):
-        size = prod(shape) * choose_storage_type(dtype).itemsize
-        places.append((at, size))
-        at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
+    for array in (*data.shapes, *data.outputs):
+        places.append(Span(at, array.size))
+        at += (array.size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
     count = len(data.shapes)
     return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
 

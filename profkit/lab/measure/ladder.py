@@ -21,7 +21,7 @@ from profkit.lab.measure.variants.variants import Variant
 from profkit.records.parts import RecordedSource
 from profkit.records.paths import find_all_run_files
 from profkit.records.record import Record, amend_record, read_record
-from profkit.records.store import Document, JsonObject
+from profkit.records.store import Document, JsonObject, Read
 from profkit.reports.figures import base_name
 
 
@@ -116,9 +116,7 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
     variants: tuple[ListedVariant, ...] = ()
 
 
-def list_variants(
-    places: LabFolders, problem: str | None = None
-) -> tuple[list[ListedVariant], list[ProfkitError]]:
+def list_variants(places: LabFolders, problem: str | None = None) -> Read[list[ListedVariant]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records(places.artifacts_dir())
     found, problems = variants.scan_variants(places.kernels_dir(), problem)
@@ -136,7 +134,7 @@ def list_variants(
                 missing=variant.language.lacking(),
             )
         )
-    return rows, problems
+    return Read(rows, problems)
 
 
 def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:

@@ -247,11 +247,14 @@ class _Session:
                     measured.checks[name] = merge_checks(before, check)
                 else:
                     measured.checks[name] = check
-            measured.launches |= {(name, case): row for name, row in reply.launches.items()}
-            measured.times |= {(name, case): times for name, times in reply.times.items()}
+            for name, launches in reply.launches.items():
+                measured.launches[name, case] = launches
+            for name, times in reply.times.items():
+                measured.times[name, case] = times
             measured.failed |= reply.refused
             if worker.gpu:
-                measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
+                for entry in entries:
+                    measured.gpus[entry.name, case] = worker.gpu
 
     def _is_timed(self, build: Build, case: str) -> bool:
         """Return whether a build is correct at a case, and has not taken a worker with it."""

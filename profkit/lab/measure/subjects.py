@@ -178,7 +178,7 @@ def make_launcher_subject(
     def start_call(stream: int) -> None:
         library.call_launcher(lib, args(stream))
 
-    def time_calls(n: int, stream: int) -> tuple[float, float]:
+    def time_calls(n: int, stream: int) -> bench.PlainCall:
         return bench.measure_plain_calls(
             lambda: tools.measure_launcher_host_seconds(lib, args(stream), n), n, stream
         )
@@ -224,7 +224,7 @@ def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any
 
         return replay_graph
 
-    def time_calls(n: int, stream: int) -> tuple[float, float]:
+    def time_calls(n: int, stream: int) -> bench.PlainCall:
         with use_stream(stream):
             return bench.measure_plain_calls(lambda: bench.measure_host_seconds(call, n), n, stream)
 

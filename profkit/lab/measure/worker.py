@@ -298,32 +298,27 @@ def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
     if wanted is None or wanted == "1":
         return [None]
     count = device.count_gpus()
-    listed = []
-    for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","):
-        if w:
-            listed.append(w)
-    if listed:
-        names = listed[:count]
-    else:
-        names = [str(i) for i in range(count)]
+    listed = list(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
+    names = listed[:count] or list(map(str, range(count)))
+    picked: Sequence[int]
     if "," in wanted:
-        picked = wanted.split(",")
+        picked = list(map(_parse_gpu_number, wanted.split(",")))
+    elif wanted == "all":
+        picked = range(len(names))
     else:
-        picked = []
-        for i in range(len(names) if wanted == "all" else _parse_gpu_number(wanted)):
-            picked.append(str(i))
+        picked = range(_parse_gpu_number(wanted))
     if not picked:
         raise ProfkitError(
             f"--gpus {wanted}: on no GPU nothing is measured",
             "say all, how many, or a list from 0: 0,1; GPU 0 alone is CUDA_VISIBLE_DEVICES=0",
         )
-    if len(set(picked)) < len(picked) or not all(_parse_gpu_number(p) < len(names) for p in picked):
+    if len(set(picked)) < len(picked) or max(picked) >= len(names):
         raise ProfkitError(
             f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
         )
     if len(names) == 1:
         return [None]
-    return [names[int(p)] for p in picked]
+    return [names[index] for index in picked]
 
 
 def _parse_gpu_number(text: str) -> int:

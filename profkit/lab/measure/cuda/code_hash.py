@@ -17,7 +17,6 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from profkit.reports.cubin import ELF, NOBITS, ElfSection, read_elf_sections, read_elf_text
@@ -60,12 +59,14 @@ _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 def hash_sass(library: Path) -> str | None:
     """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
-    starts = (found.start() for found in re.finditer(re.escape(ELF), data))
-    cubins = (at for at in starts if at and data[at + 18 : at + 20] == _EM_CUDA)
-    sections = chain.from_iterable(_list_code(data[at:]) for at in cubins)
-    parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
+    parts = []
+    for found in re.finditer(re.escape(ELF), data):
+        at = found.start()
+        if at and data[at + 18 : at + 20] == _EM_CUDA:
+            for kind, code in _list_code(data[at:]):
+                parts.append(hashlib.sha256(kind.encode() + code).digest())
     if parts:
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
     return None
 
 

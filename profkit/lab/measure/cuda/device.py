@@ -264,12 +264,10 @@ def find_common_arch() -> str | None:
         return None
     nvml, _ = opened
     try:
-        handles = []
-        for i in range(nvml.nvmlDeviceGetCount()):
-            handles.append(nvml.nvmlDeviceGetHandleByIndex(i))
         archs = set()
-        for h in handles:
-            archs.add("{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)))
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            archs.add("{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle)))
     except nvml.NVMLError:
         return None
     if len(archs) == 1:

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from profkit.collect.process import run_command
@@ -53,16 +54,13 @@ def _compile_jobs(
 
 def _read_seconds(log: Path) -> dict[str, float]:
     """Return output -> how long its command took, from ninja's own log."""
-    try:
-        rows = []
-        for line in log.read_text().splitlines():
-            rows.append(line.split("\t"))
-    except OSError:
-        return {}
     seconds = {}
-    for r in rows:
-        if len(r) == 5:
-            seconds[r[3]] = (int(r[1]) - int(r[0])) / 1000
+    with suppress(OSError):
+        for line in log.read_text().splitlines():
+            cells = line.split("\t")
+            if len(cells) == 5:
+                begin, end, _, output, _ = cells
+                seconds[output] = (int(end) - int(begin)) / 1000
     return seconds
 
 

@@ -29,6 +29,7 @@ from profkit.lab.measure.languages.language import Language
 from profkit.lab.measure.variants import tunables
 from profkit.records import header
 from profkit.records.header import Budget, Header
+from profkit.records.store import Read
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
@@ -110,9 +111,7 @@ def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
     return found
 
 
-def scan_variants(
-    kernels: Path, problem: str | None = None
-) -> tuple[list[Variant], list[ProfkitError]]:
+def scan_variants(kernels: Path, problem: str | None = None) -> Read[list[Variant]]:
     """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
@@ -128,7 +127,7 @@ def scan_variants(
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
-    return variants, problems
+    return Read(variants, problems)
 
 
 def _list_problems(kernels: Path, problem: str | None) -> list[Path]:
