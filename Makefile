@@ -16,6 +16,8 @@ TESTS  := $(BIN)/python -m pytest -n logical --dist worksteal
 # what depends on what. It looks at that afterwards, and installs what this machine takes besides.
 PINNED := grep '==' constraints.txt | xargs -P 2 -n 20 \
           $(BIN)/python -m pip install --quiet --no-compile --no-deps
+# Every file of tests of which make test tries a part: see tests/sweeps.py.
+SWEEPS  = $(shell grep -rlE 'take_part|choose_count|SWEEP_ALL' tests --include 'test_*.py')
 # Recorded by profile and by plain ncu; not the probes, nor what a search kept.
 REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What can be read at a glance: four steps of the ladder beside two of SDPA's backends, a launch each.
@@ -85,11 +87,7 @@ goldens: $(READY)
 fuzz: $(READY)
 	$(BIN)/python tools/bombs.py
 	$(BIN)/python tools/fuzz.py --seconds 600
-	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py tests/cli/test_limits.py tests/cli/test_memory.py \
-	  tests/cli/test_terminal.py tests/reports/sass/test_machine.py \
-	  tests/cli/test_shapes.py tests/cli/test_stop.py tests/cli/test_hostile_folder.py \
-	  tests/cli/test_odd_counters.py tests/reports/test_flips.py tests/reports/test_real_reports.py \
-	  tests/ablation/test_rewriting.py
+	PROFKIT_SWEEP_ALL=1 $(TESTS) $(SWEEPS)
 
 # Every kernel on the CPU, at every schedule and case, and what passed is written to passed.json: make test
 # runs a part of it, of what is not known from there.

@@ -8,9 +8,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 
 import pytest
@@ -149,9 +149,11 @@ def read_once() -> None:
         record = Path(path).with_suffix(".json")
         key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
         if key not in parts:
-            parts[key] = read_in_session(
-                "profkit.reports.reader:read_one_report", os.fspath(path), key
-            )
+            beside = Path(key[0]).with_suffix(".json")
+            own = os.path.realpath(beside) if beside.is_file() else None
+            # By its own path, so that all links and ways to it are read once, by any worker.
+            asked = key[0] if key[1] == own else os.fspath(path)
+            parts[key] = read_in_session("profkit.reports.reader:read_one_report", asked, key)
         part = parts[key]
         if not isinstance(part, ReportLaunches) or part.file.path == path:
             return part
@@ -166,12 +168,12 @@ def read_once() -> None:
             if needs_text.__wrapped__(item[1]):  # see _answer_in_process in hotlines.py
                 return read_in_child("profkit.reports.hotlines:answer_requests_of_report", item)
             return answer_requests.__wrapped__(item)
-        key = json.dumps(item)
+        real = os.path.realpath(item[0])
+        asked = [real, [{**fields, "report": real} for fields in item[1]]]
+        key = json.dumps(asked)
         if key not in lines:
             lines[key] = read_in_session(
-                "profkit.reports.hotlines:answer_requests_of_report",
-                item,
-                os.path.realpath(item[0]),
+                "profkit.reports.hotlines:answer_requests_of_report", asked, real
             )
         return lines[key]
 
@@ -183,18 +185,55 @@ def read_once() -> None:
     def raw_rows(item):
         if not is_committed(item[0]):
             return raw_rows.__wrapped__(item)
-        if item[0] not in rows:
-            rows[item[0]] = read_in_session(
-                "profkit.reports.reader:read_raw_rows", item, os.path.realpath(item[0])
-            )
-        return [dict(row) for row in rows[item[0]]]
+        real = os.path.realpath(item[0])
+        if real not in rows:
+            rows[real] = read_in_session("profkit.reports.reader:read_raw_rows", [real], real)
+        return [dict(row) for row in rows[real]]
+
+    # The three below would hand what they are asked for to forks, each time.
+
+    @wraps(reader._read_each_file)
+    def read_each_file(names, jobs, client, is_apart):
+        kept = [name for name in names if may_keep(name) and client is None]
+        yield from ((name, read_one_report(name)) for name in kept)
+        left = [name for name in names if name not in kept]
+        if left:
+            yield from read_each_file.__wrapped__(left, jobs, client, is_apart)
+
+    @wraps(reader.read_large_reports)
+    def read_large_reports(paths, total_bytes, jobs=None):
+        read = read_large_reports.__wrapped__
+        if not all(map(may_keep, paths)):
+            return read(paths, total_bytes, jobs)
+        found = []
+        for path in paths:
+            key = hash_asked("large", path, os.path.realpath(path))
+            kept = partial(read, [path], total_bytes, jobs)
+            found += keep_in_session(key, "profkit.reports.reader:read_one_report", kept)
+        return found
+
+    @wraps(hotlines._answer_in_process)
+    def answer_in_process(item, died):
+        answer = answer_in_process.__wrapped__
+        if not may_keep(item[0]):
+            return answer(item, died)
+        if reader.estimate_unpacked_size(item[0]) <= reader.LARGE:
+            return answer_requests(item)
+        key = hash_asked("lines of large", os.path.realpath(item[0]), item[1])
+        function = "profkit.reports.hotlines:answer_requests_of_report"
+        (found,) = keep_in_session(key, function, lambda: [answer(item, died)])
+        return found
+
+    def may_keep(path):
+        return ROOM.files_left > 0 and is_committed(path)  # see reads_in_forks
 
     reader.read_one_report, hotlines.answer_requests_of_report, reader.read_raw_rows = (
         read_one_report,
         answer_requests,
         raw_rows,
     )
-    hotlines._needs_disassembly = needs_text
+    reader._read_each_file, reader.read_large_reports = read_each_file, read_large_reports
+    hotlines._needs_disassembly, hotlines._answer_in_process = needs_text, answer_in_process
 
 
 @pytest.fixture(scope="module")
@@ -224,16 +263,30 @@ def read_in_session(function: str, item: object, files: object) -> object:
 
     `files`: what the item names, by their own paths.
     """
+    key = hash_asked(function, item, files)
+    (found,) = keep_in_session(key, function, lambda: [read_in_child(function, item)])
+    return found
+
+
+def hash_asked(*asked: object) -> str:
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def keep_in_session(key: str, function: str, make: Callable[[], Sequence[object]]) -> list[object]:
+    """What was made under a key before, or is made now: answers as a function of children gives them."""
     from profkit.reports.isolated import _decode_answer, encode_answer, find_result_types
 
-    key = hashlib.sha256(json.dumps([function, item, files]).encode()).hexdigest()
+    def write(part: Path) -> None:
+        answers = [encode_answer(found, find_result_types(function)) for found in make()]
+        part.write_bytes(b"".join(len(data).to_bytes(8, "little") + data for data in answers))
 
-    def read(part: Path) -> None:
-        found = read_in_child(function, item)
-        part.write_bytes(encode_answer(found, find_result_types(function)))
-
-    made = make_once(find_folder() / key, read)
-    return _decode_answer(bytearray(made.read_bytes()), function)
+    data = make_once(find_folder() / key, write).read_bytes()
+    found, at = [], 0
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at : at + 8], "little")
+        found.append(_decode_answer(bytearray(data[at + 8 : end]), function))
+        at = end
+    return found
 
 
 def committed() -> list[Path]:

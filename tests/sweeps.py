@@ -15,3 +15,8 @@ def take_part(inputs: Iterable[T], one_of: int, first: int = 0) -> list[T]:
     if "PROFKIT_SWEEP_ALL" in os.environ:
         return every
     return every[first % one_of :: one_of]
+
+
+def choose_count(every: int, part: int) -> int:
+    """Return how many inputs are drawn: `every` where PROFKIT_SWEEP_ALL is set, else `part`."""
+    return every if "PROFKIT_SWEEP_ALL" in os.environ else part

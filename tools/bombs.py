@@ -39,7 +39,8 @@ from tools import fuzz  # noqa: E402
 REPORT = ROOT / "artifacts" / "stage2.B.ncu-rep"
 TIMES, SPARE = 3, 200e6  # the promise
 MOST = 3 << 30  # bytes of a process that is measured
-SECONDS = 120  # of one bomb: what is not done then is stopped
+SECONDS = 120  # of a processor, for each process of a bomb: what is not done then is stopped
+WAITED = 1200  # on a machine that does other things, too
 SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
@@ -632,7 +633,7 @@ def measure(bomb: Bomb, folder: Path, source: Path = ROOT, words: tuple[str, ...
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            ["prlimit", f"--as={MOST}", "timeout", str(SECONDS), *command],
+            ["prlimit", f"--as={MOST}", f"--cpu={SECONDS}", "timeout", str(WAITED), *command],
             cwd=source,
             stdin=subprocess.DEVNULL,
             stdout=said,

@@ -82,15 +82,22 @@ class Launch(Mapping[str, float]):
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._values = values
-        self._present: dict[str, list[str]] = {}  # a verdict asks for the warp states 30 times
+        self._checked: dict[str, float] = {}  # a verdict asks 3,600 times for some 150 metrics
+        self._present: dict[str, list[str]] = {}  # and for the warp states 30 times
+        self.unit_shares: dict[str, float] | None = (
+            None  # of resources.py, which is asked for 26 times
+        )
 
     def __getitem__(self, metric: str) -> float:
+        if metric in self._checked:
+            return self._checked[metric]
         value = self._values.get(metric)
         if value is None or isnan(value):
             raise NotCollected(metric)
         if is_impossible(metric, value):
             raise NotCollected(metric, value)
-        return float(value)
+        self._checked[metric] = float(value)
+        return self._checked[metric]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -99,6 +106,8 @@ class Launch(Mapping[str, float]):
         return len(self._values)
 
     def __contains__(self, metric: object) -> bool:
+        if metric in self._checked:
+            return True
         value = self._values.get(str(metric))
         return value is not None and not isnan(value) and not is_impossible(str(metric), value)
 

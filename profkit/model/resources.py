@@ -373,6 +373,12 @@ def measure_full_slice(launch: Launch) -> float:
 
 def measure_unit_shares_of_peak(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
+    if launch.unit_shares is None:
+        launch.unit_shares = _measure_each_unit(launch)
+    return dict(launch.unit_shares)
+
+
+def _measure_each_unit(launch: Launch) -> dict[str, float]:
     shares = {}
     for resource in RESOURCES:
         use = measure_resource_use(resource, launch)

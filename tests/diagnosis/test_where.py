@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import profkit as pk
 from profkit.diagnosis import launches
 from profkit.diagnosis.launches import (
     LINES,
+    JudgedLaunch,
     add_source_lines,
     group_and_rank_launches,
     judge_reports,
@@ -166,9 +168,14 @@ def test_launches_of_one_name_with_other_code_are_not_alike():
 PROBES = ROOT / "artifacts" / "probes"
 
 
+@cache
+def _judge_probes(path: Path) -> list[JudgedLaunch]:
+    return judge_reports(read_report_files([path]))
+
+
 def _probe(name: str):
     reports = find_files(PROBES, "probes-*.ncu-repz")
-    runs = [run for path in reports for run in judge_reports(read_report_files([path]))]
+    runs = (run for path in reports for run in _judge_probes(path))
     return next(run for run in runs if run.variant == name and run.case == "main")
 
 

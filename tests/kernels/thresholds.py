@@ -188,10 +188,11 @@ class Probes:
         keys = {n: known.header(p) for n, p in known.probes(verdicts.PROBES).items() if n in times}
         self.truth = {n: (k["bound"], sorted(k["limiter"].split("+"))) for n, k in keys.items()}
         self.values = {n: {**rows[n], **verdicts.declared(k)} for n, k in keys.items()}
-        self.launches = {
-            n: Launch({k: float(v) for k, v in row.items() if k in CATALOGUE})
+        self.rows = {
+            n: {k: float(v) for k, v in row.items() if k in CATALOGUE}
             for n, row in self.values.items()
         }
+        self.launches = {n: Launch(row) for n, row in self.rows.items()}
 
     def right(self, name: str) -> bool:
         """Whether bound and limiter of a probe are right, as the thresholds are now.
@@ -201,7 +202,7 @@ class Probes:
         find_border = verdict._find_bound_across_border
         verdict._find_bound_across_border = find_no_border
         try:
-            said = verdict.decide_bound(self.launches[name])
+            said = verdict.decide_bound(Launch(self.rows[name]))  # which has kept nothing yet
         finally:
             verdict._find_bound_across_border = find_border
         return (said.bound, sorted((said.limiter or "").split("+"))) == self.truth[name]

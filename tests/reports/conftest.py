@@ -9,8 +9,11 @@ from profkit.reports import hotlines, reader
 KEPT = (
     (reader, "read_one_report"),
     (reader, "read_raw_rows"),
+    (reader, "_read_each_file"),
+    (reader, "read_large_reports"),
     (hotlines, "answer_requests_of_report"),
     (hotlines, "_needs_disassembly"),
+    (hotlines, "_answer_in_process"),
 )
 
 
