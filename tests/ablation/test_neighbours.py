@@ -6,7 +6,7 @@ import pytest
 
 from profkit.lab.ablation import survey
 from profkit.lab.ablation.change import CodeChange
-from profkit.lab.ablation.classes.conflict_free import avoid_bank_conflicts
+from profkit.lab.ablation.classes.conflict_free import ConflictsGone
 from profkit.lab.ablation.neighbours import find_multiples, find_strides
 from profkit.lab.ablation.ptx import read_module
 from tests.ablation.test_rewriting import make_code
@@ -45,7 +45,7 @@ def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], CodeChange]:
         words += [1, 32, 40, 2, first, first + 4000]
     code = replace(code, survey=survey.read_counters(module, code.accesses, words))
     loads = [access for access in code.accesses if access.space == "shared"]
-    return find_strides(module, loads, code.survey), avoid_bank_conflicts(code)
+    return find_strides(module, loads, code.survey), ConflictsGone(code).make()
 
 
 @pytest.mark.parametrize(

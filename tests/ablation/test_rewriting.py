@@ -74,7 +74,7 @@ def make_changes(code: SurveyedCode) -> dict[str, CodeChange]:
     made = {}
     for ablation in list_ablations():
         with suppress(Refused):
-            made[ablation.id] = ablation.make(code)
+            made[ablation.id] = ablation(code).make()
     return made
 
 
@@ -268,8 +268,8 @@ def test_a_refusal_says_four_things() -> None:
     code = replace(code, survey=seen, local_bytes=0, fast="")
     for ablation in list_ablations():
         with pytest.raises(Refused) as refused:
-            ablation.make(code)
-        said = ablation.make_refusal(refused.value)
+            ablation(code).make()
+        said = refused.value.make_refusal(ablation.id)
         assert said.ablation == ablation.id
         assert all((said.code, said.observed, said.threshold, said.remedy)), said
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from profkit.lab.ablation.assemble import assemble_ptx
-from profkit.lab.ablation.change import Refused, SurveyedCode
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
 from profkit.lab.ablation.footprint import replace_accesses_of_regions, write_marking_module
@@ -42,8 +42,12 @@ def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> SurveyedCode:
     return replace(code, survey=replace(code.survey, seen=(seen,) * len(code.accesses)))
 
 
+def make_wide(code: SurveyedCode) -> CodeChange:
+    return ABLATION(code).make()
+
+
 def test_each_access_is_wide_and_keeps_its_guard_and_its_way() -> None:
-    made = ABLATION.make(make_add())
+    made = make_wide(make_add())
     opcodes = [s.opcode for s in read_module(made.text).kernels["add"].statements]
     assert "ld.global.nc.v4.b32" in opcodes
     assert "st.global.v4.b32" in opcodes
@@ -70,7 +74,7 @@ def walk_to(text: str, at: int) -> int:
 
 @pytest.mark.parametrize("high", [LOW + 16, LOW + 20, LOW + 100, HIGH, LOW + (1 << 20) - 2])
 def test_no_wide_access_leaves_what_the_narrow_ones_touched(high: int) -> None:
-    text = ABLATION.make(make_add(seen=AccessCounts(1, 32, 2, 0, LOW, high))).text
+    text = make_wide(make_add(seen=AccessCounts(1, 32, 2, 0, LOW, high))).text
     places = [walk_to(text, at) for at in range(LOW, high - 1, 2)]
     assert min(places) >= LOW
     assert max(places) + 16 <= high
@@ -103,7 +107,7 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
         (LOW + 2 * size, LOW + 3 * size),
     ):
         seen.append(AccessCounts(1, 32, 4, 0, low, high))
-    change = ABLATION.make(replace(code, survey=replace(code.survey, seen=tuple(seen))))
+    change = make_wide(replace(code, survey=replace(code.survey, seen=tuple(seen))))
     assert [(region.low, region.high) for region in change.regions[:1]] == [(LOW, LOW + size)]
     assert [len(region.accesses) for region in change.regions] == [2, 1]
     touched = set()
@@ -136,7 +140,7 @@ def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
 )
 def test_what_fewer_threads_cannot_do_is_refused(code: SurveyedCode, why: str) -> None:
     with pytest.raises(Refused, match=why):
-        ABLATION.make(code)
+        make_wide(code)
 
 
 def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
@@ -144,7 +148,7 @@ def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
     scattered = AccessCounts(1, 32, 32, 0, LOW, HIGH)
     seen = (scattered, *code.survey.seen[1:])
     with pytest.raises(Refused, match="not of neighbours"):
-        ABLATION.make(replace(code, survey=replace(code.survey, seen=seen)))
+        make_wide(replace(code, survey=replace(code.survey, seen=seen)))
 
 
 def count_once(module: PtxModule) -> dict[str, int]:
@@ -154,7 +158,7 @@ def count_once(module: PtxModule) -> dict[str, int]:
 def test_one_part_of_the_blocks_makes_that_part_of_the_accesses() -> None:
     code = make_add()
     assert count_once(code.module) == {"ld": 2, "st": 1}
-    assert count_once(read_module(ABLATION.make(code).text)) == {"ld": 2, "st": 1}
+    assert count_once(read_module(make_wide(code).text)) == {"ld": 2, "st": 1}
     assert shrink_grid((6, 64, 1), 8) == (6, 8, 1)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
-from profkit.lab.ablation.ptx import PtxModule
+from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 from profkit.records.ablation import Refusal
 
@@ -45,6 +45,14 @@ class SurveyedCode:
             return ""
         return f"{path.rpartition('/')[2]}:{line}"
 
+    def find_statements(self, *beginnings: str) -> list[PtxStatement]:
+        """All that were executed and whose opcode begins so."""
+        found = []
+        for block, _, statement in self.module.number_blocks():
+            if self.survey.blocks[block] and f"{statement.opcode}.".startswith(beginnings):
+                found.append(statement)
+        return found
+
     def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[PtxAccess]:
         """Accesses of these spaces and kinds that the call made."""
         executed = []
@@ -59,15 +67,10 @@ class SurveyedCode:
         seen = self.survey.seen[access.number]
         return seen.units > 1.25 * seen.threads * access.width / _SECTOR
 
-    def is_in_conflict(self, access: PtxAccess) -> bool:
-        """Whether a request takes a twentieth more passes over the banks than it has to."""
-        seen = self.survey.seen[access.number]
-        return seen.ways > 1.05 * seen.requests
-
-    def reads_several_words(self, access: PtxAccess) -> bool:
-        """Whether the lanes of a request read a twentieth more words than one."""
-        seen = self.survey.seen[access.number]
-        return seen.units > 1.05 * seen.requests
+    def is_movable(self, access: PtxAccess) -> bool:
+        """Whether another address changes nothing that is decided."""
+        decides = access.kind == "store" and self.is_read_to_steer(access)
+        return not (access.steers or access.why_unmovable or decides)
 
     def is_without_decision(self, access: PtxAccess) -> bool:
         """Whether neither what an access reads nor what it writes decides what is done next."""
@@ -75,16 +78,15 @@ class SurveyedCode:
 
     def is_read_to_steer(self, store: PtxAccess) -> bool:
         """Whether what a store writes may be read by a load that decides what is done next."""
-        return any(load.steers and self._may_read(load, store) for load in self.accesses)
-
-    def _may_read(self, load: PtxAccess, store: PtxAccess) -> bool:
-        apart = (load.space == "shared") != (store.space == "shared")
-        if load.kind == "store" or apart or load.space == "const":
-            return False
-        read, written = self.survey.seen[load.number], self.survey.seen[store.number]
-        if not read.requests:
-            return False
-        return read.lowest < written.highest and written.lowest < read.highest
+        written = self.survey.seen[store.number]
+        for load in self.accesses:
+            apart = (load.space == "shared") != (store.space == "shared")
+            if not load.steers or load.space == "const" or apart:
+                continue
+            read = self.survey.seen[load.number]
+            if read.requests and read.lowest < written.highest and written.lowest < read.highest:
+                return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,10 @@ class CodeChange:
     """One cause taken away from a kernel's code."""
 
     text: str  # the rewritten PTX
-    table: bytes  # what takes the cause away
-    control: bytes  # what leaves everything as it was
     changed: str  # in words: `64 loads re-addressed`
     kept: str = ""  # what of that kind stays, and why
+    table: bytes = b""  # what takes the cause away
+    control: bytes = b""  # what leaves everything as it was
     # source line -> the table that changes the accesses of that line only
     lines: Mapping[str, bytes] = field(default_factory=dict)
     # other code, which needs no table and has no control: it is held against the original
@@ -110,27 +112,10 @@ class Refused(Exception):
 
     def __init__(self, code: str, observed: str, threshold: str, remedy: str) -> None:
         super().__init__(observed)
-        self.code, self.observed, self.threshold, self.remedy = code, observed, threshold, remedy
+        self.said = code, observed, threshold, remedy
 
-
-@dataclass(frozen=True)
-class Ablation:
-    id: str
-    title: str  # what is taken away: `shared bank conflicts`
-    reachable: bool  # whether a fix could get there; else its gain is only a bound
-    rules: tuple[str, ...]  # the rules whose gain it measures
-    probes: tuple[str, ...]  # the probes that plant what it takes away
-    # what it works on, in opcodes of the machine code, separated by spaces: after it there are as
-    # many of them as before, and what choosing adds is of other kinds
-    keeps: str
-    make: Callable[[SurveyedCode], CodeChange]  # or Refused
-
-    def make_refusal(self, why: Refused) -> Refusal:
-        return make_named_refusal(self.id, why)
-
-
-def make_named_refusal(ablation: str, why: Refused) -> Refusal:
-    return Refusal(ablation, why.code, why.observed, why.threshold, why.remedy)
+    def make_refusal(self, ablation: str) -> Refusal:
+        return Refusal(ablation, *self.said)
 
 
 def make_nothing_to_remove_refusal(what: str) -> Refused:
@@ -138,31 +123,83 @@ def make_nothing_to_remove_refusal(what: str) -> Refused:
     return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
-def require_changeable_accesses(
-    found: Sequence[PtxAccess], is_free: Callable[[PtxAccess], bool], what: str, nothing: str
-) -> list[PtxAccess]:
-    """Those of the accesses found that can be changed alone; Refused where there are none."""
-    if not found:
-        raise make_nothing_to_remove_refusal(nothing)
-    free = [access for access in found if is_free(access)]
-    if not free:
-        raise Refused(
-            "steers",
-            f"all {len(found)} {what} decide a branch or an address",
-            "one that does not",
-            "compute the addresses, or look at occupancy: it says whether the wait is hidden",
-        )
-    return free
+class Ablation:
+    """One cause, and how it is taken away from a kernel's code."""
+
+    id: str
+    title: str  # what is taken away: `shared bank conflicts`
+    reachable = False  # whether a fix could get there; else its gain is only a bound
+    rules: tuple[str, ...] = ()  # the rules whose gain it measures
+    probes: tuple[str, ...] = ()  # the probes that plant what it takes away
+    # What it works on, in opcodes of the machine code, separated by spaces: after it there are as
+    # many of them as before, and what choosing adds is of other kinds.
+    keeps = ""
+
+    def __init__(self, code: SurveyedCode) -> None:
+        self.code = code
+
+    def make(self) -> CodeChange:
+        """The code without the cause; or Refused."""
+        raise NotImplementedError
 
 
-def make_line_tables(
-    code: SurveyedCode, on: Sequence[PtxAccess], fill: Callable[[set[int]], bytes]
-) -> dict[str, bytes]:
-    """Source line -> the table that changes the accesses of that line only."""
+class AccessAblation(Ablation):
+    """One that changes accesses of some kinds, those that are free to be changed."""
+
+    spaces: tuple[str, ...]
+    kinds: tuple[str, ...]
+    what: str  # the accesses, in words
+    nothing: str  # what is said where there are none
+    found: list[PtxAccess]
+    free: list[PtxAccess]
+
+    def is_wanted(self, access: PtxAccess) -> bool:
+        """Whether an access has the cause: at least, that its kind is done at all."""
+        return access.kind in self.kinds
+
+    def is_free(self, access: PtxAccess) -> bool:
+        """Whether it can be changed, and nothing else is done."""
+        return self.code.is_without_decision(access)
+
+    def make(self) -> CodeChange:
+        executed = self.code.list_executed(self.spaces, self.kinds)
+        self.found = [access for access in executed if self.is_wanted(access)]
+        if not self.found:
+            raise make_nothing_to_remove_refusal(self.nothing)
+        self.free = [access for access in self.found if self.is_free(access)]
+        if not self.free:
+            raise Refused(
+                "steers",
+                f"all {len(self.found)} {self.what} decide a branch or an address",
+                "one that does not",
+                "compute the addresses, or look at occupancy: it says whether the wait is hidden",
+            )
+        return self.change_free()
+
+    def change_free(self) -> CodeChange:
+        """The code in which those accesses are changed that are free."""
+        raise NotImplementedError
+
+    def say_kept(self, what: str) -> str:
+        return say_unchanged(len(self.found) - len(self.free), what)
+
+
+def make_change(
+    code: SurveyedCode,
+    text: str,
+    on: Sequence[PtxAccess],
+    fill: Callable[[set[int]], bytes],
+    changed: str,
+    kept: str,
+) -> CodeChange:
+    """The change of some accesses by a table: for all of them, for none, and for each source line."""
     lines: dict[str, set[int]] = {}
     for access in on:
         lines.setdefault(code.name_source_line(access), set()).add(access.number)
-    return {place: fill(numbers) for place, numbers in lines.items() if place}
+    everything = set().union(*lines.values())
+    lines.pop("", None)
+    tables = {place: fill(numbers) for place, numbers in lines.items()}
+    return CodeChange(text, changed, kept, fill(everything), fill(set()), tables)
 
 
 def say_unchanged(left: int, what: str) -> str:

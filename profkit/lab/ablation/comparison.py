@@ -18,7 +18,7 @@ COSTLY = 1.5
 
 
 def compute_gain_of_change(
-    ablation: Ablation, change: CodeChange, times: Mapping[str, Times], executed: float | None
+    ablation: type[Ablation], change: CodeChange, times: Mapping[str, Times], executed: float | None
 ) -> MeasuredAblation:
     """The gain of one change that was timed; or Refused."""
     control = "base" if change.other_code else f"control:{ablation.id}"
@@ -26,7 +26,8 @@ def compute_gain_of_change(
     original = median(times["original"].warm)
     cost = median(before) / original
     refuse_base_slower_than_original(times["original"].warm, times["base"].warm)
-    _refuse_costly_choice(cost)
+    if not 1 / COSTLY <= cost <= COSTLY:
+        raise _refuse_costly_choice(cost)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(
         ablation=ablation.id,
@@ -60,18 +61,15 @@ def refuse_base_slower_than_original(original: Sequence[float], base: Sequence[f
         raise Refused("rebuilt-differs", seen, f"within {100 * REBUILT:.0f} %", remedy)
 
 
-def _refuse_costly_choice(cost: float) -> None:
-    """Refuse a control that takes much longer, or much less long, than the original."""
+def _refuse_costly_choice(cost: float) -> Refused:
+    """A control that takes much longer, or much less long, than the original."""
     if cost > COSTLY:
         seen = f"the instructions that choose alone take {cost:.2f} times as long"
         remedy = "look at the counters: the cost of choosing hides the gain"
-        raise Refused("costly", seen, f"{COSTLY} times", remedy)
-    if cost < 1 / COSTLY:
-        seen = (
-            f"with the instructions that choose, nothing removed, it takes {cost:.2f} times as long"
-        )
-        remedy = "look at the counters: the assembler has made other code of it"
-        raise Refused("other-work", seen, f"1/{COSTLY} times", remedy)
+        return Refused("costly", seen, f"{COSTLY} times", remedy)
+    seen = f"with the instructions that choose, nothing removed, it takes {cost:.2f} times as long"
+    remedy = "look at the counters: the assembler has made other code of it"
+    return Refused("other-work", seen, f"1/{COSTLY} times", remedy)
 
 
 # Units whose work stays where fewer threads make wider accesses; integers are mostly addresses.
@@ -97,10 +95,9 @@ def refuse_gain_of_other_work(rows: Sequence[MeasuredAblation]) -> None:
 
     Fewer threads do less of everything: the gain is of that.
     """
-    of_memory = 0.0
-    wide = 0.0
+    of_memory = wide = 0.0
     for row in rows:
-        if row.ablation in (*_PARTS_OF_MEMORY, "no-memory"):
+        if row.ablation in _OF_MEMORY:
             of_memory = max(of_memory, row.gain if row.low is None else row.low)
         if row.ablation == "wide":
             wide = row.gain
@@ -113,4 +110,4 @@ def refuse_gain_of_other_work(rows: Sequence[MeasuredAblation]) -> None:
         )
 
 
-_PARTS_OF_MEMORY = ("hits-l1", "hits-l2", "no-stores")
+_OF_MEMORY = ("hits-l1", "hits-l2", "no-stores", "no-memory")

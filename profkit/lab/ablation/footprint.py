@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import PtxAccess, find_accesses
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule
 from profkit.lab.ablation.survey import write_address
@@ -60,9 +59,9 @@ def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> str:
                 shift=_SECTOR_SHIFT,
                 maps=MAPS,
                 place=_POINTER * number,
-                guard=ptx.write_guard(access.statement),
+                guard=access.statement.condition,
             )
-            changes.insert_before(access.statement, text.split("\n"))
+            changes.insert_before(access.statement, text)
     return changes.write_edited_module()
 
 

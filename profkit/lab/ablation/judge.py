@@ -8,7 +8,7 @@ cannot be told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -42,7 +42,6 @@ _SCHEDULERS = 4  # of an SM
 _IN_TURNS = 0.75  # of the time, that units which work in turns take together
 _ITS_TURN = 0.25  # of the time: a unit that works less than that has no turn
 _MOST = 1.1  # of a unit: counts are of PTX, and may say a little more than there is
-_AS_WARM = 1.02  # as long with a cold L2, within what two rounds differ by
 _PRODUCTS = 0.25  # of the instructions are arithmetic in half precision: products are the work
 _FROM_SHARED = 0.03  # of the instructions load the operands of products
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
@@ -93,18 +92,19 @@ class AblatedCall:
     ) -> MeasuredAblation | None:
         """What an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
-        if row is None:
-            return None
-        worth_of_it = row.gain
-        if row.reachable:
-            worth_of_it = row.sure_gain
-        if worth_of_it < worth:
+        if row is None or row.gain < worth or (row.reachable and row.sure_gain < worth):
             return None
         return row
 
-    def get_survey_count(self, name: str) -> float:
-        """What the survey saw of a kind; 0 where nothing."""
-        return self.seen.get(name, 0.0)
+    def find_largest_gain(
+        self, ablations: Iterable[str], worth: float = WORTH
+    ) -> MeasuredAblation | None:
+        rows = [row for name in ablations if (row := self.find_ablation_worth(name, worth))]
+        return max(rows, key=lambda row: row.gain, default=None)
+
+    def count(self, *names: str) -> float:
+        """What the survey saw of some kinds; 0 where nothing."""
+        return sum(self.seen.get(name, 0.0) for name in names)
 
     @property
     def is_latency_bound(self) -> bool:
@@ -126,17 +126,10 @@ class AblatedCall:
         return _OCCUPANCY.get(self.shape.occupancy_limit, "")
 
     @property
-    def occupancy_text(self) -> str:
-        """How much of the warps that an SM holds fit, where something crowds others out."""
-        if self.shape.occupancy is None:
-            return "an unknown part"
-        return f"{100 * self.shape.occupancy:.0f} %"
-
-    @property
     def has_one_warp(self) -> bool:
         """Whether each scheduler of an SM has one warp at most."""
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
-        return 0 < on_each * self.get_survey_count("warps") <= _SCHEDULERS
+        return 0 < on_each * self.count("warps") <= _SCHEDULERS
 
     @property
     def is_full(self) -> bool:
@@ -146,7 +139,7 @@ class AblatedCall:
     @property
     def fills_dram(self) -> bool:
         """Whether threads ask for more bytes than most of what DRAM can carry."""
-        moved = self.get_survey_count("stored_bytes") + self.get_survey_count("loaded_bytes")
+        moved = self.count("stored_bytes", "loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
@@ -166,53 +159,46 @@ def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecor
 
 
 def judge_case(case: AblatedCall) -> AblationVerdict:
-    steps = (
-        _judge_short_kernel,
+    """The first verdict that one of the steps comes to."""
+    for step in (
         _judge_grid,
         _judge_reachable_gains,
-        _judge_tensor_cores,
         _judge_units_in_turns,
         _judge_removals,
         _judge_units,
         _judge_loads,
         _judge_stores,
-        _judge_warps,
-        _judge_chains,
-        _judge_occupancy,
+        _judge_waits,
         _judge_dependency,
-        _judge_slow_functions,
-    )
-    for step in steps:
-        verdict = step(case)
-        if verdict:
+    ):
+        for verdict in step(case):
             return verdict
     return _say_unknown(case)
 
 
-def _judge_short_kernel(case: AblatedCall) -> AblationVerdict | None:
-    if case.seconds >= _SHORT:
-        return None
-    because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
-    return AblationVerdict("launch", "too_short", "short-kernel", because)
+Verdicts = Iterator[AblationVerdict]
 
 
-def _judge_grid(case: AblatedCall) -> AblationVerdict | None:
+def _judge_grid(case: AblatedCall) -> Verdicts:
     """Too few blocks, or uneven ones; but not where a fix of other kind was measured to bring more."""
-    shape = case.shape
-    best = _find_largest_gain(case, _LIMITERS, WORTH)
-    if best and shape.idle is not None and best.gain * (1 - shape.idle) > 1:
-        return None  # with no SM idle at all, it would be less
-    if shape.blocks < case.sms and (shape.idle is None or shape.idle > _IDLE):
+    shape, idle = case.shape, case.shape.idle
+    if case.seconds < _SHORT:
+        because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
+        yield AblationVerdict("launch", "too_short", "short-kernel", because)
+    best = case.find_largest_gain(_LIMITERS)
+    if best and idle is not None and best.gain * (1 - idle) > 1:
+        return  # with no SM idle at all, it would be less
+    if shape.blocks < case.sms and (idle is None or idle > _IDLE):
         because = f"{shape.blocks} blocks for {case.sms} SMs"
-        return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
-    if shape.idle is None or shape.idle <= _IDLE:
-        return None
-    idle = f"SMs have no block for {100 * shape.idle:.0f} % of their time"
+        yield AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
+    if idle is None or idle <= _IDLE:
+        return
+    because = f"SMs have no block for {100 * idle:.0f} % of their time"
     if shape.longest_block and shape.longest_block > _UNEVEN:
-        because = f"{idle}; the longest block takes {shape.longest_block:.1f} times the median"
-        return AblationVerdict("launch", "imbalance", "workload-imbalance", because)
-    because = f"{idle}, the last wave of {shape.blocks} blocks"
-    return AblationVerdict("launch", "tail", "tail-effect", because)
+        because += f"; the longest block takes {shape.longest_block:.1f} times the median"
+        yield AblationVerdict("launch", "imbalance", "workload-imbalance", because)
+    because += f", the last wave of {shape.blocks} blocks"
+    yield AblationVerdict("launch", "tail", "tail-effect", because)
 
 
 def _say_time_without(row: MeasuredAblation) -> str:
@@ -222,62 +208,47 @@ def _say_time_without(row: MeasuredAblation) -> str:
     return f"{without} ({row.gain:.2f}x at most)"
 
 
-def _find_largest_gain(
-    case: AblatedCall, limiters: Mapping[str, tuple[str, str]], worth: float
-) -> MeasuredAblation | None:
-    rows = [row for name in limiters if (row := case.find_ablation_worth(name, worth))]
-    return max(rows, key=lambda row: row.gain, default=None)
-
-
-def _judge_reachable_gains(case: AblatedCall) -> AblationVerdict | None:
-    best = _find_largest_gain(case, _LIMITERS, WORTH)
+def _judge_reachable_gains(case: AblatedCall) -> Verdicts:
+    best = case.find_largest_gain(_LIMITERS)
     if best is None:
-        return None
-    if (
-        best.ablation == "wide" and case.is_latency_bound
-    ):  # wider loads are what waiting for loads is fixed by
-        because = f"{_say_time_without(best)}; {case.half_occupancy_text}"
-        return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because, best.gain)
+        return
+    because = _say_time_without(best)
+    # Wider loads are what waiting for loads is fixed by.
+    if best.ablation == "wide" and case.is_latency_bound:
+        because += f"; {case.half_occupancy_text}"
+        yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because, best.gain)
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"
         if "hits-l1" in case.measured and not case.find_ablation_worth("hits-l1", WORTH):
             limiter = "l1"
-    return AblationVerdict(bound, limiter, best.rules[0], _say_time_without(best), best.gain)
+    yield AblationVerdict(bound, limiter, best.rules[0], because, best.gain)
 
 
-def _judge_tensor_cores(case: AblatedCall) -> AblationVerdict | None:
-    """Products of tiles in half precision, and none of them on tensor cores."""
-    half, from_shared = (
-        case.get_survey_count("half_share"),
-        case.get_survey_count("shared_load_share"),
-    )
-    is_product = half >= _PRODUCTS and from_shared >= _FROM_SHARED
-    if not is_product or case.busy.get("tensor") or case.busy.get("fp16", 0.0) < 0.5:
-        return None
-    because = (
-        f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in shared "
-        "memory, and none is a matrix product of tensor cores"
-    )
-    return AblationVerdict("compute", "fp16", "tensor-idle", because)
-
-
-def _judge_units_in_turns(case: AblatedCall) -> AblationVerdict | None:
+def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
     """Units that are each busy for a part of the time, and wait for one another in the rest."""
+    half, on_tensor = case.count("half_share"), case.busy.get("tensor")
+    is_product = half >= _PRODUCTS and case.count("shared_load_share") >= _FROM_SHARED
+    if is_product and not on_tensor and case.busy.get("fp16", 0.0) >= 0.5:
+        because = (
+            f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in "
+            "shared memory, and none is a matrix product of tensor cores"
+        )
+        yield AblationVerdict("compute", "fp16", "tensor-idle", because)
     turns = _find_units_in_turns(case)
     if len(turns) < 2 or case.is_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
-        return None
+        return
     shares = " and ".join(f"{unit} {100 * share:.0f} %" for unit, share in turns.items())
     because = f"units work alternately: {shares} of the time"
     if {"xu", "tensor"} <= turns.keys():
-        return AblationVerdict("latency", "wait", "tensor-xu-serial", because)
+        yield AblationVerdict("latency", "wait", "tensor-xu-serial", because)
     if "texture" not in turns and case.has_one_warp:
         because += ", with one warp for each scheduler"
-        return AblationVerdict("latency", "wait", "fixed-latency", because)
-    for unit, (limiter, rule) in _QUEUES.items():
+        yield AblationVerdict("latency", "wait", "fixed-latency", because)
+    for unit, queue in _QUEUES.items():
         if unit in turns:
-            return AblationVerdict("latency", limiter, rule, because)
-    return AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
+            yield AblationVerdict("latency", *queue, because)
+    yield AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
 
 
 def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
@@ -287,47 +258,42 @@ def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
         if name.startswith("turns_") and share >= _ITS_TURN:
             turns[name.removeprefix("turns_")] = share
     functions = case.find_ablation_worth("cheap-functions")
-    xu = case.busy.get("xu", 0.0)
+    xu, tensor = case.busy.get("xu", 0.0), case.busy.get("tensor", 0.0)
     if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
         turns["xu"] = xu  # nothing else was done in nearly all of that time
-        tensor = case.busy.get("tensor", 0.0)
         if tensor >= _ITS_TURN:
             turns["tensor"] = tensor
     return turns
 
 
-def _judge_removals(case: AblatedCall) -> AblationVerdict | None:
-    best = _find_largest_gain(case, _GONE, _BOUND_WORTH)
-    if best is None:
-        return None
-    return AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
+def _judge_removals(case: AblatedCall) -> Verdicts:
+    best = case.find_largest_gain(_GONE, _BOUND_WORTH)
+    if best:
+        yield AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
 
 
-def _judge_units(case: AblatedCall) -> AblationVerdict | None:
+def _judge_units(case: AblatedCall) -> Verdicts:
     """A unit that counted instructions fill. One that others need too is full because of them."""
     unit = _find_busiest(case.busy)
-    share = case.busy.get(unit, 0.0)
+    share, lanes = case.busy.get(unit, 0.0), case.count("lanes")
     if share < _FULL:
-        return None
+        return
     because = f"counted instructions keep {unit} busy for {100 * min(share, 1.0):.0f} % of the time"
-    ways, requests = case.get_survey_count("shared_ways"), case.get_survey_count("shared_requests")
+    ways, requests = case.count("shared_ways"), case.count("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
-        return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
+        yield AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1", "texture"):
-        return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.get_survey_count("fp32_rounded") > _ROUNDED * case.get_survey_count(
-        "fp32"
-    ):
+        yield AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
+    if unit == "fp32" and case.count("fp32_rounded") > _ROUNDED * case.count("fp32"):
         because += ", by multiplications and additions that are kept apart"
-        return AblationVerdict("compute", unit, "non-fused-math", because)
-    if 0 < case.get_survey_count("lanes") < _FEW_LANES:
-        because += f", with {100 * case.get_survey_count('lanes'):.0f} % of the lanes at work"
-        return AblationVerdict("compute", unit, "thread-divergence", because)
+        yield AblationVerdict("compute", unit, "non-fused-math", because)
+    if 0 < lanes < _FEW_LANES:
+        because += f", with {100 * lanes:.0f} % of the lanes at work"
+        yield AblationVerdict("compute", unit, "thread-divergence", because)
     for rule, counted in read_causes()["counted"].items():
         if counted == unit:
-            return AblationVerdict("compute", unit, rule, because)
-    return None
+            yield AblationVerdict("compute", unit, rule, because)
 
 
 def _find_busiest(busy: Mapping[str, float]) -> str:
@@ -340,136 +306,108 @@ def _find_busiest(busy: Mapping[str, float]) -> str:
     return unit
 
 
-def _judge_loads(case: AblatedCall) -> AblationVerdict | None:
+def _judge_loads(case: AblatedCall) -> Verdicts:
     """What comes from DRAM or the L2: too many bytes, or too few loads in flight."""
-    row, limiter, rule = case.find_ablation_worth("hits-l2"), "dram", "dram-bandwidth"
+    row, limiter = case.find_ablation_worth("hits-l2"), "dram"
     if row is None:
-        row, limiter, rule = case.find_ablation_worth("hits-l1"), "l2", "l2-bandwidth"
+        row, limiter = case.find_ablation_worth("hits-l1"), "l2"
     if row is None:
-        return None
-    because = _say_time_without(row)
+        return
+    because, rule, shape = _say_time_without(row), f"{limiter}-bandwidth", case.shape
     if limiter == "dram" and case.fills_dram:
-        return AblationVerdict("memory", limiter, rule, because)
-    if case.is_latency_bound:
-        return _judge_waiting(case, because)
-    if case.shape.half_occupancy is not None:
+        yield AblationVerdict("memory", limiter, rule, because)
+    if not case.is_latency_bound and shape.half_occupancy is not None:
         because += "; half of the warps are as fast"
-        return AblationVerdict("memory", limiter, rule, because)
-    return _judge_balance(case, because) or _judge_waiting(case, because)
+        yield AblationVerdict("memory", limiter, rule, because)
+    # Loads that count, and so few blocks on each SM that there cannot be fewer.
+    on_each = shape.blocks / case.sms
+    if not case.is_latency_bound and 2 * on_each <= shape.blocks_per_sm:
+        because += f"; {on_each:.2g} blocks for each SM, where {shape.blocks_per_sm} fit"
+        yield AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
+    because += f"; {case.half_occupancy_text}"
+    rule = case.occupancy_limiter_rule
+    if rule:
+        because += f", and {100 * (shape.occupancy or 0.0):.0f} % of the warps fit"
+    yield AblationVerdict("latency", "long_scoreboard", rule or "long-scoreboard", because)
 
 
-def _judge_waiting(case: AblatedCall, because: str) -> AblationVerdict:
-    because, rule = f"{because}; {case.half_occupancy_text}", "long-scoreboard"
-    if case.occupancy_limiter_rule:
-        rule = case.occupancy_limiter_rule
-        because += f", and {case.occupancy_text} of the warps fit"
-    return AblationVerdict("latency", "long_scoreboard", rule, because)
-
-
-def _judge_stores(case: AblatedCall) -> AblationVerdict | None:
+def _judge_stores(case: AblatedCall) -> Verdicts:
     row = case.find_ablation_worth("no-stores")
-    if row and case.get_survey_count("stored_bytes") > case.dram * case.seconds:
-        because = f"{_say_time_without(row)}; DRAM could not carry what is stored"
-        return AblationVerdict("memory", "l2", "l2-bandwidth", because)
-    if row and case.fills_dram:
-        return AblationVerdict("memory", "dram", "dram-bandwidth", _say_time_without(row))
-    if row and case.is_latency_bound:
-        return AblationVerdict("latency", "drain", "store-drain", _say_time_without(row))
-    return None
-
-
-def _judge_warps(case: AblatedCall) -> AblationVerdict | None:
-    """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
-    share, barriers = case.get_survey_count("busiest_warp"), case.get_survey_count("barriers")
-    products = case.get_survey_count("warpgroup_products")
-    if share < _ONE_WARP or not barriers + products:
-        return None
-    because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
-    if products > barriers:  # each begins when all four warps of its group are there
-        return AblationVerdict("latency", "gmma", "gmma-wait", because)
-    return AblationVerdict("latency", "barrier", "barrier-wait", because)
-
-
-def _judge_chains(case: AblatedCall) -> AblationVerdict | None:
-    """Loads whose values are the next addresses: they cannot be taken away, but they show."""
-    if not case.is_latency_bound or case.is_full:
-        return None
-    refusal = case.refused.get("hits-l1")
-    if case.get_survey_count("steering_loads") and refusal and refusal.code == "steers":
-        because = f"every load decides the next address, and {case.half_occupancy_text}"
-        return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-    if case.get_survey_count("steering_shared") and not case.get_survey_count("loaded_bytes"):
-        because = f"loads of shared memory decide the next address, and {case.half_occupancy_text}"
-        return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
-    return None
-
-
-def _judge_occupancy(case: AblatedCall) -> AblationVerdict | None:
-    """More warps would help nearly in proportion, and something keeps them away."""
-    if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.occupancy_limiter_rule:
-        return None
-    because = f"{case.half_occupancy_text}, and {case.occupancy_text} of what an SM holds fit"
-    return AblationVerdict("latency", "", case.occupancy_limiter_rule, because)
-
-
-def _judge_dependency(case: AblatedCall) -> AblationVerdict | None:
-    """A warp that waits for its own results: too few warps, or too little that is independent."""
-    fixed = case.get_survey_count("chain_fixed")
-    share = fixed + case.get_survey_count("chain_xu") + case.get_survey_count("chain_shared")
-    if share < _OF_TIME or case.is_full:
-        return None
-    part = f"{100 * min(share, 1.0):.0f} %"
-    because = f"one chain of dependent instructions takes {part} of a warp's time"
-    if fixed >= share / 2:
-        return AblationVerdict("latency", "wait", "fixed-latency", because)
-    return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
-
-
-def _judge_slow_functions(case: AblatedCall) -> AblationVerdict | None:
-    """What no unit and no wait explains: instructions that faster functions would save."""
-    row = case.find_ablation_worth("fast-math", WORTH)
     if row is None:
-        return None
-    return AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
+        return
+    because = _say_time_without(row)
+    if case.count("stored_bytes") > case.dram * case.seconds:
+        because += "; DRAM could not carry what is stored"
+        yield AblationVerdict("memory", "l2", "l2-bandwidth", because)
+    if case.fills_dram:
+        yield AblationVerdict("memory", "dram", "dram-bandwidth", because)
+    if case.is_latency_bound:
+        yield AblationVerdict("latency", "drain", "store-drain", because)
 
 
-def _judge_balance(case: AblatedCall, because: str) -> AblationVerdict | None:
-    """Loads that count, and so few blocks on each SM that there cannot be fewer."""
-    fitting, on_each = case.shape.blocks_per_sm, case.shape.blocks / case.sms
-    if not fitting or on_each > fitting / 2:
-        return None
-    because += f"; {on_each:.2g} blocks for each SM, where {fitting} fit"
-    return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
+def _judge_waits(case: AblatedCall) -> Verdicts:
+    """Waits that cannot be taken away, but that show."""
+    # Warps that wait at a barrier for one that has more to do: without it nobody's work is less.
+    share, barriers = case.count("busiest_warp"), case.count("barriers")
+    products = case.count("warpgroup_products")
+    if share >= _ONE_WARP and barriers + products:
+        because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
+        if products > barriers:  # each begins when all four warps of its group are there
+            yield AblationVerdict("latency", "gmma", "gmma-wait", because)
+        yield AblationVerdict("latency", "barrier", "barrier-wait", because)
+    # Loads whose values are the next addresses.
+    refusal, waits = case.refused.get("hits-l1"), case.half_occupancy_text
+    if case.is_latency_bound and not case.is_full:
+        if case.count("steering_loads") and refusal and refusal.code == "steers":
+            because = f"every load decides the next address, and {waits}"
+            yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
+        if case.count("steering_shared") and not case.count("loaded_bytes"):
+            because = f"loads of shared memory decide the next address, and {waits}"
+            yield AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
+    # More warps would help nearly in proportion, and something keeps them away.
+    rule = case.occupancy_limiter_rule
+    if (case.shape.half_occupancy or 0.0) >= _IN_PROPORTION and rule:
+        fit = f"{100 * (case.shape.occupancy or 0.0):.0f} % of what an SM holds fit"
+        yield AblationVerdict("latency", "", rule, f"{waits}, and {fit}")
+
+
+def _judge_dependency(case: AblatedCall) -> Verdicts:
+    """A warp that waits for its own results: too few warps, or too little that is independent."""
+    fixed = case.count("chain_fixed")
+    share = case.count("chain_fixed", "chain_xu", "chain_shared")
+    if share >= _OF_TIME and not case.is_full:
+        part = f"{100 * min(share, 1.0):.0f} %"
+        because = f"one chain of dependent instructions takes {part} of a warp's time"
+        if fixed >= share / 2:
+            yield AblationVerdict("latency", "wait", "fixed-latency", because)
+        yield AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
+    # What no unit and no wait explains: instructions that faster functions would save.
+    row = case.find_ablation_worth("fast-math", WORTH)
+    if row:
+        yield AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
 
 def _say_unknown(case: AblatedCall) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
-    busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
     observed = f"no cause that can be removed separately gains more than {best:.2f}x"
+    busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
     if busiest:
-        observed += (
-            f"; {busiest} is busiest, {100 * case.busy[busiest]:.0f} % by counted instructions"
-        )
+        share = f"{100 * case.busy[busiest]:.0f} % by counted instructions"
+        observed += f"; {busiest} is busiest, {share}"
     refusals = [r for r in case.refused.values() if r.code != "nothing-to-take-away"]
     for refusal in refusals[:2]:
         observed += f"; {refusal.ablation}: {refusal.observed}"
+    worth = f"{WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound"
     missing = Refusal(
         ablation="",
         code="cannot-tell",
         observed=observed,
-        threshold=(
-            f"{WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound, {100 * _FULL:.0f} % of a "
-            "unit"
-        ),
+        threshold=f"{worth}, {100 * _FULL:.0f} % of a unit",
         remedy="counters name the stall: profkit profile, where they may be read",
     )
-    return AblationVerdict(_guess_bound(case), "", "", "cannot tell", missing=missing)
-
-
-def _guess_bound(case: AblatedCall) -> str:
-    """Which part of the machine it waits for, where the cause cannot be told."""
-    if case.is_latency_bound:
-        return "latency"
+    bound = "unknown"
     if case.find_ablation_worth("no-memory"):
-        return "memory"
-    return "unknown"
+        bound = "memory"
+    if case.is_latency_bound:
+        bound = "latency"
+    return AblationVerdict(bound, "", "", "cannot tell", missing=missing)

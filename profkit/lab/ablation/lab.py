@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class AblationLab:
         self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
     ) -> None:
         self.on, self.reset = on, reset
-        self._limited: dict[str, PtxModule] = {}
+        self.limit_registers = functools.cache(self._limit_registers)
         self.call: CapturedCall = launches.read_call(call)
         self.stream = device.create_non_blocking_stream()
         began = time.perf_counter()
@@ -93,13 +94,8 @@ class AblationLab:
         )
         return {times.name: times for times in taken}
 
-    def limit_registers(self, text: str) -> PtxModule:
+    def _limit_registers(self, text: str) -> PtxModule:
         """Rewritten PTX, held to as many registers as let the original's blocks fit."""
-        if text not in self._limited:
-            self._limited[text] = self._limit_blocks(text)
-        return self._limited[text]
-
-    def _limit_blocks(self, text: str) -> PtxModule:
         module = read_module(text)
         changes = PtxEdits(module)
         for launch in self.call.kernel_launches:
@@ -116,13 +112,14 @@ class AblationLab:
         table: bytes,
         part: int = 1,
         axis: int | None = None,
-    ) -> list[int]:
+    ) -> Sequence[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load_module(module, code, table)
         first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
         self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
-        words = launches.download_global_words(loaded.module, survey.COUNTS, len(first))
+        place = launches.find_global(loaded.module, survey.COUNTS, 8 * len(first))
+        words = launches.download_words(place, len(first))
         launches.unload_code(loaded)
         return words
 

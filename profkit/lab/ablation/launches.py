@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 from profkit.errors import ProfkitError
@@ -183,65 +183,62 @@ def unload_code(loaded: LoadedCode) -> None:
     device.call_driver("cuModuleUnload", c_void_p(loaded.module))
 
 
-def find_global(module: int, name: str) -> tuple[int, int] | None:
-    """(address, bytes) of an array of a module; None if it has none of that name."""
+def _ask_for_range(function: str, *asked: c_void_p | c_char_p | c_ulonglong) -> tuple[int, int]:
+    """(address, bytes) that a function of the driver answers; zeros where it knows of none."""
     place, size = c_ulonglong(), c_size_t()
     try:
-        device.call_driver(
-            "cuModuleGetGlobal_v2",
-            *(byref(place), byref(size), c_void_p(module), c_char_p(name.encode())),
-        )
+        device.call_driver(function, byref(place), byref(size), *asked)
     except device.CudaError:
-        return None
+        return 0, 0
     return place.value, size.value
 
 
-def write_global(module: int, name: str, content: bytes) -> None:
-    found = find_global(module, name)
-    if found is None or found[1] < len(content):
+def find_global(module: int, name: str, size: int) -> int:
+    """The address of an array of a module that has so many bytes at least."""
+    word = c_char_p(name.encode())
+    place, has = _ask_for_range("cuModuleGetGlobal_v2", c_void_p(module), word)
+    if has < size:
         raise ProfkitError(f"the rewritten module has no room for {name}")
+    return place
+
+
+def find_allocation(address: int) -> tuple[int, int]:
+    """(first address, bytes) of what an address was allocated with; zeros if it was not."""
+    return _ask_for_range("cuMemGetAddressRange_v2", c_ulonglong(address))
+
+
+def write_global(module: int, name: str, content: bytes) -> None:
     source = ctypes.create_string_buffer(content, len(content))
-    device.copy_to_device(found[0], ctypes.addressof(source), len(content))
-
-
-def download_global_words(module: int, name: str, count: int) -> list[int]:
-    found = find_global(module, name)
-    if found is None:
-        raise ProfkitError(f"the rewritten module has no {name}")
-    return download_words(found[0], count)
+    place = find_global(module, name, len(content))
+    device.copy_to_device(place, ctypes.addressof(source), len(content))
 
 
 def copy_globals(launch: KernelLaunch, loaded: LoadedCode, names: Sequence[str]) -> None:
     """Give the arrays of a module what those of the same names hold in the original."""
-    for name in names:
-        here = find_global(loaded.module, name)
-        there = _find_original(launch, name)
-        if here and there and here[1] == there[1]:
-            device.copy_on_device(here[0], there[0], here[1])
-    device.wait_for_gpu_or_stream()
-
-
-def _find_original(launch: KernelLaunch, name: str) -> tuple[int, int] | None:
-    owner = c_void_p()
-    place, size = c_ulonglong(), c_size_t()
-    word = c_char_p(name.encode())
+    owner, ask = c_void_p(), "cuModuleGetGlobal_v2"
     try:
         if launch.kernel:
+            ask = "cuLibraryGetGlobal"
             device.call_driver("cuKernelGetLibrary", byref(owner), c_void_p(launch.kernel))
-            device.call_driver("cuLibraryGetGlobal", byref(place), byref(size), owner, word)
         else:
             device.call_driver("cuFuncGetModule", byref(owner), c_void_p(launch.function))
-            device.call_driver("cuModuleGetGlobal_v2", byref(place), byref(size), owner, word)
-    except device.CudaError:
-        return None
-    return place.value, size.value
+    except device.CudaError:  # its arrays cannot be found
+        return
+    for name in names:
+        word = c_char_p(name.encode())
+        here = _ask_for_range("cuModuleGetGlobal_v2", c_void_p(loaded.module), word)
+        there = _ask_for_range(ask, owner, word)
+        if here[0] and there[0] and here[1] == there[1]:
+            device.copy_on_device(here[0], *there)
+    device.wait_for_gpu_or_stream()
 
 
 def copy_function_attributes(launch: KernelLaunch, loaded: LoadedCode) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[launch.name]
-    _set_attribute(function, _MOST_SHARED, launch.smem)
-    _set_attribute(function, _CARVEOUT, library.read_kernel_attribute(launch.function, _CARVEOUT))
+    carveout = library.read_kernel_attribute(launch.function, _CARVEOUT)
+    allow_dynamic_shared(function, launch.smem)
+    _set_attribute(function, _CARVEOUT, carveout)
     if prod(launch.cluster) > 1:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
@@ -252,18 +249,6 @@ def allow_dynamic_shared(function: int, size: int) -> None:
 
 def _set_attribute(function: int, number: int, value: int) -> None:
     device.call_driver("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
-
-
-def find_allocation(address: int) -> tuple[int, int] | None:
-    """(first address, bytes) of what an address was allocated with; None if it was not."""
-    base, size = c_ulonglong(), c_size_t()
-    try:
-        device.call_driver(
-            "cuMemGetAddressRange_v2", byref(base), byref(size), c_ulonglong(address)
-        )
-    except device.CudaError:
-        return None
-    return base.value, size.value
 
 
 @dataclass(frozen=True)
@@ -281,12 +266,13 @@ class Replay:
         for step in self.call.steps:
             if isinstance(step, MemoryFill):
                 _fill_memory(step, stream)
-            else:
-                launch = step
-                if self.part > 1:
-                    launch = replace(launch, grid=shrink_grid(launch.grid, self.part, self.axis))
-                function = self.functions.get(launch.name, launch.function)
-                _launch_kernel(launch, function, self.smem.get(launch.name, launch.smem), stream)
+                continue
+            grid = step.grid
+            if self.part > 1:
+                grid = shrink_grid(grid, self.part, self.axis)
+            function = self.functions.get(step.name, step.function)
+            smem = self.smem.get(step.name, step.smem)
+            _launch_kernel(step, function, grid, smem, stream)
 
 
 def shrink_grid(
@@ -312,26 +298,30 @@ def _fill_memory(fill: MemoryFill, stream: int) -> None:
     device.call_driver(name, c_ulonglong(fill.to), number, c_size_t(fill.count), c_void_p(stream))
 
 
-def _launch_kernel(launch: KernelLaunch, function: int, smem: int, stream: int) -> None:
+def _launch_kernel(
+    launch: KernelLaunch, function: int, grid: tuple[int, int, int], smem: int, stream: int
+) -> None:
     attributes = (_Attribute * 2)()
-    count = 0
+    given = []
     if prod(launch.cluster) > 1:
-        attributes[count].id = _CLUSTER
-        attributes[count].value[0:3] = launch.cluster
-        count += 1
+        given.append((_CLUSTER, launch.cluster))
     if launch.cooperative:
-        attributes[count].id = _COOPERATIVE
-        attributes[count].value[0] = 1
-        count += 1
-    config = _Config(smem=smem, stream=stream, attributes=attributes, count=count)
-    config.grid[:] = launch.grid
+        given.append((_COOPERATIVE, (1, 0, 0)))
+    for attribute, (number, value) in zip(attributes, given, strict=False):
+        attribute.id = number
+        attribute.value[0:3] = value
+    config = _Config(smem=smem, stream=stream, attributes=attributes, count=len(given))
+    config.grid[:] = grid
     config.block[:] = launch.block
-    pointers = c_void_p(launch.parameters), c_void_p(launch.extra)
-    device.call_driver("cuLaunchKernelEx", byref(config), c_void_p(function), *pointers)
+    pointers = c_void_p(function), c_void_p(launch.parameters), c_void_p(launch.extra)
+    device.call_driver("cuLaunchKernelEx", byref(config), *pointers)
 
 
 class Hung(ProfkitError):
     """A launch that did not end in time; the process is of no more use."""
+
+
+_NOT_READY = 600
 
 
 def run_with_timeout(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
@@ -340,23 +330,15 @@ def run_with_timeout(enqueue: Callable[[int], None], stream: int, seconds: float
     enqueue(stream)
     device.record_event(event, stream)
     until = time.monotonic() + seconds
-    while not _is_event_done(event):
+    while True:
+        try:
+            return device.call_driver("cuEventQuery", c_void_p(event))
+        except device.CudaError as error:
+            if error.code != _NOT_READY:
+                raise
         if time.monotonic() > until:
             raise Hung(f"it did not finish within {seconds:.1f} s")
         time.sleep(_POLL)
-
-
-_NOT_READY = 600
-
-
-def _is_event_done(event: int) -> bool:
-    try:
-        device.call_driver("cuEventQuery", c_void_p(event))
-    except device.CudaError as error:
-        if error.code != _NOT_READY:
-            raise
-        return False
-    return True
 
 
 def pack_words(words: Sequence[int]) -> bytes:
@@ -370,8 +352,6 @@ def download_bytes(address: int, size: int) -> bytes:
     return bytes(content)
 
 
-def download_words(address: int, count: int) -> list[int]:
+def download_words(address: int, count: int) -> Sequence[int]:
     """Words of 8 bytes from the GPU."""
-    words = (c_ulonglong * count)()
-    device.copy_to_host(ctypes.addressof(words), address, 8 * count)
-    return list(words)
+    return struct.unpack(f"<{count}Q", download_bytes(address, 8 * count))

@@ -16,7 +16,7 @@ import msgspec
 
 from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import preparation, reading
-from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_named_refusal
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.comparison import (
     compute_gain_of_change,
     refuse_gain_beyond_arithmetic,
@@ -59,21 +59,29 @@ def measure_call(
     began = time.monotonic()
     lab = AblationLab(call, reset, on)
     prepared, code, spans = _survey_and_prepare(lab, text, say)
-    calls = _list_calls(lab, prepared, beside or {})
+    calls = _list_calls(lab, prepared)
     say("timing")
     lab.reset()
-    times = lab.time_calls(calls)
+    times = lab.time_calls({**calls, **(beside or {})})
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
-    record = _compare_with_base(lab, prepared, code, times, shape, say)
     record = msgspec.structs.replace(
-        record,
+        _compare_with_base(lab, prepared, code, times, shape, say),
         others={name: median(times[name].warm) for name in beside or ()},
         seconds=time.monotonic() - began,
     )
     judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
     return judged, replace(times["original"], cold=cold.cold)
+
+
+def _list_calls(lab: AblationLab, prepared: PreparedChanges) -> Calls:
+    """List what is timed in turns: the original, it with fewer warps, and the changes."""
+    replays = {"original": Replay(lab.call), **prepared.replays}
+    half = preparation.make_low_occupancy_replay(lab)
+    if half:
+        replays["half-occupancy"] = half
+    return {name: replay.enqueue_call for name, replay in replays.items()}
 
 
 def _compare_with_base(
@@ -86,21 +94,40 @@ def _compare_with_base(
 ) -> AblationRecord:
     """Make a record of what was timed; without code, of the call itself and its shape only."""
     base = times["original"]
-    busy, turns = reading.measure_units(code, base, lab) if code else ({}, {})
-    measured, refused = _compare_all(prepared, times, busy)
-    with_lines = _add_lines(lab, prepared, measured, say)
-    record = msgspec.structs.replace(
-        _make_record_of_base(base, lab.on),
-        busy=busy,
-        seen=turns,
-        kernels=_name_kernels(lab),
-        measured=tuple(sorted(with_lines, key=_rank_gain)),
-        refused=tuple(refused),
-        shape=shape,
-    )
+    record = _make_record_of_base(base, shape, lab)
     if code:
-        record = _add_survey(record, lab, code, times)
-    return record
+        busy, seen = reading.summarize_call(code, base, lab, shape)
+        rebuilt = median(times["base"].warm) / record.base
+        record = msgspec.structs.replace(record, busy=busy, seen=seen, rebuilt=rebuilt)
+    measured, refused = _compare_all(prepared, times, record.busy)
+    measured = _add_lines(lab, prepared, measured, say)
+    # What a fix can reach comes first, the largest gain of it before all.
+    measured.sort(key=lambda row: (not row.reachable, -row.gain))
+    return msgspec.structs.replace(record, measured=tuple(measured), refused=tuple(refused))
+
+
+def _make_record_of_base(base: Times, shape: LaunchOnlyTimes, lab: AblationLab) -> AblationRecord:
+    """A record of the original's time, of which nothing else is known yet."""
+    interval = estimate_median(list(base.warm))
+    low: float | None = interval.low
+    high: float | None = interval.high
+    if isnan(interval.low):  # too few samples
+        low = high = None
+    return AblationRecord(
+        kernels=tuple(dict.fromkeys(launch.name for launch in lab.call.kernel_launches)),
+        base=median(base.warm),
+        low=low,
+        high=high,
+        measured=(),
+        refused=(),
+        shape=shape,
+        busy={},
+        seen={},
+        verdict=AblationVerdict("unknown", "", "", ""),
+        sm_clock=base.after.sm_clock,
+        power=base.after.power,
+        gpu=lab.on.gpu.name,
+    )
 
 
 def check_changes_run(
@@ -125,69 +152,6 @@ def _survey_and_prepare(
     return preparation.prepare_changes(lab, code, say), code, spans
 
 
-def _list_calls(
-    lab: AblationLab, prepared: PreparedChanges, beside: Calls
-) -> dict[str, Callable[[int], None]]:
-    """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
-    calls: dict[str, Callable[[int], None]] = {"original": Replay(lab.call).enqueue_call}
-    for name, replay in preparation.make_low_occupancy_replays(lab).items():
-        calls[name] = replay.enqueue_call
-    for name, replay in prepared.replays.items():
-        calls[name] = replay.enqueue_call
-    calls.update(beside)
-    return calls
-
-
-def _add_survey(
-    record: AblationRecord,
-    lab: AblationLab,
-    code: SurveyedCode,
-    times: Mapping[str, Times],
-) -> AblationRecord:
-    """Add what the copies that count have seen."""
-    chains = reading.measure_longest_chains(code, times["original"], lab, record.shape)
-    return msgspec.structs.replace(
-        record,
-        rebuilt=median(times["base"].warm) / record.base,
-        seen=reading.summarize_survey(code) | chains | record.seen,
-    )
-
-
-def _name_kernels(lab: AblationLab) -> tuple[str, ...]:
-    """Name each kernel once, in the order of the launches."""
-    return tuple(dict.fromkeys(launch.name for launch in lab.call.kernel_launches))
-
-
-def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
-    """What a fix can reach comes first, the largest gain of it before all."""
-    return (not row.reachable, -row.gain)
-
-
-def _make_record_of_base(base: Times, on: Conditions) -> AblationRecord:
-    """A record of the original's time, of which nothing else is known yet."""
-    interval = estimate_median(list(base.warm))
-    low: float | None = interval.low
-    high: float | None = interval.high
-    if isnan(interval.low):  # too few samples
-        low = high = None
-    return AblationRecord(
-        kernels=(),
-        base=median(base.warm),
-        low=low,
-        high=high,
-        rebuilt=None,
-        measured=(),
-        refused=(),
-        shape=LaunchOnlyTimes(),
-        busy={},
-        seen={},
-        verdict=AblationVerdict("unknown", "", "", ""),
-        sm_clock=base.after.sm_clock,
-        power=base.after.power,
-        gpu=on.gpu.name,
-    )
-
-
 def _compare_all(
     prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[str, float]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
@@ -195,20 +159,19 @@ def _compare_all(
     for ablation, change in prepared.changes.items():
         if f"gone:{ablation.id}" not in times:
             continue
+        executed = prepared.executed.get(ablation.id)
         try:
-            row = compute_gain_of_change(
-                ablation, change, times, prepared.executed.get(ablation.id)
-            )
+            row = compute_gain_of_change(ablation, change, times, executed)
             if change.part > 1:
                 refuse_gain_beyond_arithmetic(row.gain, busy)
             measured.append(row)
         except Refused as why:
-            refused.append(ablation.make_refusal(why))
+            refused.append(why.make_refusal(ablation.id))
     try:
         refuse_gain_of_other_work(measured)
     except Refused as why:
         measured = [row for row in measured if row.ablation != "wide"]
-        refused.append(make_named_refusal("wide", why))
+        refused.append(why.make_refusal("wide"))
     return measured, refused
 
 
@@ -222,12 +185,12 @@ def _add_lines(
         change, lines = by_id[row.ablation], row.lines
         if row.gain >= WORTH_A_LOOK and row.reachable and len(change.lines) > 1:
             say("lines")
-            lines = tuple(_time_lines(lab, change))
+            lines = _time_lines(lab, change)
         with_lines.append(msgspec.structs.replace(row, lines=lines))
     return with_lines
 
 
-def _time_lines(lab: AblationLab, change: CodeChange) -> list[LineGain]:
+def _time_lines(lab: AblationLab, change: CodeChange) -> tuple[LineGain, ...]:
     """The gain of each line alone, the largest first."""
     module = lab.limit_registers(change.text)
     machine = lab.assemble_text(module.text)
@@ -236,7 +199,6 @@ def _time_lines(lab: AblationLab, change: CodeChange) -> list[LineGain]:
     for place, table in [("", change.control), *lines]:
         replay = Replay(lab.call, lab.load_module(module, machine, table).functions)
         calls[place] = replay.enqueue_call
-    times = lab.time_calls(calls)
-    control = median(times[""].warm)
-    gains = [LineGain(place, control / median(times[place].warm)) for place, _ in lines]
-    return sorted(gains, key=lambda row: -row.gain)
+    times = {place: median(taken.warm) for place, taken in lab.time_calls(calls).items()}
+    gains = [LineGain(place, times[""] / times[place]) for place, _ in lines]
+    return tuple(sorted(gains, key=lambda row: -row.gain))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from profkit.errors import ProfkitError
@@ -11,6 +11,7 @@ from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import PtxAccess, find_accesses
 from profkit.lab.ablation.change import ROOM, Ablation, CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.lab import AblationLab
 from profkit.lab.ablation.launches import KernelLaunch, LoadedCode, Replay
 from profkit.lab.ablation.ptx import PtxModule, cut_other_entries, read_module
@@ -29,7 +30,7 @@ class PreparedChanges:
     """What is timed, and what is known of it before."""
 
     replays: dict[str, Replay] = field(default_factory=dict)
-    changes: dict[Ablation, CodeChange] = field(default_factory=dict)
+    changes: dict[type[Ablation], CodeChange] = field(default_factory=dict)
     executed: dict[str, float] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
 
@@ -39,12 +40,11 @@ def run_survey(
 ) -> tuple[SurveyedCode, timeline.BlockTimeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
     on, found = lab.on, find_accesses(module)
-    flags = _list_register_cap_flags(lab)
-    counting, spans = (
-        survey.write_counting_module(module, found),
-        timeline.write_module_recording_times(module),
+    counting = survey.write_counting_module(module, found)
+    spans = timeline.write_module_recording_times(module)
+    made = assemble.assemble_all(
+        [counting, spans], on.arch, _list_register_cap_flags(lab), on.folder
     )
-    made = assemble.assemble_all([counting, spans], on.arch, flags, on.folder)
     counter, drawn = made[counting], made[spans]
     if isinstance(counter, ProfkitError):
         raise counter
@@ -62,6 +62,16 @@ def _describe_code(
     on, launched = lab.on, lab.call.kernel_launches
     room = device.allocate_memory(ROOM)
     device.fill_memory(room, 0, ROOM)
+    # Accesses of global memory whose first and last byte lie in one allocation.
+    anchored = set()
+    for access in found:
+        went = seen.seen[access.number]
+        owner = access.in_global and went.requests and launches.find_allocation(went.lowest)
+        if owner and went.highest <= owner[0] + owner[1]:
+            anchored.add(access.number)
+    local = []
+    for step in launched:
+        local.append(library.read_kernel_attribute(step.function, launches.LOCAL))
     return SurveyedCode(
         module=module,
         accesses=found,
@@ -70,20 +80,17 @@ def _describe_code(
         grids={launch.name: launch.blocks for launch in launched},
         l2=on.gpu.l2,
         room=room,
-        local_bytes=max(
-            library.read_kernel_attribute(s.function, launches.LOCAL) for s in launched
-        ),
+        local_bytes=max(local),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=cut_other_entries(on.fast, lab.call.names),
-        anchored=_find_accesses_in_one_allocation(found, seen),
+        anchored=frozenset(anchored),
     )
 
 
 def _list_register_cap_flags(lab: AblationLab) -> list[str]:
     """Flags with which a block fits on an SM, although counters take registers."""
     threads = max(launch.threads for launch in lab.call.kernel_launches)
-    whole_warps = -(-threads // 32) * 32
-    most = min(255, _REGISTERS // whole_warps // 8 * 8)
+    most = min(255, _REGISTERS // (-(-threads // 32) * 32) // 8 * 8)
     return [*_drop_register_cap(lab.on.flags), f"-maxrregcount={most}"]
 
 
@@ -91,100 +98,82 @@ def _drop_register_cap(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith("-maxrregcount")]
 
 
-def _find_accesses_in_one_allocation(
-    accesses: Sequence[PtxAccess], seen: survey.Survey
-) -> frozenset[int]:
-    """Accesses of global memory whose first and last byte lie in one allocation."""
-    anchored = set()
-    for access in accesses:
-        went = seen.seen[access.number]
-        if not access.in_global or not went.requests:
-            continue
-        owner = launches.find_allocation(went.lowest)
-        if owner and went.highest <= owner[0] + owner[1]:
-            anchored.add(access.number)
-    return frozenset(anchored)
-
-
 def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedChanges:
-    prepared = PreparedChanges()
+    prepared, texts = PreparedChanges(), []
     for ablation in list_ablations():
         try:
-            _refuse_if_lost_before(lab, ablation)
-            prepared.changes[ablation] = ablation.make(code)
+            lost = lab.on.refused.get(ablation.id)  # what an earlier process was lost to
+            if lost:
+                remedy = "compute-sanitizer says where, of the original too"
+                raise Refused("lost", lost, "a process that ends", remedy)
+            change = prepared.changes[ablation] = ablation(code).make()
         except Refused as why:
-            prepared.refused.append(ablation.make_refusal(why))
-    base = lab.load_module(code.module, lab.assemble_text(code.module.text))
-    prepared.replays["base"] = Replay(lab.call, base.functions)
-    _assemble_in_parallel(lab, prepared.changes.values())
-    for ablation in prepared.changes:
-        say(ablation.id)
-        try:
-            _prepare_change(lab, code, ablation, base, prepared)
-        except Refused as why:
-            prepared.refused.append(ablation.make_refusal(why))
-    return prepared
-
-
-def _refuse_if_lost_before(lab: AblationLab, ablation: Ablation) -> None:
-    """Refuse what an earlier process was lost to."""
-    seen = lab.on.refused.get(ablation.id)
-    if seen:
-        remedy = "compute-sanitizer says where, of the original too"
-        raise Refused("lost", seen, "a process that ends", remedy)
-
-
-def _assemble_in_parallel(lab: AblationLab, changes: Iterable[CodeChange]) -> None:
-    """Assemble side by side what is asked for one after the other."""
-    texts = []
-    for change in changes:
+            prepared.refused.append(why.make_refusal(ablation.id))
+            continue
         if not change.other_code:
             module = lab.limit_registers(change.text)
             texts += [module.text, survey.write_counting_module(module, [])]
+    base = lab.load_module(code.module, lab.assemble_text(code.module.text))
+    prepared.replays["base"] = Replay(lab.call, base.functions)
+    # What is asked for one after the other below is assembled side by side.
     assemble.assemble_all(texts, lab.on.arch, lab.on.flags, lab.on.folder)
+    for ablation, change in prepared.changes.items():
+        say(ablation.id)
+        try:
+            if change.other_code:
+                _prepare_other_code(lab, code, ablation.id, change, prepared)
+            else:
+                _prepare_change(lab, ablation.id, change, base, prepared)
+        except Refused as why:
+            prepared.refused.append(why.make_refusal(ablation.id))
+    return prepared
 
 
 def _prepare_change(
     lab: AblationLab,
-    code: SurveyedCode,
-    ablation: Ablation,
+    name: str,
+    change: CodeChange,
     base: LoadedCode,
     prepared: PreparedChanges,
 ) -> None:
-    change = prepared.changes[ablation]
-    if change.other_code:
-        _prepare_other_code(lab, code, ablation, prepared)
-        return
+    """Load one machine code with both tables, if it executes the same with them."""
     module = lab.limit_registers(change.text)
-    prepared.executed[ablation.id] = _measure_execution_difference(lab, module, change)
+    flags = lab.on.flags
+    with_control = _count_executed(lab, module, flags, change.control)
+    without = _count_executed(lab, module, flags, change.table)
+    prepared.executed[name] = _measure_or_refuse_difference(with_control, without)
     for which, table in (("control", change.control), ("gone", change.table)):
-        replay = _load_with_same_occupancy(lab, module, table, base)
+        replay = _load_within_occupancy(lab, module, flags, table, base)
         lab.run_call(replay)
-        prepared.replays[f"{which}:{ablation.id}"] = replay
+        prepared.replays[f"{which}:{name}"] = replay
 
 
 def _prepare_other_code(
-    lab: AblationLab, code: SurveyedCode, ablation: Ablation, prepared: PreparedChanges
+    lab: AblationLab, code: SurveyedCode, name: str, change: CodeChange, prepared: PreparedChanges
 ) -> None:
-    change = prepared.changes[ablation]
+    """Load other code for the same work, which is held against the original."""
+    module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.uncapped:
-        module, flags = read_module(change.text), _drop_register_cap(lab.on.flags)
-    else:
-        module, flags = lab.limit_registers(change.text), list(lab.on.flags)
-    axis = None
-    if change.part > 1:
+        module, flags = read_module(change.text), _drop_register_cap(flags)
+    axis, part, before = None, change.part, code.survey.executed
+    if part > 1:
         axis = _choose_axis(lab, code, module, change)
-        difference = _measure_error_of_fewer_blocks(lab, code, module, change.part, axis)
+    capped = _list_register_cap_flags(lab)
+    executed = _count_executed(lab, module, capped, part=part, axis=axis)
+    if part > 1:  # one of so many blocks makes that part of the accesses of all
+        before, executed = survey.count_accesses(before), survey.count_accesses(executed)
+        for kind in executed:
+            executed[kind] *= part
     else:
-        difference = _measure_comparable_difference(lab, code, module)
-    prepared.executed[ablation.id] = difference
-    replay = _load_with_original_occupancy(lab, module, flags)
-    replay = replace(replay, part=change.part, axis=axis)
+        before = survey.keep_comparable_instructions(before)
+        executed = survey.keep_comparable_instructions(executed)
+    prepared.executed[name] = _measure_or_refuse_difference(before, executed)
+    replay = replace(_load_within_occupancy(lab, module, flags), part=part, axis=axis)
     lab.run_call(replay)
-    prepared.replays[f"gone:{ablation.id}"] = replay
+    prepared.replays[f"gone:{name}"] = replay
 
 
-def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str] | None = None) -> bytes:
+def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str]) -> bytes:
     try:
         return lab.assemble_text(text, flags)
     except ProfkitError as error:
@@ -193,27 +182,18 @@ def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str] | None
         raise Refused("does-not-assemble", said, "PTX that ptxas takes", remedy) from error
 
 
-def _measure_execution_difference(lab: AblationLab, module: PtxModule, change: CodeChange) -> float:
-    """How much more or less often an opcode is executed with the cause gone, at most."""
-    counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []))
-    executed = []
-    for table in (change.control, change.table):
-        words = lab.count_accesses(module, [], counter, table)
-        executed.append(survey.count_executed(module, words))
-    return _measure_or_refuse_difference(*executed)
-
-
-def _measure_comparable_difference(
-    lab: AblationLab, code: SurveyedCode, module: PtxModule
-) -> float:
-    """The same of other code: of its accesses, barriers and products only."""
-    counter = _assemble_or_refuse(
-        lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
-    )
-    words = lab.count_accesses(module, [], counter, b"")
-    executed = survey.count_executed(module, words)
-    before = survey.keep_comparable_instructions(code.survey.executed)
-    return _measure_or_refuse_difference(before, survey.keep_comparable_instructions(executed))
+def _count_executed(
+    lab: AblationLab,
+    module: PtxModule,
+    flags: Sequence[str],
+    table: bytes = b"",
+    part: int = 1,
+    axis: int | None = None,
+) -> Counter[str]:
+    """Instructions that rewritten code executes in a call, or in one of so many blocks of it."""
+    counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []), flags)
+    words = lab.count_accesses(module, [], counter, table, part, axis)
+    return survey.count_executed(module, words)
 
 
 def _choose_axis(
@@ -221,17 +201,18 @@ def _choose_axis(
 ) -> int:
     """The axis along which a part of the blocks touches as many sectors as all of the original's."""
     flags = _list_register_cap_flags(lab)
-    marked = _assemble_or_refuse(
-        lab, footprint.write_marking_module(code.module, change.regions), flags
-    )
-    before = lab.count_touched_sectors(code.module, change.regions, marked, part=1, axis=None)
+
+    def count_touched(of: PtxModule, regions: Sequence[Region], part: int, axis: int) -> int:
+        marked = _assemble_or_refuse(lab, footprint.write_marking_module(of, regions), flags)
+        return lab.count_touched_sectors(of, regions, marked, part, axis)
+
+    before = count_touched(code.module, change.regions, 1, 0)
     regions = footprint.replace_accesses_of_regions(change.regions, module)
-    marked = _assemble_or_refuse(lab, footprint.write_marking_module(module, regions), flags)
     most = 0.0
     for axis in launches.rank_axes(lab.call.kernel_launches[0].grid):
         if min(launch.grid[axis] for launch in lab.call.kernel_launches) < change.part:
             continue
-        touched = lab.count_touched_sectors(module, regions, marked, change.part, axis)
+        touched = count_touched(module, regions, change.part, axis)
         most = max(most, touched / max(1, before))
         if most >= 1 - EXECUTED:
             return axis
@@ -243,20 +224,8 @@ def _choose_axis(
     )
 
 
-def _measure_error_of_fewer_blocks(
-    lab: AblationLab, code: SurveyedCode, module: PtxModule, part: int, axis: int
-) -> float:
-    """How far one of so many blocks is from making that part of the accesses of all."""
-    counter = _assemble_or_refuse(
-        lab, survey.write_counting_module(module, []), _list_register_cap_flags(lab)
-    )
-    words = lab.count_accesses(module, [], counter, b"", part, axis)
-    executed = survey.count_accesses(survey.count_executed(module, words))
-    times = Counter({kind: part * number for kind, number in executed.items()})
-    return _measure_or_refuse_difference(survey.count_accesses(code.survey.executed), times)
-
-
 def _measure_or_refuse_difference(counted: Counter[str], again: Counter[str]) -> float:
+    """How much more or less often an opcode is executed with the cause gone, at most."""
     difference = survey.compute_largest_difference(counted, again)
     if difference > EXECUTED:
         raise Refused(
@@ -268,50 +237,34 @@ def _measure_or_refuse_difference(counted: Counter[str], again: Counter[str]) ->
     return difference
 
 
-def _load_with_same_occupancy(
-    lab: AblationLab, module: PtxModule, table: bytes, base: LoadedCode
+def _load_within_occupancy(
+    lab: AblationLab,
+    module: PtxModule,
+    flags: Sequence[str],
+    table: bytes = b"",
+    base: LoadedCode | None = None,
 ) -> Replay:
-    """Rewritten code of which as many blocks fit on an SM as of the base."""
-    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
-    wanted = {}
-    for launch in lab.call.kernel_launches:
-        if launch.name in loaded.functions:
-            wanted[launch.name] = launch.count_blocks(base.functions[launch.name])
-            fitting = launch.count_blocks(loaded.functions[launch.name])
-            _refuse_fewer_blocks(fitting, wanted[launch.name])
-    return _replay_with_limited_occupancy(lab, loaded, wanted)
+    """Code of which no more blocks fit on an SM than of the original; of the `base` as many, if given.
 
-
-def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
-    if fitting < blocks:
-        raise Refused(
-            "occupancy",
-            f"{fitting} blocks fit on an SM with the instructions that choose",
-            f"{blocks}, as of the original",
-            "give the kernel a few more registers: use fewer threads per block, or no register limit",
-        )
-
-
-def _load_with_original_occupancy(
-    lab: AblationLab, module: PtxModule, flags: Sequence[str]
-) -> Replay:
-    """Other code that does the same, with no more blocks on an SM than the original has."""
-    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags))
-    wanted = {}
-    for launch in lab.call.kernel_launches:
-        wanted[launch.name] = launch.count_blocks()
-    return _replay_with_limited_occupancy(lab, loaded, wanted)
-
-
-def _replay_with_limited_occupancy(
-    lab: AblationLab, loaded: LoadedCode, wanted: dict[str, int]
-) -> Replay:
-    """With shared memory that nobody uses, where more blocks than wanted would fit."""
+    Shared memory that nobody uses holds them down.
+    """
+    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags), table)
     smem = {}
     for launch in lab.call.kernel_launches:
-        if launch.name in loaded.functions:
-            function = loaded.functions[launch.name]
-            smem[launch.name] = _find_limiting_shared_size(launch, function, wanted[launch.name])
+        if launch.name not in loaded.functions:
+            continue
+        function = loaded.functions[launch.name]
+        wanted = launch.count_blocks(base.functions[launch.name] if base else 0)
+        fitting = launch.count_blocks(function)
+        if base and fitting < wanted:
+            raise Refused(
+                "occupancy",
+                f"{fitting} blocks fit on an SM with the instructions that choose",
+                f"{wanted}, as of the original",
+                "give the kernel a few more registers: use fewer threads per block, or no register "
+                "limit",
+            )
+        smem[launch.name] = _find_limiting_shared_size(launch, function, wanted)
     return Replay(lab.call, loaded.functions, smem)
 
 
@@ -324,23 +277,16 @@ def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int)
     return size
 
 
-def make_low_occupancy_replays(lab: AblationLab) -> dict[str, Replay]:
-    """What launch alone can change: occupancy cut by unused shared memory."""
-    replays = {}
+def make_low_occupancy_replay(lab: AblationLab) -> Replay | None:
+    """The call with occupancy cut by half by unused shared memory; None where that cannot be."""
     smem = {}
     for launch in lab.call.kernel_launches:
         filled = min(launch.count_blocks(), -(-launch.blocks // lab.on.gpu.sms))
-        if filled >= 2:
-            smem.update(_find_shared_for_occupancy(launch, filled // 2))
-    if smem:
-        replays["half-occupancy"] = Replay(lab.call, smem=smem)
-    return replays
-
-
-def _find_shared_for_occupancy(launch: KernelLaunch, blocks: int) -> dict[str, int]:
-    """Dynamic shared memory with which this many blocks fit; empty where the GPU forbids it."""
-    try:
-        return {launch.name: _find_limiting_shared_size(launch, launch.function, blocks)}
-    except device.CudaError:
-        launches.allow_dynamic_shared(launch.function, launch.smem)
-        return {}
+        if filled < 2:
+            continue
+        try:
+            size = _find_limiting_shared_size(launch, launch.function, filled // 2)
+            smem[launch.name] = size
+        except device.CudaError:  # the GPU has no so large shared memory
+            launches.allow_dynamic_shared(launch.function, launch.smem)
+    return Replay(lab.call, smem=smem) if smem else None

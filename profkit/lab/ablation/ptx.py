@@ -8,7 +8,7 @@ reading, so that places stay what they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
@@ -30,14 +30,14 @@ _PART = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
-_BLOCK_OF_REGISTERS = re.compile(r"([%$\w]+)<(\d+)>")
+_NAMES = re.compile(r"([%$\w]+)(?:<(\d+)>)?")
 _NAME = re.compile(r"%[\w$]+(?:\.[xyzw])?|[A-Za-z_$][\w$]*")
 _ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\s*\d+))?\s*\]")
 _VARIABLE = re.compile(
     r"^[ \t]*((?:\.(?:visible|weak|extern|common)\s+)*)\.(global|const)\s[^;{(=]*?([\w$]+)\s*(?:\[|=|;)",
     re.MULTILINE,
 )
-_BITS = re.compile(r"[busf](8|16|32|64|128)|bf16x2|f16x2|bf16")
+_BITS = re.compile(r"[busf](8|16|32|64|128)|b?f16x2|bf(16)")
 _ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap"})
 
 
@@ -57,6 +57,13 @@ class PtxStatement:
     @property
     def words(self) -> list[str]:
         return self.opcode.split(".")
+
+    @property
+    def condition(self) -> str:
+        """Its guard as it is written: `@!%p1 `; empty without one."""
+        if not self.guard:
+            return ""
+        return f"@{'!' * self.negated}{self.guard} "
 
     def list_addresses(self) -> list[Address]:
         """The operands that are places in memory, in order."""
@@ -179,57 +186,45 @@ def _find_variables(blank: str, kernels: Sequence[PtxKernel]) -> tuple[list[str]
     return variables, hidden
 
 
-@dataclass
-class _Body:
-    """What has been read of a kernel's statements."""
-
-    statements: list[PtxStatement] = field(default_factory=list)
-    types: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, int] = field(default_factory=dict)
-    repeated: set[str] = field(default_factory=set)
-    block: int = 0
-    line: tuple[int, int] = (0, 0)
-
-    def add_part(self, part: re.Match[str]) -> None:
-        if part["line"]:
-            self.line = (int(part["file"]), int(part["line"]))
-        elif part["label"]:
-            self.block += 1
-            if part["label"] in self.labels:
-                self.repeated.add(part["label"])
-            self.labels[part["label"]] = self.block
-        elif part["declaration"]:
-            _read_registers(part["declaration"], self.types)
-        elif part["opcode"]:
-            statement = _read_statement(part, self.line, self.block)
-            self.statements.append(statement)
-            self.block += statement.words[0] in _ENDS_BLOCK
-
-
 def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> PtxKernel:
     end = _find_closing(blank, opening)
-    body = _Body()
-    at = opening + 1
-    while at < end:
-        part = _PART.match(blank, at, end)
-        if part is None:
-            words = " ".join(blank[at : min(end, at + 80)].split())
-            raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
-        at = part.end()
-        body.add_part(part)
-    for label in body.repeated:
-        del body.labels[label]
+    statements: list[PtxStatement] = []
+    types: dict[str, str] = {}
+    labels: dict[str, list[int]] = {}
+    block, line = 0, (0, 0)
+    for part in _list_parts(blank, opening + 1, end):
+        if part["line"]:
+            line = (int(part["file"]), int(part["line"]))
+        elif part["label"]:
+            block += 1
+            labels.setdefault(part["label"], []).append(block)
+        elif part["declaration"]:
+            _read_registers(part["declaration"], types)
+        elif part["opcode"]:
+            statement = _read_statement(part, line, block)
+            statements.append(statement)
+            block += statement.words[0] in _ENDS_BLOCK
     return PtxKernel(
         name=name,
         is_entry=is_entry,
         directives=directives,
         body=opening + 1,
         end=end,
-        statements=tuple(body.statements),
-        blocks=body.block + 1,
-        types=body.types,
-        labels=body.labels,
+        statements=tuple(statements),
+        blocks=block + 1,
+        types=types,
+        labels={label: places[0] for label, places in labels.items() if len(places) == 1},
     )
+
+
+def _list_parts(blank: str, at: int, end: int) -> Iterator[re.Match[str]]:
+    while at < end:
+        part = _PART.match(blank, at, end)
+        if part is None:
+            words = " ".join(blank[at : min(end, at + 80)].split())
+            raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
+        yield part
+        at = part.end()
 
 
 def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> PtxStatement:
@@ -255,31 +250,21 @@ def _find_closing(blank: str, opening: int) -> int:
 
 
 def _read_registers(text: str, types: dict[str, str]) -> None:
-    match = _REGISTERS.fullmatch(text)
-    if not match:
-        return
-    for name in match[2].split(","):
-        several = _BLOCK_OF_REGISTERS.fullmatch(name.strip())
-        if several:
-            for number in range(int(several[2])):
-                types[f"{several[1]}{number}"] = match[1]
-        else:
-            types[name.strip()] = match[1]
+    for kind, declared in _REGISTERS.findall(text):
+        for name, several in _NAMES.findall(declared):
+            types[name] = kind  # in the place of `%r<9>`, it is the name of none
+            for number in range(int(several or 0)):
+                types[f"{name}{number}"] = kind
+
+
+# Commas between operands stand in no brackets.
+_OPERAND = re.compile(r"(?:\([^)]*\)|\[(?:[^\[\]]|\[[^\]]*\])*\]|\{[^}]*\}|[^,(\[{])+")
 
 
 def _split_operands(text: str) -> Iterator[str]:
-    """Yield what stands between commas that are in no brackets."""
-    depth, begin = 0, 0
-    for at, letter in enumerate(text):
-        if letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            yield text[begin:at].strip()
-            begin = at + 1
-    if text[begin:].strip():
-        yield text[begin:].strip()
+    for match in _OPERAND.finditer(text):
+        if match[0].strip():
+            yield match[0].strip()
 
 
 # Instructions whose first operand is read, not written.
@@ -327,19 +312,14 @@ def list_address_registers(statement: PtxStatement) -> list[str]:
 
 def count_bytes_per_thread(statement: PtxStatement) -> int:
     """How many bytes each thread of a load, store or atomic moves."""
-    size = 4
+    size, times = 4, 1
     for word in statement.words:
         match = _BITS.fullmatch(word)
-        if match and match[1]:
-            size = int(match[1]) // 8
-        elif match and match[0] == "bf16":
-            size = 2
-        elif match:
-            size = 4
-    for word, times in (("v2", 2), ("v4", 4), ("v8", 8)):
-        if word in statement.words:
-            size *= times
-    return size
+        if match:
+            size = int(match[1] or match[2] or 32) // 8
+        if word in ("v2", "v4", "v8"):
+            times = int(word[1:])
+    return size * times
 
 
 @dataclass
@@ -356,13 +336,10 @@ class PtxEdits:
         for name in names:
             self.registers[name] = kind
 
-    def insert_at_beginning(self, kernel: PtxKernel, lines: Iterable[str]) -> None:
-        """Put statements at the beginning of a kernel, behind its registers."""
-        self.insert_before(kernel.statements[0], lines)
-
-    def insert_before(self, statement: PtxStatement, lines: Iterable[str]) -> None:
-        text = "".join(f"{line}\n\t" for line in lines)
-        self.pieces.append((statement.start, statement.start, text))
+    def insert_before(self, statement: PtxStatement, lines: str) -> None:
+        """Put statements, one a line, before one of the kernel's own."""
+        text = lines.replace("\n", "\n\t")
+        self.pieces.append((statement.start, statement.start, f"{text}\n\t"))
 
     def replace_statement(self, statement: PtxStatement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
@@ -395,12 +372,6 @@ class PtxEdits:
             parts += [text[at:start], new]
             at = end
         return "".join([*parts, text[at:]])
-
-
-def write_guard(statement: PtxStatement) -> str:
-    if not statement.guard:
-        return ""
-    return f"@{'!' * statement.negated}{statement.guard} "
 
 
 def write_statement(statement: PtxStatement, guard: str, operands: Sequence[str]) -> str:

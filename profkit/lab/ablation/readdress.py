@@ -15,6 +15,9 @@ from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxEdits
 
 TABLE = "profkit_table"
+ALL_BITS = (1 << 32) - 1
+# Of lop3: the first operand where the third one's bit is set, the second where it is not.
+CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
 _PAST_L1 = frozenset({"cg", "cv", "L1::no_allocate"})
 
 
@@ -32,29 +35,19 @@ def merge_spans(spans: Iterable[AddressSpan], narrow: bool) -> list[AddressSpan]
     """Join alike spans that meet: to all that they cover, or with `narrow` to what each covers."""
     joined: list[AddressSpan] = []
     for span in spans:
-        other = _find_overlapping_span(span, joined)
-        if other is None:
-            joined.append(span)
-            continue
-        other.accesses += span.accesses
-        lows, lasts = (other.low, span.low), (other.last, span.last)
-        if narrow:
-            other.low, other.last = max(lows), min(lasts)
+        for other in joined:
+            if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
+                other.accesses += span.accesses
+                lows, lasts = sorted((other.low, span.low)), sorted((other.last, span.last))
+                other.low, other.last = lows[narrow], lasts[not narrow]
+                break
         else:
-            other.low, other.last = min(lows), max(lasts)
+            joined.append(span)
     return joined
 
 
-def _find_overlapping_span(span: AddressSpan, spans: Iterable[AddressSpan]) -> AddressSpan | None:
-    for other in spans:
-        if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
-            return other
-    return None
-
-
 def add_table(changes: PtxEdits, size: int) -> None:
-    declaration = f".visible .const .align 16 .b8 {TABLE}[{max(16, size)}];"
-    changes.outside[declaration] = None
+    changes.outside[f".visible .const .align 16 .b8 {TABLE}[{max(16, size)}];"] = None
 
 
 def replace_base_register(
@@ -65,10 +58,9 @@ def replace_base_register(
     if cached and statement.words[0] == "ld":
         words = [word for word in statement.words if word not in _PAST_L1]
         statement = replace(statement, opcode=".".join(words))
+    place = register
     if access.address.offset:
-        offset = f"+{access.address.offset}"
-    else:
-        offset = ""
-    operands[access.address.operand] = f"[{register}{offset}]"
-    text = ptx.write_statement(statement, ptx.write_guard(statement), operands)
+        place = f"{register}+{access.address.offset}"
+    operands[access.address.operand] = f"[{place}]"
+    text = ptx.write_statement(statement, statement.condition, operands)
     changes.replace_statement(access.statement, text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import asdict
 from statistics import median
 
 from profkit.lab.ablation import chains, launches, units
@@ -30,7 +31,13 @@ def describe_shape(
     if spans:
         ratios.update(idle=spans.idle, longest_block=spans.longest)
     launch = max(lab.call.kernel_launches, key=lambda launch: launch.blocks * launch.threads)
-    fraction, limit = _find_occupancy(lab, launch)
+    fraction, limit = None, ""
+    if lab.on.gpu.arch in LIMITS:
+        static = library.read_kernel_attribute(launch.function, launches.STATIC_SHARED)
+        registers = library.read_kernel_attribute(launch.function, launches.REGISTERS)
+        shared, threads = launch.smem + static, launch.threads
+        fitting = count_fitting_blocks(lab.on.gpu.arch, registers, threads, shared)
+        fraction, limit = fitting.fraction, fitting.limiter
     return LaunchOnlyTimes(
         **ratios,
         blocks=launch.blocks,
@@ -40,47 +47,25 @@ def describe_shape(
     )
 
 
-def _find_occupancy(lab: AblationLab, launch: launches.KernelLaunch) -> tuple[float | None, str]:
-    arch = lab.on.gpu.arch
-    if arch not in LIMITS:
-        return None, ""
-    shared = launch.smem + library.read_kernel_attribute(launch.function, launches.STATIC_SHARED)
-    registers = library.read_kernel_attribute(launch.function, launches.REGISTERS)
-    fitting = count_fitting_blocks(arch, registers, launch.threads, shared)
-    return fitting.fraction, fitting.limiter
-
-
-def measure_units(
-    code: SurveyedCode, base: Times, lab: AblationLab
-) -> tuple[dict[str, float], dict[str, float]]:
-    """How busy each unit was, and how long each of those that work in turns: shares of the time."""
-    gpu = lab.on.gpu
-    clock = base.after.sm_clock or gpu.sm_clock
-    cycles = median(base.warm) * clock * gpu.sms
-    if cycles <= 0:
-        return {}, {}
-    stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
-    turns = units.measure_units_in_turns(stretches, cycles)
-    seen = {f"turns_{unit}": share for unit, share in turns.items()}
-    return units.compute_unit_shares(stretches, cycles), seen
-
-
-def measure_longest_chains(
+def summarize_call(
     code: SurveyedCode, base: Times, lab: AblationLab, shape: LaunchOnlyTimes
-) -> dict[str, float]:
-    """The longest chain of dependent instructions, as shares of the time that a warp has."""
-    gpu, slots = lab.on.gpu, shape.blocks_per_sm * lab.on.gpu.sms
-    clock = base.after.sm_clock or gpu.sm_clock
+) -> tuple[dict[str, float], dict[str, float]]:
+    """How busy each unit was, as shares of the time, and what else the copies that count have seen."""
+    gpu, seconds = lab.on.gpu, median(base.warm)
+    cycles = seconds * (base.after.sm_clock or gpu.sm_clock)
+    seen = summarize_survey(code)
+    if cycles <= 0:
+        return {}, seen
+    # The longest chain of dependent instructions, as shares of the time that a warp has.
     waves = 1.0
-    if slots:
-        waves = max(1.0, shape.blocks / slots)
-    cycles = median(base.warm) * clock / waves
-    chain = chains.measure_chains(code)
-    return {
-        "chain_fixed": chain.fixed / cycles,
-        "chain_xu": chain.xu / cycles,
-        "chain_shared": chain.shared / cycles,
-    }
+    if shape.blocks_per_sm:
+        waves = max(1.0, shape.blocks / (shape.blocks_per_sm * gpu.sms))
+    for kind, number in asdict(chains.measure_chains(code)).items():
+        seen[f"chain_{kind}"] = number * waves / cycles
+    stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
+    for unit, share in units.measure_units_in_turns(stretches, cycles * gpu.sms).items():
+        seen[f"turns_{unit}"] = share
+    return units.compute_unit_shares(stretches, cycles * gpu.sms), seen
 
 
 def summarize_survey(code: SurveyedCode) -> dict[str, float]:
@@ -90,35 +75,32 @@ def summarize_survey(code: SurveyedCode) -> dict[str, float]:
     return {
         **_sum_memory_traffic(code),
         **_sum_instructions(code),
-        **_compute_instruction_shares(code),
         "warps": len(by_warp),
         "lanes": threads / (32 * warps) if warps else 1.0,
         "busiest_warp": max(by_warp) * len(by_warp) / sum(by_warp) if by_warp else 1.0,
     }
 
 
-def _sum_memory_traffic(code: SurveyedCode) -> Counter[str]:
-    sums: Counter[str] = Counter()
+def _sum_memory_traffic(code: SurveyedCode) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
     for access in code.accesses:
         seen = code.survey.seen[access.number]
-        if not seen.requests:
-            continue
-        if access.in_global:
-            if access.kind == "store":
-                kind = "stored_bytes"
-            else:
-                kind = "loaded_bytes"
+        if seen.requests and access.in_global:
+            kind = "stored_bytes" if access.kind == "store" else "loaded_bytes"
             sums[kind] += seen.threads * access.width
             sums["steering_loads"] += access.steers
-        elif access.space == "shared":
+        elif seen.requests and access.space == "shared":
             sums["steering_shared"] += access.steers
             sums["shared_ways"] += seen.ways
             sums["shared_requests"] += seen.requests
     return sums
 
 
-def _sum_instructions(code: SurveyedCode) -> Counter[str]:
-    sums: Counter[str] = Counter()
+def _sum_instructions(code: SurveyedCode) -> dict[str, float]:
+    """Counts of some kinds, and the shares of two by which products for tensor cores are known."""
+    sums: dict[str, float] = defaultdict(float)
+    total = max(1, sum(code.survey.issued.values()))
+    sums.update(half_share=0.0, shared_load_share=0.0)
     for opcode, number in code.survey.issued.items():
         words = opcode.split(".")
         if words[-1] == "f32" and words[0] in _SINGLE:
@@ -126,19 +108,10 @@ def _sum_instructions(code: SurveyedCode) -> Counter[str]:
             sums["fp32_rounded"] += number * (words[0] != "fma" and "rn" in words)
         if opcode.startswith("wgmma.mma_async"):
             sums["warpgroup_products"] += number
-        if words[0] in ("bar", "barrier") and "warp" not in words:
+        if units.is_barrier(words):
             sums["barriers"] += number
-    return sums
-
-
-def _compute_instruction_shares(code: SurveyedCode) -> dict[str, float]:
-    """Shares of all instructions by which products are known that tensor cores could do."""
-    counted = {"half_share": 0, "shared_load_share": 0}
-    for opcode, number in code.survey.issued.items():
-        words = opcode.split(".")
         if words[0] == "ld" and "shared" in words:
-            counted["shared_load_share"] += number
+            sums["shared_load_share"] += number / total
         elif units.get_unit_of_instruction(words) == "fp16":
-            counted["half_share"] += number
-    total = sum(code.survey.issued.values())
-    return {name: number / max(1, total) for name, number in counted.items()}
+            sums["half_share"] += number / total
+    return sums

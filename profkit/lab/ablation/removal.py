@@ -10,88 +10,100 @@ import struct
 from collections.abc import Sequence
 
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.change import CodeChange, SurveyedCode
+from profkit.lab.ablation.change import (
+    Ablation,
+    AccessAblation,
+    CodeChange,
+    SurveyedCode,
+    format_count,
+    make_nothing_to_remove_refusal,
+)
 from profkit.lab.ablation.ptx import PtxEdits, PtxStatement
 from profkit.lab.ablation.readdress import TABLE, add_table
 
 _DONE = struct.Struct("<I")
 
 
-def find_statements(code: SurveyedCode, *beginnings: str) -> list[PtxStatement]:
-    """All that were executed and whose opcode begins so."""
-    found = []
-    for block, _, statement in code.module.number_blocks():
-        if code.survey.blocks[block] and f"{statement.opcode}.".startswith(beginnings):
-            found.append(statement)
-    return found
+class StatementsGone(Ablation):
+    """Statements of some opcodes that are issued and do nothing."""
+
+    opcodes: tuple[str, ...]  # what they begin with
+    unit: str  # one of them, in words
+    nothing: str  # what is said where there are none
+
+    def refuse_deciding_values(self) -> None:
+        """Refuse where the kernel would do other work without them."""
+
+    def say_kept(self) -> str:
+        return ""
+
+    def make(self) -> CodeChange:
+        found = self.code.find_statements(*self.opcodes)
+        if not found:
+            raise make_nothing_to_remove_refusal(self.nothing)
+        self.refuse_deciding_values()
+        changed = f"{format_count(len(found), self.unit)} gone"
+        return make_statements_switchable(self.code, found, changed, self.say_kept())
+
+
+class AccessesGone(AccessAblation):
+    """Accesses that are issued and do nothing."""
+
+    unit: str  # one of them, in words
+    left: str  # those that stay, in words
+
+    def change_free(self) -> CodeChange:
+        gone = [access.statement for access in self.free]
+        changed, kept = f"{format_count(len(gone), self.unit)} gone", self.say_kept(self.left)
+        return make_statements_switchable(self.code, gone, changed, kept)
 
 
 def make_statements_switchable(
     code: SurveyedCode,
     statements: Sequence[PtxStatement],
     changed: str,
-    kept: str = "",
+    kept: str,
     at_once: bool = False,
 ) -> CodeChange:
     """Issue the statements and let the table say whether they are done: each, or all `at_once`."""
+    count, done = len(statements), "%profkit_done"
     if at_once:
-        count = 1
-    else:
-        count = len(statements)
-    return CodeChange(
-        text=_write_predicates(code, statements, at_once),
-        table=_DONE.pack(0) * count,
-        control=_DONE.pack(1) * count,
-        changed=changed,
-        kept=kept,
-    )
-
-
-def _write_predicates(code: SurveyedCode, statements: Sequence[PtxStatement], at_once: bool) -> str:
-    """The module with statements that are done where the table says so."""
+        count, done = 1, "%profkit_all"
     changes = PtxEdits(code.module)
-    if at_once:
-        add_table(changes, _DONE.size)
-    else:
-        add_table(changes, _DONE.size * len(statements))
+    add_table(changes, _DONE.size * count)
     rows = {statement.start: row for row, statement in enumerate(statements)}
     for kernel in code.module.kernels.values():
         own = [statement for statement in kernel.statements if statement.start in rows]
         if at_once and own:
-            changes.add_registers("pred", "%profkit_all")
-            changes.insert_at_beginning(kernel, _write_table_test(changes, 0, "%profkit_all"))
+            changes.insert_before(kernel.statements[0], _test_table(changes, 0, done))
         for statement in own:
-            lines: list[str] = []
-            done = "%profkit_all"
             if not at_once:
-                done = "%profkit_done"
-                changes.add_registers("pred", done)
-                lines = _write_table_test(changes, rows[statement.start], done)
-            both, done = _join_guard(changes, statement, done)
-            changes.insert_before(statement, [*lines, *both])
-            text = ptx.write_statement(statement, f"@{done} ", statement.operands)
+                test = _test_table(changes, rows[statement.start], done)
+                changes.insert_before(statement, test)
+            both = _join_guard(changes, statement, done)
+            text = ptx.write_statement(statement, f"@{both} ", statement.operands)
             changes.replace_statement(statement, text)
-    return changes.write_edited_module()
+    text = changes.write_edited_module()
+    return CodeChange(text, changed, kept, _DONE.pack(0) * count, _DONE.pack(1) * count)
 
 
-def _write_table_test(changes: PtxEdits, row: int, predicate: str) -> list[str]:
+def _test_table(changes: PtxEdits, row: int, predicate: str) -> str:
     """Statements that set a predicate from a word of the table."""
+    changes.add_registers("pred", predicate)
     changes.add_registers("b32", "%profkit_word")
-    return [
-        f"ld.const.u32 %profkit_word, [{TABLE}+{_DONE.size * row}];",
-        f"setp.ne.u32 {predicate}, %profkit_word, 0;",
-    ]
+    place = _DONE.size * row
+    return f"""ld.const.u32 %profkit_word, [{TABLE}+{place}];
+setp.ne.u32 {predicate}, %profkit_word, 0;"""
 
 
-def _join_guard(changes: PtxEdits, statement: PtxStatement, done: str) -> tuple[list[str], str]:
-    """Statements, and the predicate that they set: the statement's own guard, and `done`."""
+def _join_guard(changes: PtxEdits, statement: PtxStatement, done: str) -> str:
+    """The predicate that is set where `done` is and the statement's own guard."""
     if not statement.guard:
-        return [], done
-    changes.add_registers("pred", "%profkit_both")
-    if not statement.negated:
-        return [f"and.pred %profkit_both, {done}, {statement.guard};"], "%profkit_both"
-    lines = [
-        f"not.pred %profkit_both, {statement.guard};",
-        f"and.pred %profkit_both, {done}, %profkit_both;",
-    ]
-    return lines, "%profkit_both"
+        return done
+    both, guard = "%profkit_both", statement.guard
+    changes.add_registers("pred", both)
+    if statement.negated:
+        changes.insert_before(statement, f"not.pred {both}, {guard};")
+        guard = both
+    changes.insert_before(statement, f"and.pred {both}, {done}, {guard};")
+    return both

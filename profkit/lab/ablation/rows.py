@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.lab.ablation.accesses import PtxAccess
-from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_line_tables
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_change
 from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
+    ALL_BITS,
+    CHOOSE,
     TABLE,
     AddressSpan,
     add_table,
@@ -20,7 +22,6 @@ from profkit.lab.ablation.survey import Survey
 
 _NEW_ROW = "profkit_row"
 _MASK = 4  # bytes: which bits of the original address stay, all or none
-_ALL = (1 << 32) - 1
 _LANES = 32
 
 
@@ -28,12 +29,12 @@ _LANES = 32
 class LaneRow:
     """Accesses of one kernel and width that are sent to one row: each lane to its own place of it."""
 
-    number: int
-    kernel: str
-    width: int
     accesses: tuple[PtxAccess, ...]
-    base: int  # what the address register of lane 0 holds; each access adds its own offset
+    width: int
     stride: int  # bytes from lane to lane: its width, or that of the access it is a part of
+    base: int  # what the address register of lane 0 holds; each access adds its own offset
+    new_memory: bool = False  # it begins in memory that is added
+    one_place: bool = False  # all lanes go to the same place, which is what constant memory likes
 
 
 def find_rows(
@@ -49,57 +50,36 @@ def find_rows(
     spans = []
     for access in accesses:
         stride = (strides or {}).get(access.number, access.width)
-        seen, kind = survey.seen[access.number], (access.kernel, access.width, stride)
+        seen, length = survey.seen[access.number], _LANES * stride
         if one_place:
             length = access.width
-        else:
-            length = _LANES * stride
         low = seen.lowest - access.address.offset
         last = seen.highest - length - access.address.offset
         if low <= last:
-            spans.append(AddressSpan(kind, [access], low, last))
-    return [_make_row(number, span) for number, span in enumerate(merge_spans(spans, narrow=True))]
-
-
-def _make_row(number: int, span: AddressSpan) -> LaneRow:
-    """A row that begins at a multiple of its stride, where there is room."""
-    first, stride = span.accesses[0], int(span.kind[2])
-    base = -(-span.low // stride) * stride
-    if base > span.last:
-        base = span.low
-    return LaneRow(number, first.kernel, first.width, tuple(span.accesses), base, stride)
-
-
-def make_new_rows(accesses: Iterable[PtxAccess]) -> list[LaneRow]:
-    """Rows in memory of their own, one for each access."""
-    rows: list[LaneRow] = []
-    for access in accesses:
-        base = -access.address.offset
-        rows.append(LaneRow(len(rows), access.kernel, access.width, (access,), base, access.width))
+            spans.append(AddressSpan((access.kernel, access.width, stride), [access], low, last))
+    rows = []
+    for span in merge_spans(spans, narrow=True):
+        width, stride = span.accesses[0].width, int(span.kind[2])
+        base = -(-span.low // stride) * stride  # a multiple of its stride, where there is room
+        if base > span.last:
+            base = span.low
+        rows.append(LaneRow(tuple(span.accesses), width, stride, base, one_place=one_place))
     return rows
 
 
+def make_new_row(access: PtxAccess) -> LaneRow:
+    """A row of one access in memory of its own."""
+    return LaneRow((access,), access.width, access.width, -access.address.offset, new_memory=True)
+
+
 def list_accesses_of_rows(rows: Sequence[LaneRow]) -> list[PtxAccess]:
-    accesses = []
-    for row in rows:
-        for access in row.accesses:
-            accesses.append(access)
-    return accesses
+    return [access for row in rows for access in row.accesses]
 
 
 def send_accesses_to_rows(
-    code: SurveyedCode,
-    rows: Sequence[LaneRow],
-    changed: str,
-    kept: str = "",
-    new_memory: bool = False,
-    one_place: bool = False,
+    code: SurveyedCode, rows: Sequence[LaneRow], changed: str, kept: str = ""
 ) -> CodeChange:
-    """Send the accesses of the rows to their lanes' places.
-
-    `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place,
-    which is what constant memory likes.
-    """
+    """Send the accesses of the rows to their lanes' places."""
     led = list_accesses_of_rows(rows)
     if not led:
         raise Refused(
@@ -108,111 +88,72 @@ def send_accesses_to_rows(
             f"{_LANES} times the width of an access",
             "look at the line: so small an array is read by few lanes",
         )
-
-    places = _assign_table_places(code, rows)
-
-    def fill_rows(numbers: set[int]) -> bytes:
-        return _fill_table(places, numbers)
-
-    return CodeChange(
-        text=_write_module_with_rows(code, rows, places, new_memory, one_place),
-        table=fill_rows({access.number for access in led}),
-        control=fill_rows(set()),
-        changed=changed,
-        kept=kept,
-        lines=make_line_tables(code, led, fill_rows),
-    )
-
-
-def _assign_table_places(code: SurveyedCode, rows: Sequence[LaneRow]) -> dict[int, int]:
-    """Access -> its place in the table: one for all of a row, a line and a register.
-
-    They are chosen for together, so the choice is made once, where an assembler can see that.
-    """
+    # Access -> its place in the table: one for all of a row, a line and a register. They are chosen
+    # for together, so the choice is made once, where an assembler can see that.
     places: dict[tuple[int, str, str], int] = {}
     of_accesses = {}
-    for row in rows:
+    for number, row in enumerate(rows):
         for access in row.accesses:
-            alike = (row.number, code.name_source_line(access), access.address.base)
-            of_accesses[access.number] = places.setdefault(alike, _MASK * len(places))
-    return of_accesses
+            alike = (number, code.name_source_line(access), access.address.base)
+            of_accesses[access.number] = places.setdefault(alike, len(places))
+
+    def fill_table(numbers: set[int]) -> bytes:
+        masks = [ALL_BITS] * len(places)
+        for number in numbers:
+            masks[of_accesses[number]] = 0
+        return struct.pack(f"<{len(masks)}I", *masks)
+
+    text = _write_rows(code, rows, of_accesses)
+    return make_change(code, text, led, fill_table, changed, kept)
 
 
-def _fill_table(places: Mapping[int, int], on: set[int]) -> bytes:
-    masks = [_ALL] * (1 + max(places.values()) // _MASK)
-    for number in on:
-        masks[places[number] // _MASK] = 0
-    return struct.pack(f"<{len(masks)}I", *masks)
-
-
-def _write_module_with_rows(
-    code: SurveyedCode,
-    rows: Sequence[LaneRow],
-    places: Mapping[int, int],
-    new_memory: bool,
-    one_place: bool,
-) -> str:
+def _write_rows(code: SurveyedCode, rows: Sequence[LaneRow], places: Mapping[int, int]) -> str:
     """The module with accesses that the table may send to their lanes' places."""
     changes = PtxEdits(code.module)
-    if new_memory:
+    if rows[0].new_memory:
         changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
-    add_table(changes, _MASK + max(places.values()))
-    for kernel in code.module.kernels.values():
-        lines: list[str] = []
-        for row in rows:
-            if row.kernel == kernel.name:
-                lines += _write_row_address(changes, row, new_memory, one_place)
-        if lines:
-            changes.insert_at_beginning(kernel, lines)
-    for row in rows:
+    add_table(changes, _MASK * (1 + max(places.values())))
+    for number, row in enumerate(rows):
+        _add_row_register(changes, row, f"%profkit_r{number}")
+    for number, row in enumerate(rows):
         for access in row.accesses:
-            _move_access(changes, access, row, places[access.number])
+            place = _MASK * places[access.number]
+            _move_access(changes, access, row.stride, f"%profkit_r{number}", place)
     return changes.write_edited_module()
 
 
-def _write_row_address(
-    changes: PtxEdits, row: LaneRow, new_memory: bool, one_place: bool
-) -> list[str]:
-    """Statements that put a lane's place of a row into a register."""
-    register = f"%profkit_r{row.number}"
+def _add_row_register(changes: PtxEdits, row: LaneRow, register: str) -> None:
+    """Put a lane's place of a row into a register, where the row's kernel begins."""
     changes.add_registers("b32", register)
-    if one_place:
+    lane = "%laneid"
+    if row.one_place:
         lane = "0"
-    else:
-        lane = "%laneid"
-    begin = f"mov.u32 {register}, {lane};"
-    lines = [begin, f"mad.lo.s32 {register}, {register}, {row.stride}, {row.base};"]
-    if new_memory:
+    lines = f"mov.u32 {register}, {lane};\n"
+    lines += f"mad.lo.s32 {register}, {register}, {row.stride}, {row.base};"
+    if row.new_memory:
         changes.add_registers("b32", "%profkit_n")
-        lines.append(f"mov.u32 %profkit_n, {_NEW_ROW};")
-        lines.append(f"add.s32 {register}, {register}, %profkit_n;")
-    return lines
+        lines += f"\nmov.u32 %profkit_n, {_NEW_ROW};\nadd.s32 {register}, {register}, %profkit_n;"
+    changes.insert_before(changes.module.kernels[row.accesses[0].kernel].statements[0], lines)
 
 
-# The first operand where the third one's bit is set, the second where it is not.
-_CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
-
-
-def _move_access(changes: PtxEdits, access: PtxAccess, row: LaneRow, place: int) -> None:
+def _move_access(
+    changes: PtxEdits, access: PtxAccess, stride: int, register: str, place: int
+) -> None:
     """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")
     base, new = access.address.base, "%profkit_x"
-    kernel = changes.module.kernels[access.kernel]
-    is_wide = access.address.in_register and kernel.is_wide(base)
+    is_wide = access.address.in_register and changes.module.kernels[access.kernel].is_wide(base)
+    take = "mov.u32"
     if is_wide:
         take = "cvt.u32.u64"
-    else:
-        take = "mov.u32"
-    lines = [
-        f"{take} %profkit_k, {base};",
-        f"ld.const.u32 %profkit_m, [{TABLE}+{place}];",
-        f"lop3.b32 {new}, %profkit_k, %profkit_r{row.number}, %profkit_m, {_CHOOSE};",
-    ]
-    if row.stride > access.width:  # this tells the assembler that neighbours are one wide access
-        lines.append(f"and.b32 {new}, {new}, {-row.stride};")
+    lines = f"""{take} %profkit_k, {base};
+ld.const.u32 %profkit_m, [{TABLE}+{place}];
+lop3.b32 {new}, %profkit_k, {register}, %profkit_m, {CHOOSE};"""
+    if stride > access.width:  # this tells the assembler that neighbours are one wide access
+        lines += f"\nand.b32 {new}, {new}, {-stride};"
     if is_wide:
         changes.add_registers("b64", "%profkit_w")
-        lines.append(f"cvt.u64.u32 %profkit_w, {new};")
+        lines += f"\ncvt.u64.u32 %profkit_w, {new};"
         new = "%profkit_w"
     changes.insert_before(access.statement, lines)
     replace_base_register(changes, access, new)

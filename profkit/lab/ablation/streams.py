@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from profkit.lab.ablation.accesses import PtxAccess
-from profkit.lab.ablation.change import GLOBAL, CodeChange, SurveyedCode, make_line_tables
+from profkit.lab.ablation.change import GLOBAL, CodeChange, SurveyedCode, make_change, say_unchanged
 from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
+    ALL_BITS,
+    CHOOSE,
     TABLE,
     AddressSpan,
     add_table,
@@ -34,7 +36,6 @@ _WORD, _STREAM, _ADDED = 4, 8, 8  # bytes of the table: a word, two of them, an 
 class AccessStream:
     """Accesses of one kernel that go through the same bytes with the same width."""
 
-    number: int
     kernel: str
     width: int
     accesses: tuple[PtxAccess, ...]
@@ -55,22 +56,14 @@ class AddressPath:
 Walk = Callable[[AccessStream], AddressPath]
 
 
-def list_movable_accesses(code: SurveyedCode) -> list[PtxAccess]:
-    """Loads of global memory that decide nothing, and stores that nothing which decides reads."""
+def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
+    """Streams of loads of global memory that decide nothing, and of scattered stores like that."""
     movable = []
     for access in code.accesses:
-        if access.why_unmovable or access.number not in code.anchored:
-            continue
-        if access.kind == "load" and not access.steers:
+        is_wanted = access.kind == "load" or (access.kind == "store" and code.is_scattered(access))
+        if is_wanted and access.number in code.anchored and code.is_movable(access):
             movable.append(access)
-        scattered = access.kind == "store" and code.is_scattered(access)
-        if scattered and not code.is_read_to_steer(access):
-            movable.append(access)
-    return movable
-
-
-def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
-    return group_accesses_into_streams(list_movable_accesses(code), code.survey)
+    return group_accesses_into_streams(movable, code.survey)
 
 
 def group_accesses_into_streams(
@@ -83,25 +76,21 @@ def group_accesses_into_streams(
         if seen.requests:
             kind = (access.kernel, access.kind, access.width)
             spans.append(AddressSpan(kind, [access], seen.lowest, seen.highest - 1))
-    streams: list[AccessStream] = []
+    streams = []
     for span in merge_spans(spans, narrow=False):
-        first = span.accesses[0]
-        base = -(-span.low // ROW) * ROW
+        first, base = span.accesses[0], -(-span.low // ROW) * ROW
         length = min((span.last + 1 - base) // ROW * ROW, _LONGEST)
         if length >= least:
             accesses = tuple(span.accesses)
-            streams.append(
-                AccessStream(len(streams), first.kernel, first.width, accesses, base, length)
-            )
+            streams.append(AccessStream(first.kernel, first.width, accesses, base, length))
     return streams
 
 
 def list_access_numbers(streams: Sequence[AccessStream]) -> set[int]:
     """The numbers of the accesses that have a stream."""
-    numbers = set()
+    numbers: set[int] = set()
     for stream in streams:
-        for access in stream.accesses:
-            numbers.add(access.number)
+        numbers.update(access.number for access in stream.accesses)
     return numbers
 
 
@@ -120,6 +109,22 @@ class Walked:
     step: int
 
 
+def take_turns(stream: AccessStream, path: AddressPath) -> Walked:
+    """Place the accesses of each basic block so far from one another that all stay within the path."""
+    turns = Counter(access.statement.block for access in stream.accesses)
+    most, gap = max(turns.values()), path.step
+    if (most - 1) * gap > path.length - ROW:  # the last of a turn would be behind the end
+        gap = path.length // 2 // most // ROW * ROW
+    places = {}
+    before: Counter[int] = Counter()
+    for access in stream.accesses:
+        places[access.number] = gap * before[access.statement.block]
+        before[access.statement.block] += 1
+    room = path.length - (most - 1) * gap
+    step = most * path.step % room // ROW * ROW
+    return Walked(stream, path, places, room, step or choose_walk_stride(room))
+
+
 def redirect_to_streams(
     code: SurveyedCode,
     streams: Sequence[AccessStream],
@@ -129,48 +134,20 @@ def redirect_to_streams(
     kept: str = "",
 ) -> CodeChange:
     """Send the accesses `on` along their streams as `walk` says; the others are not touched."""
-    numbers = {access.number for access in on}
     walked = []
     for stream in streams:
-        accesses = tuple(access for access in stream.accesses if access.number in numbers)
+        accesses = tuple(access for access in stream.accesses if access in on)
         if accesses:
             walked.append(take_turns(replace(stream, accesses=accesses), walk(stream)))
     lines: dict[str, int] = {}
     for access in on:
         lines.setdefault(code.name_source_line(access), len(lines))
 
-    def fill_streams(numbers: set[int]) -> bytes:
+    def fill_table(numbers: set[int]) -> bytes:
         return _fill_table(code, walked, lines, numbers)
 
-    return CodeChange(
-        text=_write_streams(code, walked, lines),
-        table=fill_streams(numbers),
-        control=fill_streams(set()),
-        changed=changed,
-        kept=kept,
-        lines=make_line_tables(code, on, fill_streams),
-    )
-
-
-def take_turns(stream: AccessStream, path: AddressPath) -> Walked:
-    """Place the accesses of each basic block so far from one another that all stay within the path."""
-    turns = Counter(access.statement.block for access in stream.accesses)
-    most = max(turns.values())
-    gap = path.step
-    if (most - 1) * gap > path.length - ROW:  # the last of a turn would be behind the end
-        gap = path.length // 2 // most // ROW * ROW
-    places = {}
-    before: Counter[int] = Counter()
-    for access in stream.accesses:
-        block = access.statement.block
-        places[access.number] = gap * before[block]
-        before[block] += 1
-    room = path.length - (most - 1) * gap
-    step = most * path.step % room // ROW * ROW
-    return Walked(stream, path, places, room, step or choose_walk_stride(room))
-
-
-_ALL = (1 << 32) - 1
+    text = _write_streams(code, walked, lines)
+    return make_change(code, text, on, fill_table, changed, kept)
 
 
 def _fill_table(
@@ -180,8 +157,8 @@ def _fill_table(
 
     It has room and step of each stream, whether each line stays, and what is added for each access.
     """
-    streams: list[int] = []
-    stays = [_ALL] * len(lines)
+    words: list[int] = []
+    stays = [ALL_BITS] * len(lines) + [0] * (len(lines) % 2)
     added = []
     for one in walked:
         room, step = 1, 0
@@ -192,8 +169,8 @@ def _fill_table(
                 stays[lines[code.name_source_line(access)]] = 0
                 begin = one.path.base + one.places[access.number] - access.address.offset
             added.append(begin % (1 << 64))
-        streams += [room, step]
-    words = [*streams, *stays, *[0] * (len(stays) % 2)]
+        words += [room, step]
+    words += stays
     return struct.pack(f"<{len(words)}I{len(added)}Q", *words, *added)
 
 
@@ -201,23 +178,17 @@ def _write_streams(code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[
     """The module with the accesses of the streams led by the table."""
     changes = PtxEdits(code.module)
     changes.add_registers("b64", "%profkit_x", "%profkit_b")
-    for name in "tuvldekm":
-        changes.add_registers("b32", f"%profkit_{name}")
+    changes.add_registers("b32", *(f"%profkit_{name}" for name in "tuvldekm"))
     stays = _STREAM * len(walked)
     added = stays + _WORD * (len(lines) + len(lines) % 2)
     _write_beginnings(changes, walked)
     for number, one in enumerate(walked):
         begun = set()
         for access in one.stream.accesses:
-            line = lines[code.name_source_line(access)]
-            places = {
-                **_name_places(number),
-                "stays": str(stays + _WORD * line),
-                "added": str(added),
-            }
-            _move_access(
-                changes, access, places, access.statement.block not in begun, one.path.cached
-            )
+            line = stays + _WORD * lines[code.name_source_line(access)]
+            words = _name_words(number) | {"stays": str(line), "added": str(added)}
+            is_first = access.statement.block not in begun
+            _move_access(changes, access, words, is_first, one.path.cached)
             begun.add(access.statement.block)
             added += _ADDED
     add_table(changes, added)
@@ -226,26 +197,26 @@ def _write_streams(code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[
 
 def _write_beginnings(changes: PtxEdits, walked: Sequence[Walked]) -> None:
     """Put each thread at its place of each stream of its kernel."""
-    beginnings: dict[str, str] = {}
+    numbered: set[str] = set()  # kernels whose threads are
     for number, one in enumerate(walked):
-        places, name = _name_places(number), one.stream.kernel
-        changes.add_registers("b32", places["at"])
-        begin = _BEGIN.rstrip().format(**places, width=one.stream.width)
-        beginnings[name] = beginnings.get(name, _THREAD.strip()) + begin
-    for name, text in beginnings.items():
-        changes.insert_at_beginning(changes.module.kernels[name], text.split("\n"))
+        kernel = changes.module.kernels[one.stream.kernel]
+        if kernel.name not in numbered:
+            changes.insert_before(kernel.statements[0], _THREAD)
+        numbered.add(kernel.name)
+        changes.add_registers("b32", f"%profkit_s{number}")
+        words = _name_words(number) | {"width": str(one.stream.width)}
+        changes.insert_before(kernel.statements[0], _BEGIN.format(**words))
 
 
-def _name_places(number: int) -> dict[str, str]:
+def _name_words(number: int) -> dict[str, str]:
     """The register of a stream, and where in the table its words are."""
     place = _STREAM * number
-    words = {"room": str(place), "step": str(place + _WORD)}
-    return {"at": f"%profkit_s{number}", "table": TABLE, **words}
+    words = {"table": TABLE, "room": str(place), "step": str(place + _WORD), "choose": str(CHOOSE)}
+    return {"at": f"%profkit_s{number}", **words}
 
 
 # The number of a thread in the whole grid, in %profkit_t.
-_THREAD = """
-mov.u32 %profkit_t, %ctaid.z;
+_THREAD = """mov.u32 %profkit_t, %ctaid.z;
 mov.u32 %profkit_u, %nctaid.y;
 mov.u32 %profkit_v, %ctaid.y;
 mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
@@ -260,14 +231,11 @@ mov.u32 %profkit_v, %tid.y;
 mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
 mov.u32 %profkit_u, %ntid.x;
 mov.u32 %profkit_v, %tid.x;
-mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
-"""
+mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;"""
 # Where a thread begins in a stream.
-_BEGIN = """
-mul.lo.u32 {at}, %profkit_t, {width};
+_BEGIN = """mul.lo.u32 {at}, %profkit_t, {width};
 ld.const.u32 %profkit_u, [{table}+{room}];
-rem.u32 {at}, {at}, %profkit_u;
-"""
+rem.u32 {at}, {at}, %profkit_u;"""
 # Where its next turn begins.
 _NEXT_TURN = """
 ld.const.u32 %profkit_l, [{table}+{room}];
@@ -276,31 +244,28 @@ add.u32 {at}, {at}, %profkit_d;
 sub.u32 %profkit_l, {at}, %profkit_l;
 min.u32 {at}, {at}, %profkit_l;
 """
-# The first operand where the third one's bit is set, the second where it is not.
-_CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
 # An access goes to its address where all bits of %profkit_m are set, and else to the turn's place; to
 # either something is added. The same choice is made once for accesses from one register.
-_LEAD = """
-mov.b64 {{%profkit_e, %profkit_k}}, %profkit_x;
+_LEAD = """mov.b64 {{%profkit_e, %profkit_k}}, %profkit_x;
 ld.const.u32 %profkit_m, [{table}+{stays}];
 lop3.b32 %profkit_e, %profkit_e, {at}, %profkit_m, {choose};
 and.b32 %profkit_k, %profkit_k, %profkit_m;
 mov.b64 %profkit_x, {{%profkit_e, %profkit_k}};
 ld.const.u64 %profkit_b, [{table}+{added}];
-add.s64 %profkit_x, %profkit_x, %profkit_b;
-"""
+add.s64 %profkit_x, %profkit_x, %profkit_b;"""
 
 
 def _move_access(
-    changes: PtxEdits, access: PtxAccess, places: Mapping[str, str], is_first: bool, cached: bool
+    changes: PtxEdits, access: PtxAccess, words: Mapping[str, str], is_first: bool, cached: bool
 ) -> None:
     """Let the table choose between an access's address and its place; `is_first` of its turn."""
     base, take = access.address.base, "mov.u64"
     if access.address.in_register and not changes.module.kernels[access.kernel].is_wide(base):
         take = "cvt.u64.u32"
-    text = _NEXT_TURN if is_first else ""
-    text = f"{text}{take} %profkit_x, {base};{_LEAD.rstrip()}".format(**places, choose=_CHOOSE)
-    changes.insert_before(access.statement, text.split("\n"))
+    text = f"{take} %profkit_x, {base};\n{_LEAD}"
+    if is_first:
+        text = _NEXT_TURN + text
+    changes.insert_before(access.statement, text.format(**words))
     replace_base_register(changes, access, "%profkit_x", cached)
 
 
@@ -331,19 +296,12 @@ def choose_walk_stride(length: int) -> int:
 
 def say_unmoved_loads(code: SurveyedCode) -> str:
     """How many loads of global memory stay where they are, and why."""
-    steering = unmovable = apart = 0
+    counted: Counter[str] = Counter()
     for access in code.list_executed(GLOBAL, ("load",)):
         if access.steers:
-            steering += 1
+            counted["that decide a branch or an address"] += 1
         elif access.why_unmovable:
-            unmovable += 1
+            counted["whose place the hardware decides"] += 1
         elif access.number not in code.anchored:
-            apart += 1
-    words = []
-    if steering:
-        words.append(f"{steering} that decide a branch or an address stay")
-    if unmovable:
-        words.append(f"{unmovable} whose place the hardware decides stay")
-    if apart:
-        words.append(f"{apart} that go through several allocations stay")
-    return ", ".join(words)
+            counted["that go through several allocations"] += 1
+    return ", ".join(say_unchanged(counted[why], why) for why in sorted(counted))

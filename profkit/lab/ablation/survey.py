@@ -137,11 +137,11 @@ def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> s
             counted.add(block)
             warps = _BYTES * (module.blocks + _WARPS * block)
             text = _COUNT_BLOCK.format(threads=_BYTES * block, warps=warps)
-            changes.insert_before(statement, text.split("\n"))
+            changes.insert_before(statement, text)
     place = _BYTES * (1 + _WARPS) * module.blocks
     for access in accesses:
         text = _count_access(module.kernels[access.kernel], access, place)
-        changes.insert_before(access.statement, text.split("\n"))
+        changes.insert_before(access.statement, text)
         place += _BYTES * len(_FIRST)
     return changes.write_edited_module()
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule
 
 PLACE = "profkit_times"
@@ -49,11 +48,11 @@ def write_module_recording_times(module: PtxModule) -> str:
     for kernel in module.kernels.values():
         if not kernel.is_entry:
             continue
-        changes.insert_at_beginning(kernel, _BEGIN.strip().split("\n"))
+        changes.insert_before(kernel.statements[0], _BEGIN.strip())
         for statement in kernel.statements:
             if statement.words[0] in ("ret", "exit"):
-                text = _END.format(guard=ptx.write_guard(statement))
-                changes.insert_before(statement, text.strip().split("\n"))
+                text = _END.format(guard=statement.condition)
+                changes.insert_before(statement, text.strip())
     return changes.write_edited_module()
 
 

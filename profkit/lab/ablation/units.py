@@ -61,7 +61,7 @@ def measure_work(
         stretches[-1]["tensor"] += warps * cycles["product"] * _count_products(statement)
         for access in by_start.get(statement.start, ()):
             _add_access(stretches[-1], access, survey)
-        if is_barrier(statement):
+        if is_barrier(statement.words):
             stretches.append(defaultdict(float))
     return stretches
 
@@ -94,8 +94,8 @@ def _add_access(work: Work, access: PtxAccess, survey: Survey) -> None:
         work["l1"] += max(seen.requests, seen.units / _SECTORS_OF_LINE)
 
 
-def is_barrier(statement: PtxStatement) -> bool:
-    return statement.words[0] in ("bar", "barrier") and "warp" not in statement.words
+def is_barrier(words: Sequence[str]) -> bool:
+    return words[0] in ("bar", "barrier") and "warp" not in words
 
 
 def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, float]:

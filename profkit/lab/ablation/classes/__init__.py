@@ -10,7 +10,6 @@ from profkit.lab.ablation.change import Ablation
 
 
 @functools.cache
-def list_ablations() -> tuple[Ablation, ...]:
+def list_ablations() -> tuple[type[Ablation], ...]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return tuple(module.ABLATION for module in modules if hasattr(module, "ABLATION"))
+    return tuple(importlib.import_module(f"{__name__}.{name}").ABLATION for name in names)

@@ -1,46 +1,32 @@
 """Barriers of a block that nobody waits at."""
 
-from __future__ import annotations
-
-from profkit.lab.ablation.change import (
-    Ablation,
-    CodeChange,
-    Refused,
-    SurveyedCode,
-    format_count,
-    make_nothing_to_remove_refusal,
-    say_unchanged,
-)
-from profkit.lab.ablation.removal import find_statements, make_statements_switchable
-
-_BARRIERS = "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
+from profkit.lab.ablation.change import Refused, say_unchanged
+from profkit.lab.ablation.removal import StatementsGone
 
 
-def skip_barriers(code: SurveyedCode) -> CodeChange:
-    found = find_statements(code, *_BARRIERS)
-    if not found:
-        raise make_nothing_to_remove_refusal("it has no barrier of a block")
-    for access in code.list_executed(("shared",), ("load", "atomic")):
-        if access.steers:
-            raise Refused(
-                "steers",
-                "a value in shared memory decides a branch or an address",
-                "none that barriers keep in order",
-                "look at who arrives last: the work before the barrier is not spread evenly",
-            )
-    waits = find_statements(code, "mbarrier.try_wait.", "mbarrier.test_wait.")
-    kept = say_unchanged(len(waits), "waits for copies")
-    return make_statements_switchable(
-        code, found, f"{format_count(len(found), 'barrier')} gone", kept
-    )
+class BarriersGone(StatementsGone):
+    id = "no-barriers"
+    title = "barriers"
+    rules = ("barrier-wait",)
+    probes = ("barrier", "mio-phases", "lg-phases")
+    keeps = "BAR"
+    opcodes = ("bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync.")
+    unit = "barrier"
+    nothing = "it has no barrier of a block"
+
+    def refuse_deciding_values(self) -> None:
+        for access in self.code.list_executed(("shared",), ("load", "atomic")):
+            if access.steers:
+                raise Refused(
+                    "steers",
+                    "a value in shared memory decides a branch or an address",
+                    "none that barriers keep in order",
+                    "look at who arrives last: the work before the barrier is not spread evenly",
+                )
+
+    def say_kept(self) -> str:
+        waits = self.code.find_statements("mbarrier.try_wait.", "mbarrier.test_wait.")
+        return say_unchanged(len(waits), "waits for copies")
 
 
-ABLATION = Ablation(
-    id="no-barriers",
-    title="barriers",
-    reachable=False,
-    rules=("barrier-wait",),
-    probes=("barrier", "mio-phases", "lg-phases"),
-    keeps="BAR",
-    make=skip_barriers,
-)
+ABLATION = BarriersGone

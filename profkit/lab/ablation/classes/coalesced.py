@@ -1,51 +1,45 @@
 """Scattered accesses of global memory, made by neighbouring threads to neighbouring places instead."""
 
-from __future__ import annotations
-
 from profkit.lab.ablation import streams
 from profkit.lab.ablation.accesses import PtxAccess
-from profkit.lab.ablation.change import (
-    GLOBAL,
-    Ablation,
-    CodeChange,
-    SurveyedCode,
-    format_count,
-    require_changeable_accesses,
-    say_unchanged,
-)
+from profkit.lab.ablation.change import GLOBAL, AccessAblation, CodeChange, format_count
 
 
-def coalesce_accesses(code: SurveyedCode) -> CodeChange:
-    executed = code.list_executed(GLOBAL, ("load", "store"))
-    scattered = [access for access in executed if code.is_scattered(access)]
-    streamed = streams.find_movable_streams(code)
-    led = streams.list_access_numbers(streamed)
-
-    def has_stream(access: PtxAccess) -> bool:
-        return access.number in led
-
-    nothing = "every access fills the sectors that it touches"
-    on = require_changeable_accesses(scattered, has_stream, "scattered accesses", nothing)
-    changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
-    kept = say_unchanged(len(scattered) - len(on), "scattered ones that decide an address")
-    return streams.redirect_to_streams(
-        code, streamed, on, streams.make_full_walk(code), changed, kept
-    )
-
-
-ABLATION = Ablation(
-    id="coalesced",
-    title="scattered access",
-    reachable=True,
-    rules=("uncoalesced-access",),
-    probes=(
+class AccessesCoalesced(AccessAblation):
+    id = "coalesced"
+    title = "scattered access"
+    reachable = True
+    rules = ("uncoalesced-access",)
+    probes = (
         "sector-eighth",
         "sector-half",
         "transpose-naive",
         "drain",
         "l1-scattered",
         "gather-l2",
-    ),
-    keeps="LDG STG",
-    make=coalesce_accesses,
-)
+    )
+    keeps = "LDG STG"
+    spaces, kinds = GLOBAL, ("load", "store")
+    what, nothing = "scattered accesses", "every access fills the sectors that it touches"
+
+    def is_wanted(self, access: PtxAccess) -> bool:
+        return self.code.is_scattered(access)
+
+    def is_free(self, access: PtxAccess) -> bool:
+        return access.number in self.led
+
+    def make(self) -> CodeChange:
+        self.streamed = streams.find_movable_streams(self.code)
+        self.led = streams.list_access_numbers(self.streamed)
+        return super().make()
+
+    def change_free(self) -> CodeChange:
+        on = self.free
+        changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
+        walk, kept = streams.make_full_walk(self.code), "scattered ones that decide an address"
+        return streams.redirect_to_streams(
+            self.code, self.streamed, on, walk, changed, self.say_kept(kept)
+        )
+
+
+ABLATION = AccessesCoalesced

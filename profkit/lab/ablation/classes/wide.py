@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
     GLOBAL,
-    Ablation,
+    AccessAblation,
     CodeChange,
     Refused,
-    SurveyedCode,
     format_count,
-    require_changeable_accesses,
 )
 from profkit.lab.ablation.footprint import MOVED, Region
 from profkit.lab.ablation.ptx import PtxEdits, PtxKernel
@@ -27,103 +24,93 @@ _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
     "bar barrier shfl vote match redux atom red mbarrier cp mma wmma wgmma ldmatrix stmatrix".split()
 )
-_FILLED = (
-    0.75  # of the bytes of its sectors: fewer are not neighbours side by side, or the same for all
-)
+# Of the bytes of its sectors: fewer are not neighbours side by side, or the same for all.
+_FILLED = 0.75
 _OTHERS = 0.05  # of the sectors of those
 _WORDS = tuple(f"%profkit_w{number}" for number in range(4))
 
 
-def widen_accesses(code: SurveyedCode) -> CodeChange:
-    executed = code.list_executed(GLOBAL, ("load", "store"))
-    moved = [access for access in executed if _is_stream(code, access)]
-    narrow = [access for access in moved if access.width < _WIDEST]
-    nothing = "no access of neighbours is narrower than 16 bytes"
-    require_changeable_accesses(
-        narrow, lambda access: not access.steers, "narrow accesses", nothing
-    )
-    _refuse_cooperating_threads(code)
-    moved = [access for access in moved if not access.steers]
-    _refuse_untouched_accesses(code, executed, moved)
-    part = _WIDEST // max(access.width for access in moved)
-    if part < 2 or max(code.grids.values()) < part:
-        raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
-    regions = _merge_accesses_into_regions(code, moved)
-    return CodeChange(
-        text=_write_module_with_wide_accesses(code, regions, part),
-        table=b"",
-        control=b"",
-        changed=f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
-        f"by 1/{part} of the blocks",
-        other_code=True,
-        part=part,
-        regions=regions,
-    )
+class AccessesWide(AccessAblation):
+    id = "wide"
+    title = "narrow accesses"
+    reachable = True
+    rules = ("narrow-accesses", "long-scoreboard")
+    probes = ("stream-one",)  # nothing is kept: fewer and wider accesses are what is wanted
+    spaces, kinds = GLOBAL, ("load", "store")
+    what, nothing = "narrow accesses", "no access of neighbours is narrower than 16 bytes"
 
+    def is_stream(self, access: PtxAccess) -> bool:
+        """Whether lanes go side by side, and both ends of what they touched are of one array."""
+        seen = self.code.survey.seen[access.number]
+        asked = seen.threads * access.width
+        fills = _FILLED * 32 * seen.units <= asked <= 32 * seen.units / _FILLED
+        is_placed = access.number in self.code.anchored and seen.lowest % _WIDEST == 0
+        return fills and is_placed and not access.why_unmovable
 
-def _write_module_with_wide_accesses(
-    code: SurveyedCode, regions: Sequence[Region], part: int
-) -> str:
-    """The module with accesses that are so many times as wide."""
-    kernel = code.module.kernels[regions[0].accesses[0].kernel]
-    changes = PtxEdits(code.module)
-    changes.add_registers("b32", *_WORDS)
-    changes.add_registers("b64", MOVED, "%profkit_wrapped")
-    changes.add_registers("pred", "%profkit_past")
-    for region in regions:
-        for access in region.accesses:
-            lines = _write_wide(kernel, access, region, part)
-            changes.replace_statement(access.statement, "\n\t".join(lines))
-    return changes.write_edited_module()
+    def is_wanted(self, access: PtxAccess) -> bool:
+        return access.width < _WIDEST and self.is_stream(access)
 
+    def is_free(self, access: PtxAccess) -> bool:
+        return not access.steers
 
-def _merge_accesses_into_regions(
-    code: SurveyedCode, accesses: Sequence[PtxAccess]
-) -> tuple[Region, ...]:
-    """The bytes that accesses of one width go to together: they are stretched from one first byte."""
-    spans = []
-    for access in accesses:
-        seen = code.survey.seen[access.number]
-        spans.append(AddressSpan((access.width,), [access], seen.lowest, seen.highest - 1))
-    regions = []
-    for span in merge_spans(spans, narrow=False):
-        regions.append(Region(span.low, span.last + 1, tuple(span.accesses)))
-    return tuple(regions)
+    def change_free(self) -> CodeChange:
+        self.refuse_cooperating_threads()
+        executed = self.code.list_executed(self.spaces, self.kinds)
+        moved = [access for access in executed if self.is_stream(access) and not access.steers]
+        self.refuse_other_accesses(executed, moved)
+        part = _WIDEST // max(access.width for access in moved)
+        if part < 2 or max(self.code.grids.values()) < part:
+            raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
+        regions = self.merge_into_regions(moved)
+        changed = f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
+        changed += f"by 1/{part} of the blocks"
+        text = self.write_wide_accesses(regions, part)
+        return CodeChange(text, changed, other_code=True, part=part, regions=regions)
 
+    def write_wide_accesses(self, regions: Sequence[Region], part: int) -> str:
+        """The module with accesses that are so many times as wide."""
+        kernel = self.code.module.kernels[regions[0].accesses[0].kernel]
+        changes = PtxEdits(self.code.module)
+        changes.add_registers("b32", *_WORDS)
+        changes.add_registers("b64", MOVED, "%profkit_wrapped")
+        changes.add_registers("pred", "%profkit_past")
+        for region in regions:
+            for access in region.accesses:
+                lines = _write_wide(kernel, access, region, part)
+                changes.replace_statement(access.statement, "\n\t".join(lines))
+        return changes.write_edited_module()
 
-def _is_stream(code: SurveyedCode, access: PtxAccess) -> bool:
-    """Whether lanes go side by side, and both ends of what they touched are of one array."""
-    seen = code.survey.seen[access.number]
-    asked = seen.threads * access.width
-    fills = _FILLED * 32 * seen.units <= asked <= 32 * seen.units / _FILLED
-    is_placed = access.number in code.anchored and seen.lowest % _WIDEST == 0
-    return fills and is_placed and not access.why_unmovable
+    def merge_into_regions(self, accesses: Sequence[PtxAccess]) -> tuple[Region, ...]:
+        """The bytes that accesses of one width go to together: stretched from one first byte."""
+        spans = []
+        for access in accesses:
+            seen = self.code.survey.seen[access.number]
+            spans.append(AddressSpan((access.width,), [access], seen.lowest, seen.highest - 1))
+        merged = merge_spans(spans, narrow=False)
+        return tuple(Region(span.low, span.last + 1, tuple(span.accesses)) for span in merged)
 
+    def refuse_cooperating_threads(self) -> None:
+        """Threads that work together cannot be fewer and do the same."""
+        if len(self.code.grids) != 1:
+            raise _refuse_shape("it launches several kernels")
+        for statement in self.code.find_statements(""):
+            is_shared = any(word.startswith("shared") for word in statement.words)
+            if statement.words[0] in _TOGETHER or is_shared:
+                raise _refuse_shape("its threads work together")
 
-def _refuse_cooperating_threads(code: SurveyedCode) -> None:
-    """Threads that work together cannot be fewer and do the same."""
-    if len(code.grids) != 1:
-        raise _refuse_shape("it launches several kernels")
-    for block, _, statement in code.module.number_blocks():
-        words = statement.words
-        is_shared = any(word.startswith("shared") for word in words)
-        if code.survey.blocks[block] and (words[0] in _TOGETHER or is_shared):
-            raise _refuse_shape("its threads work together")
-
-
-def _refuse_untouched_accesses(
-    code: SurveyedCode, executed: Sequence[PtxAccess], moved: Sequence[PtxAccess]
-) -> None:
-    """Fewer threads must touch no less than all: but for what all lanes read at one place."""
-    others = 0
-    for access in executed:
-        seen = code.survey.seen[access.number]
-        is_shared = access.kind == "load" and seen.units == seen.requests
-        if access not in moved and not is_shared:
-            others += seen.units
-    streamed = sum(code.survey.seen[access.number].units for access in moved)
-    if others > _OTHERS * streamed:
-        raise _refuse_shape("it makes accesses that are not of neighbours side by side, too")
+    def refuse_other_accesses(
+        self, executed: Sequence[PtxAccess], moved: Sequence[PtxAccess]
+    ) -> None:
+        """Fewer threads must touch no less than all: but for what all lanes read at one place."""
+        streamed = others = 0
+        for access in executed:
+            seen = self.code.survey.seen[access.number]
+            if access in moved:
+                streamed += seen.units
+            elif access.kind == "store" or seen.units != seen.requests:
+                others += seen.units
+        if others > _OTHERS * streamed:
+            raise _refuse_shape("it makes accesses that are not of neighbours side by side, too")
 
 
 def _refuse_shape(why: str) -> Refused:
@@ -131,37 +118,33 @@ def _refuse_shape(why: str) -> Refused:
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
+def _list_values(access: PtxAccess) -> list[str]:
+    """What is loaded or stored: registers, or a number."""
+    operand = access.statement.operands[1 - access.address.operand]
+    return [word.strip() for word in operand.strip("{} ").split(",")]
+
+
 def _write_wide(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
     """Statements in the place of an access that touch as many times its bytes."""
-    size = access.width * part
-    words = _WORDS[: max(1, size // 4)]
-    opcode = _make_opcode(access, len(words))
-    place = words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
+    words = _WORDS[: max(1, access.width * part // 4)]
+    kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
+    place = words[0]
+    if len(words) > 1:
+        kept.append(f"v{len(words)}")
+        place = f"{{{', '.join(words)}}}"
+    guard = access.statement.condition
+    opcode = f"{guard}{'.'.join(kept)}.b32"
     values = _list_values(access)
-    guard = ptx.write_guard(access.statement)
     lines = _write_address(kernel, access, region, part)
     if access.kind == "store":
         lines += _pack_values(kernel, values, words)
-        lines.append(f"{guard}{opcode} [{MOVED}], {place};")
-        return lines
-    lines.append(f"{guard}{opcode} {place}, [{MOVED}];")
+        return [*lines, f"{opcode} [{MOVED}], {place};"]
+    lines.append(f"{opcode} {place}, [{MOVED}];")
     for word in words[1:]:
         lines.append(f"xor.b32 {words[0]}, {words[0]}, {word};")
     for value in values:
         lines.append(guard + _write_word_move(kernel, value, words[0]))
     return lines
-
-
-def _make_opcode(access: PtxAccess, words: int) -> str:
-    """The opcode of an access with so many words of 4 bytes."""
-    kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
-    return ".".join([*kept, f"v{words}", "b32"] if words > 1 else [*kept, "b32"])
-
-
-def _list_values(access: PtxAccess) -> list[str]:
-    """What is loaded or stored: registers, or a number."""
-    operand = access.statement.operands[1 - access.address.operand]
-    return [word.strip() for word in operand.strip("{} ").split(",")]
 
 
 def _write_address(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
@@ -173,13 +156,12 @@ def _write_address(kernel: PtxKernel, access: PtxAccess, region: Region, part: i
     last = (places - 1) * size
     mask = (1 << places.bit_length() - 1) * size - 1
     base, offset = access.address.base, access.address.offset
-    first = f"add.s64 {MOVED}, {base}, {offset - region.low};"
     if access.address.in_register and not kernel.is_wide(base):
         raise _refuse_shape("its addresses have 32 bits")
     if not access.address.in_register:
         raise _refuse_shape("it accesses an array of its module by name")
     return [
-        first,
+        f"add.s64 {MOVED}, {base}, {offset - region.low};",
         f"mul.lo.u64 {MOVED}, {MOVED}, {part};",
         f"and.b64 %profkit_wrapped, {MOVED}, {mask};",
         f"setp.gt.u64 %profkit_past, {MOVED}, {last};",
@@ -193,15 +175,15 @@ def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str])
     lines = []
     for number, value in enumerate(values):
         to = words[min(number, len(words) - 1)]
-        bits = kernel.types.get(value, "b32")[1:]
-        if not value.startswith("%"):
-            lines.append(f"mov.b32 {to}, 0;")
-        elif bits == "16":
-            lines.append(f"mov.b32 {to}, {{{value}, {value}}};")
-        elif bits == "64":
-            lines.append(f"mov.b64 {{{to}, _}}, {value};")
-        else:
-            lines.append(f"mov.b32 {to}, {value};")
+        forms = {
+            "16": f"mov.b32 {to}, {{{value}, {value}}};",
+            "64": f"mov.b64 {{{to}, _}}, {value};",
+            "": f"mov.b32 {to}, 0;",  # of a number
+        }
+        bits = ""
+        if value.startswith("%"):
+            bits = kernel.types.get(value, "b32")[1:]
+        lines.append(forms.get(bits, f"mov.b32 {to}, {value};"))
     for word in words[len(values) :]:
         lines.append(f"mov.b32 {word}, {words[0]};")
     return lines
@@ -217,12 +199,4 @@ def _write_word_move(kernel: PtxKernel, value: str, word: str) -> str:
     return f"mov.b32 {value}, {word};"
 
 
-ABLATION = Ablation(
-    id="wide",
-    title="narrow accesses",
-    reachable=True,
-    rules=("narrow-accesses", "long-scoreboard"),
-    probes=("stream-one",),
-    keeps="",  # fewer and wider accesses are what is wanted
-    make=widen_accesses,
-)
+ABLATION = AccessesWide
