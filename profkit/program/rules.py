@@ -334,7 +334,9 @@ REDUNDANT: StepRule = StepRule(
     title="work is thrown away, repeated in every step, or launched piece by piece",
     meaning=(
         "By the tensors of operators, which a live recording has: work that reads nothing that changes "
-        "from step to step, and gradients that nothing reads. By sizes alone: a product whose result "
+        "from step to step, and gradients that nothing reads. By lines, modules or operators: layers "
+        "that the backward pass runs forward again. By sizes: embedding tables whose rows are all "
+        "updated where an eighth or less was read; a product whose result "
         "is sliced to an eighth or less before anything reads it whole, with the elementwise kernels "
         "that carry it there; copies within the GPU that the program asks for, between tensors of the "
         "same size and type; four or more passes, each over a few rows more than the one before; and "
@@ -342,18 +344,22 @@ REDUNDANT: StepRule = StepRule(
         "each other."
     ),
     advice=(
-        "Compute once what is the same in each step; slice first and compute only the rest; read data "
+        "Compute once what is the same in each step; keep the results of layers where the memory is "
+        "there; make gradients of tables sparse; slice first and compute only the rest; read data "
         "in place instead of copying it; launch equal operators of a loop as one batch."
     ),
     checks=(
         redundant.find_needless_work,
+        redundant.find_layers_run_again,
+        optimizers.find_updates_of_unread_rows,
         redundant.find_recomputed_rows,
         redundant.find_sliced_products,
         redundant.find_copies_on_device,
         loops.find_batchable_launches,
     ),
     fix=(
-        "The replay leaves out what is the same in each step; it keeps the used share of a product "
+        "The replay leaves out what is the same in each step and layers that run again; it keeps the "
+        "share of rows that were read; it keeps the used share of a product "
         "(four times that at worst), and nothing of a copy (half at worst); equal launches become "
         "one, whose blocks fill the GPU, with the bytes and operations of all (at worst only launches "
         "are saved)."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from shlex import quote
+from statistics import median
 
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
@@ -132,7 +133,8 @@ def _judge_steps(
     typical = steps.typical
     replayed = make_host_models(timeline, process, typical, plain_ms)
     if plain_ms is None:
-        replayed = replace(replayed, most=typical.period / 1e6)
+        differing = _measure_difference_of_steps(steps)
+        replayed = replace(replayed, most=typical.period / 1e6, differing=differing)
     case = make_case(process, steps, replayed, gains)
     drafts = estimate_draft_savings(case, draft_findings(case))
     found: list[StepFinding] = []
@@ -157,6 +159,12 @@ def _judge_steps(
         verdict=judge_step(case, found, drafts),
         ranks=ranks,
     )
+
+
+def _measure_difference_of_steps(steps: Steps) -> float:
+    """Measure how far half of the steps are from the typical one, as a share of its time."""
+    typical = steps.typical.period
+    return median(abs(period - typical) for period in steps.periods) / max(1, typical)
 
 
 def _add_uneven_ranks(

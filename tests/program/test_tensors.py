@@ -211,3 +211,12 @@ def test_what_is_needless_is_saved(needless: str) -> None:
 
 def test_a_step_that_computes_the_same_whole_has_no_data() -> None:
     assert not judge_parts(10, SAME)
+
+
+def test_memory_that_is_cleared_to_be_written_is_cleared_in_each_step(tmp_path: Path) -> None:
+    def step(steps: Steps, number: int) -> None:
+        steps.run_operator("aten::copy_", (BATCH, *FREE), (99, *ON_CPU), makes=False)
+        total = steps.run_operator("aten::zeros")
+        steps.run_operator("aten::add_", total, (BATCH, *FREE), makes=False)
+
+    assert not trace_steps(tmp_path, step)["aten::zeros"]

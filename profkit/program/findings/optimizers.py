@@ -1,10 +1,12 @@
-"""Optimisers that go through their parameters, or their operations, one by one."""
+"""Optimisers that go through their parameters or operations one by one, or through unread rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, takewhile
+from math import prod
 
 from profkit.program.findings.case import (
     MEMBERS,
@@ -17,9 +19,15 @@ from profkit.program.findings.case import (
     is_of_backward,
     is_of_optimizer,
 )
+from profkit.program.operators import PRODUCTS
 from profkit.program.replay.scenario import Range, StepChange
 
 MANY = 16  # kernels one by one that are a loop over parameters
+TABLE_BACKWARD = "aten::embedding_dense_backward"
+CLEARING = ("aten::fill_", "aten::zero_")
+FEW_ROWS = 0.125  # of a table's rows: sorting and gathering more of them costs about what it saves
+LEAST = 0.02  # of the step
+ROWS_TWICE = 2.0  # a sparse gradient is sorted and summed first: its rows are moved about twice
 FEW_UPDATES = 4  # a root or two may be anywhere
 KINDS = {*MEMBERS, "optimizer"}
 LAYERS = frozenset({"gemm", "conv", "attention", "softmax", "norm"})
@@ -166,3 +174,98 @@ def _count_parameter_updates(case: StepCase, run: Sequence[int]) -> int:
     if learns and len(roots) >= FEW_UPDATES:
         return len(roots)
     return 0
+
+
+DENSE_TABLES = RuleTexts(
+    rule="redundant",
+    says=(
+        "gradients of embedding tables are dense: {rows:,} rows are cleared and updated per step, and "
+        "at most {used:,} of them were read (optimizer and clearing: {ms:time})"
+    ),
+    advice=Advice(
+        torch=(
+            "nn.Embedding(sparse=True) for these tables, with an optimizer that updates only the rows "
+            "that were read (torch.optim.SparseAdam, or SGD and Adagrad)"
+        ),
+        others="update only the rows that were read in the step",
+    ),
+    floor="run",
+)
+
+
+@dataclass(frozen=True)
+class _DenseTable:
+    """A table, and how many of its rows a step reads at most."""
+
+    rows: int
+    values: int
+    used: int
+    clearing: int  # the work that clears its gradient
+
+
+def find_updates_of_unread_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """Optimizers that go through whole tables of which a step read a few rows."""
+    tables = [table for table in _list_dense_tables(case) if table.clearing not in claimed]
+    updates = case.select_works(is_of_optimizer, claimed)
+    if not tables or not updates:
+        return
+    of_tables = sum(table.values for table in tables)
+    others = of_tables + _count_other_weights(case)
+    used = sum(table.used for table in tables)
+    rows = sum(table.rows for table in tables)
+    still = used * of_tables / rows
+    scale = {
+        index: _make_share_left((others - of_tables + still) / others, still / others)
+        for index in updates
+    }
+    for table in tables:
+        scale[table.clearing] = _make_share_left(0.0, table.used / table.rows)
+    chosen = sorted(scale)
+    if case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
+        return
+    yield case.make_finding(
+        DENSE_TABLES,
+        chosen,
+        StepChange(scale),
+        case.describe_origin_of_works([table.clearing for table in tables]),
+        rows=rows,
+        used=used,
+    )
+
+
+def _make_share_left(other: float, own: float) -> Range:
+    """Return what is left of a work: what is not of the tables, and the rows that were read."""
+    return Range(min(1.0, other + ROWS_TWICE * own), min(1.0, other + own), other)
+
+
+def _list_dense_tables(case: StepCase) -> list[_DenseTable]:
+    """List the tables of which the backward pass makes dense gradients, and few rows were read."""
+    read: dict[int, int] = {}  # by what launched it: rows of the gradients that come in
+    for work in case.works:
+        maker = work.maker
+        if maker.op == TABLE_BACKWARD and maker.shapes and maker.shapes[0]:
+            read[maker.ordinal] = prod(maker.shapes[0][:-1])
+    tables = []
+    for index, work in enumerate(case.works):
+        maker = work.maker
+        used = read.get(maker.ordinal, 0)
+        if maker.op not in CLEARING or not used or len(maker.shapes[0]) != 2:
+            continue
+        rows, width = maker.shapes[0]
+        if used <= FEW_ROWS * rows:
+            tables.append(_DenseTable(rows, rows * width, used, index))
+    return tables
+
+
+def _count_other_weights(case: StepCase) -> int:
+    """Count the values of the weights that products read on the way forward, each line's once."""
+    weights: dict[Hashable, int] = {}
+    for work in case.works:
+        maker = work.maker
+        matrices = [sizes for sizes in maker.shapes if len(sizes) > 1]
+        if maker.op.removeprefix("aten::") not in PRODUCTS or is_of_backward(work) or not matrices:
+            continue
+        place = maker.place
+        name = (place.line, place.module) if place is not None else maker.shapes
+        weights[name] = prod(matrices[-1])
+    return sum(weights.values())

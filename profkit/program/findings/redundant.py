@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from profkit.program.findings.case import (
     StepCase,
     StepFinding,
     find_calls_waiting_for_works,
+    is_of_backward,
     is_of_optimizer,
     is_strided_copy,
 )
@@ -32,6 +33,9 @@ LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a 
 LEAST = 0.02  # of the step
 ALL = 0.9  # of the GPU's time: where so much computes the same, the modules hold the step's data
 PASSES = 4  # over growing rows, from which on they are a loop that generates
+LAYER_KERNELS = 6  # in a row that a layer has at least
+LAYER_ORIGINS = 3  # lines, modules or operators of them: one operator may launch the same both ways
+STARTS = 16  # of equal kernels on the way forward: places that are tried
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
 SLICED = RuleTexts(
@@ -406,3 +410,96 @@ def _count_copied_bytes(work: StepWork) -> int:
     if needs:
         return needs.reads
     return 0
+
+
+RUN_AGAIN = RuleTexts(
+    rule="redundant",
+    says=(
+        "{count:,} of {whole:,} kernels of the backward pass run layers forward again, as gradient "
+        "checkpointing does ({ms:time} per step)"
+    ),
+    advice=Advice(
+        torch=(
+            "if the GPU has memory left (torch.cuda.max_memory_allocated), switch gradient "
+            "checkpointing off, or checkpoint fewer layers"
+        ),
+        jax="if the GPU has memory left, drop jax.checkpoint, or let its policy save more",
+        others="if the GPU has memory left, keep the results of more layers",
+    ),
+    launches=True,
+    floor="run",
+)
+
+
+def find_layers_run_again(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """Kernels of the backward pass in the order in which the way forward had launched them.
+
+    A backward pass goes through lines and modules from the last to the first. Only what runs layers
+    again meets several of them in the order of the way forward, with the same kernels.
+    """
+    forward, backward = [], []
+    for index, work in enumerate(case.works):
+        if work.activity.kind != "kernel" or is_of_optimizer(work):
+            continue
+        if is_of_backward(work):
+            backward.append(index)
+        else:
+            forward.append(index)
+    again = [index for run in _list_equal_runs(case, forward, backward) for index in run]
+    chosen = [index for index in again if index not in claimed]
+    if case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
+        return
+    change = StepChange(merge=dict.fromkeys(chosen, NOTHING))
+    finding = case.make_finding(RUN_AGAIN, chosen, change, whole=len(backward))
+    yield replace(finding, optional=True)  # memory may be short
+
+
+def _list_equal_runs(
+    case: StepCase, forward: Sequence[int], backward: Sequence[int]
+) -> Iterator[list[int]]:
+    """Yield the longest parts of the backward pass that are like a part of the way forward."""
+    before = [_make_kernel_key(case.works[index]) for index in forward]
+    after = [_make_kernel_key(case.works[index]) for index in backward]
+    starts: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(before):
+        starts.setdefault(key, []).append(place)
+    place = 0
+    while place < len(after):
+        length = _measure_longest_run(before, after, place, starts)
+        run = list(backward[place : place + length])
+        origins = {_make_origin(case.works[index]) for index in run}
+        if length >= LAYER_KERNELS and len(origins) >= LAYER_ORIGINS:
+            yield run
+            place += length
+        else:
+            place += 1
+
+
+def _measure_longest_run(
+    before: Sequence[Hashable],
+    after: Sequence[Hashable],
+    place: int,
+    starts: Mapping[Hashable, Sequence[int]],
+) -> int:
+    """Return how many kernels from a place on are equal to some of the way forward."""
+    longest = 0
+    for start in starts.get(after[place], ())[:STARTS]:
+        most = min(len(before) - start, len(after) - place)
+        length = 0
+        while length < most and before[start + length] == after[place + length]:
+            length += 1
+        longest = max(longest, length)
+    return longest
+
+
+def _make_kernel_key(work: StepWork) -> Hashable:
+    """Return what a kernel has in common with the same one that runs again."""
+    return work.activity.name, work.activity.grid, work.maker.op, _make_origin(work)
+
+
+def _make_origin(work: StepWork) -> Hashable:
+    """Return the line and the module that launched a kernel; where they are not known, its operator."""
+    place = work.maker.place
+    if place is not None and place.line:
+        return place.line, place.module
+    return work.maker.op

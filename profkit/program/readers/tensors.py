@@ -234,6 +234,8 @@ class TensorOrigins:
         self.made = {number for use in uses for number in use.made}
         self.known = self._find_lasting_tensors(repeats)
         self.differing = self._find_differing_uses(repeats)
+        # What operators have made or written, of those that may be the same in each step.
+        self.results: dict[int, set[int]] = {}
 
     def _find_lasting_tensors(self, repeats: Repeats) -> dict[int, Dependence]:
         """Find the tensors that were there before, and are used after the first step."""
@@ -264,7 +266,11 @@ class TensorOrigins:
         return differing
 
     def trace_operators(self) -> list[Dependence]:
-        """Return what each operator depends on."""
+        """Return what each operator depends on.
+
+        What is cleared to be written in the step, as a gradient that is summed, has to be made again:
+        it depends on what is written there.
+        """
         found = [Dependence.CHANGING] * len(self.uses)
         opened: dict[int, list[OpenOperator]] = {}
         for at, use in enumerate(self.uses):
@@ -280,6 +286,9 @@ class TensorOrigins:
             frames.append(frame)
         for frames in opened.values():
             self._close_frames(frames, None, found)
+        for at, results in self.results.items():
+            for number in results:
+                found[at] = min(found[at], self.known.get(number, Dependence.HELD))
         return found
 
     def _read_operands(self, frame: OpenOperator, is_inside: bool) -> None:
@@ -324,6 +333,9 @@ class TensorOrigins:
                     self.known[number] = min(self.known.get(number, frame.origin), frame.origin)
                 self.fresh -= frame.made
             found[frame.at] = frame.origin
+            if frame.origin > Dependence.CHANGING:
+                written = {one.number for one in frame.use.written}
+                self.results[frame.at] = frame.made | written
             if frames:
                 outer = frames[-1]
                 outer.origin = min(outer.origin, frame.origin)
