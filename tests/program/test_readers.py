@@ -82,6 +82,12 @@ def test_a_killed_program_leaves_what_is_whole(kind: str, tmp_path: Path) -> Non
     timeline = injected.read_injected_recording(folder)
     assert "was killed" in timeline.notes[0]
     assert len(timeline.processes[0].activities) + len(timeline.processes[0].calls) > 0
+    # What operators read is written at the end, which a killed program does not reach.
+    meta.with_suffix(".operators").write_text('{"clocks": [[1, 2, 3]]}\n')
+    assert "same in each step is not known" in injected.read_injected_recording(folder).notes[-1]
+    meta.with_suffix(".tensors").write_text('{"recording": 1}\n')
+    notes = injected.read_injected_recording(folder).notes
+    assert not [note for note in notes if "same in each step" in note]
 
 
 def test_no_gpu_and_no_kernels_are_two_answers(tmp_path: Path) -> None:

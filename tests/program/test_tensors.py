@@ -66,6 +66,24 @@ def test_what_comes_of_weights_alone_is_the_same(tmp_path: Path) -> None:
     assert found["aten::mm"] == found["aten::relu"] == ""
 
 
+def test_each_recording_of_a_run_is_judged_for_itself(tmp_path: Path) -> None:
+    """A loop over weights is recorded first, and then steps that cast one of them anew each time."""
+    loop, steps = Steps(), Steps()
+    for number in range(STEPS):
+        loop.run_operator("aten::copy_", (50 + number, *FREE), (1, *ON_CPU), makes=False)
+    steps.clock = loop.clock
+    for _ in range(STEPS):
+        cast = steps.run_operator("aten::_to_copy", (WEIGHT, *HELD))
+        steps.run_operator("aten::mm", (BATCH, *FREE), cast)
+    path = tmp_path / "1.tensors"
+    rows: list[Any] = [{"recording": 1}, *loop.rows, {"recording": 2}, *steps.rows]
+    for order in (rows, [*rows[len(loop.rows) + 1 :], *rows[: len(loop.rows) + 1]]):
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in order), "utf-8")
+        found = read_needless_operators(path)
+        assert {name for _, name in found} == {"aten::_to_copy"}
+        assert len(found) == STEPS
+
+
 def test_weights_that_an_optimizer_writes_change(tmp_path: Path) -> None:
     def step(steps: Steps, number: int) -> None:
         cast = steps.run_operator("aten::_to_copy", (WEIGHT, *HELD))

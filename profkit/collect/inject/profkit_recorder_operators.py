@@ -10,7 +10,8 @@ a number of launches on, and where a short one was recorded and others come late
 too: the file then has each recording behind the other.
 
 <pid>.tensors says which tensors these operators were given, and whether a module holds them: what reads
-nothing new in each step computes the same again. It is written when the program ends.
+nothing new in each step computes the same again. It is written when the program ends, and has each
+recording behind a line of its own, too.
 
 A CUDA graph is captured long before steps repeat, and what it replays is called by no operator. So the
 profiler also runs while a graph is captured, on the thread that does: <pid>.captured is written alike.
@@ -186,8 +187,8 @@ class OperatorRecorder:
         self.is_complete = False  # all repeats that were wanted came, and each is long
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
-        self.tensors: Any = None  # the same, until the program ends
-        self.held: set[int] = set()  # where the tensors are that modules hold
+        # The same of all recordings, until the program ends; and where tensors are that modules hold.
+        self.tensors: list[tuple[Any, set[int]]] = []
         self.clocks: list[tuple[int, int, int]] = []
         self.clock: Any = None
         self.is_profiling = threading.Lock()  # one profiler at a time, of a capture or of steps
@@ -308,8 +309,8 @@ class OperatorRecorder:
         self.is_running = False
         try:
             self.clocks.append(self.read_clocks())
-            self.results = self.tensors = end_profile()
-            self.held = find_held_tensors(self.torch)
+            self.results = end_profile()
+            self.tensors.append((self.results, find_held_tensors(self.torch)))
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
         self.is_stopped.set()
@@ -352,15 +353,17 @@ class OperatorRecorder:
             append_hook_line("operators", repr(error))
 
     def write_tensors(self) -> None:
-        """Write a line for each operator with the tensors that it was given."""
-        results, self.tensors = self.tensors, None
-        if results is None:
+        """Write a line for each operator with the tensors that it was given, recording by recording."""
+        recordings, self.tensors = self.tensors, []
+        if not recordings:
             return
-        rows = TensorNumbers(self.held).describe_events(results.experimental_event_tree())
         target = f"{FOLDER}/{os.getpid()}.tensors"
         with open(f"{target}.part", "w", encoding="utf-8") as file:
-            for row in rows:
-                file.write(json.dumps(row) + "\n")
+            for number, (results, held) in enumerate(recordings, 1):
+                file.write(json.dumps({"recording": number}) + "\n")
+                # Whose memory it was between two recordings nobody saw: each has numbers of its own.
+                for row in TensorNumbers(held).describe_events(results.experimental_event_tree()):
+                    file.write(json.dumps(row) + "\n")
         os.replace(f"{target}.part", target)
 
     def read_clocks(self) -> tuple[int, int, int]:

@@ -210,14 +210,18 @@ def _read_needless_operators(
 ) -> tuple[Mapping[tuple[int, str], str], list[str]]:
     """Return which operators are needless and why, and what is to be said where that is not known."""
     path = folder / f"{pid}.tensors"
+    unknown = f"process {pid}: which work is the same in each step is not known"
     if not is_file(path):
+        was_killed = "whole" not in _read_process_info(folder, pid)
+        if was_killed and is_file(folder / f"{pid}.operators"):
+            return {}, [f"{unknown}: the recorder writes it when the program ends by itself"]
         return {}, []
     from profkit.program.readers.tensors import read_needless_operators
 
     try:
         return read_needless_operators(path), []
     except ValueError as error:
-        return {}, [f"process {pid}: which work is the same in each step is not known: {error}"]
+        return {}, [f"{unknown}: {error}"]
 
 
 def _list_operators(

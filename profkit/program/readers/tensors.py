@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from profkit.files import is_file, open_regular
 
@@ -103,28 +104,42 @@ def read_needless_operators(path: Path) -> dict[Key, str]:
     Raises:
         ValueError: The file is damaged, or cannot be read.
     """
+    found: dict[Key, str] = {}
     if not is_file(path):
-        return {}
+        return found
     try:
-        return find_needless_operators(list(_read_uses(path)))
+        for uses in _read_recordings(path):
+            found |= find_needless_operators(uses)
+        return found
     except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged or cannot be read") from error
 
 
-def _read_uses(path: Path) -> Iterator[Use]:
+def _read_recordings(path: Path) -> list[list[Use]]:
+    """Read the operators of each recording; of a file that names none, all are of one."""
+    recordings: list[list[Use]] = [[]]
     with open_regular(path) as file:
         for _ in range(MOST):
             line = file.readline(LONGEST_LINE)
             if not line:
-                return
-            start, end, thread, name, given, made, numbers = json.loads(line)
-            groups = []
-            for one in given:
-                several = one
-                if one and not isinstance(one[0], list):
-                    several = [one]
-                groups.append([Operand(who, bool(held), int(cpu)) for who, held, cpu in several])
-            yield Use(start, end, thread, str(name), groups, made, str(numbers))
+                break
+            row = json.loads(line)
+            if isinstance(row, dict) and "recording" in row:
+                recordings.append([])
+            else:
+                recordings[-1].append(_make_use(row))
+    return recordings
+
+
+def _make_use(row: Sequence[Any]) -> Use:
+    start, end, thread, name, given, made, numbers = row
+    groups = []
+    for one in given:
+        several = one
+        if one and not isinstance(one[0], list):
+            several = [one]
+        groups.append([Operand(who, bool(held), int(cpu)) for who, held, cpu in several])
+    return Use(start, end, thread, str(name), groups, made, str(numbers))
 
 
 def find_needless_operators(uses: Sequence[Use]) -> dict[Key, str]:

@@ -167,7 +167,8 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
         if name == "aten::copy_":
             launch_more()
         return SimpleNamespace(
-            events=lambda: [make_event(name)], experimental_event_tree=lambda: []
+            events=lambda: [make_event(name)],
+            experimental_event_tree=lambda: [make_tree_event(name, 1, 2, [make_tensor(16)])],
         )
 
     profiler = SimpleNamespace(
@@ -187,6 +188,7 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
     monkeypatch.setattr(recorder, "ask_main_thread", lambda call: call(None))
     monkeypatch.setattr(recorder, "read_clocks", lambda: (1, 2, 3))
     recorder.watch()
+    assert not list(tmp_path.glob("*.tensors"))
     recorder.finish()
     text = (tmp_path / f"{os.getpid()}.operators").read_text()
     rows = [json.loads(line) for line in text.splitlines()]
@@ -198,6 +200,16 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
     ]
     (written,) = tmp_path.glob("*.hook")
     assert written.read_text() == "disturbed\t2\nundisturbed\t2\n" * 2
+    text = (tmp_path / f"{os.getpid()}.tensors").read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["recording"] if isinstance(row, dict) else row[3] for row in rows] == [
+        1,
+        "aten::copy_",
+        2,
+        "aten::mm",
+    ]
+    # A tensor of each recording is the first there: what was at its place meanwhile is not known.
+    assert rows[1][4] == rows[3][4] == [[1, 0, 0]]
     assert recorder.is_profiling.acquire(blocking=False)
 
 
