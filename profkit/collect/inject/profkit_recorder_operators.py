@@ -29,12 +29,14 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Container, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
+WORDS = 6  # of 32 bits, as many as that
 CORRELATION, STACK, HOW = 2, 3, 5  # words of it
 REPLAYS = 4  # in its `how`: a CUDA graph is launched
 LOOKED_AT = 65536  # launches, the last ones: a step may have a sixth of them
@@ -47,8 +49,11 @@ MOST_RECORDINGS = 3  # in a program whose repeats are short, and others from tim
 # That are recorded: what is open where it begins or ends is seen in part. The program pauses when
 # torch's profiler ends, and the longer, the more was recorded.
 REPEATS = 3
+CHUNK = 256  # bytes of launches that are compared at first
+NO_REPLAYS = bytes(range(REPLAYS))  # of the bytes of a `how`
 PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
 LONGEST_PAUSE = 0.15
+REST = 50  # times what a look took is waited at least: no other thread runs Python meanwhile
 SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
 PATIENCE = 120.0  # seconds until it is given up
 LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that
@@ -74,7 +79,7 @@ BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) -> int:
+def find_repeat(stacks: array[int], times: int, replays: Iterable[int] = ()) -> int:
     """Find after how many launches the same stacks come again, to the end; 0 where they do not.
 
     Args:
@@ -82,23 +87,69 @@ def find_repeat(stacks: array[int], times: int, replays: Container[int] = ()) ->
         times: How often they must have come.
         replays: The stacks that launch a CUDA graph.
     """
+    if len(stacks) < times:
+        return 0
     size = stacks.itemsize
     content = stacks.tobytes()
-    for lag in range(1, len(stacks) // times + 1):
-        if stacks[-1] != stacks[-1 - lag] or stacks[-lag] != stacks[-2 * lag]:
-            continue  # most are seen to be none at once
-        sure = 0 if was_graph_replayed_recently(stacks, lag, replays) else SURE
-        checked = max((times - 1) * lag, sure)
-        last = content[-checked * size :]
-        before = content[-(checked + lag) * size : -lag * size]
-        if len(before) == len(last) and before == last:
+    last_replay = count_launches_from_last(content, size, replays)
+    # Whatever the step is, its last few launches came before: most of the rest is never looked at.
+    tail = content[-(times - 1) * size :]
+    at = len(content) - len(tail)
+    nearest = at - len(stacks) // times * size
+    while (at := content.rfind(tail, nearest, at + len(tail) - 1)) >= 0:
+        lag, rest = divmod(len(content) - len(tail) - at, size)
+        if rest:
+            continue
+        checked = (times - 1) * lag
+        if lag < last_replay:
+            checked = max(checked, SURE)
+        if checked + lag <= len(stacks) and are_last_repeated(content, lag * size, checked * size):
             return lag
     return 0
 
 
-def was_graph_replayed_recently(stacks: array[int], lag: int, replays: Container[int]) -> bool:
-    """Return whether a CUDA graph is among the last launches."""
-    return any(stack in replays for stack in stacks[-lag:])
+def are_last_repeated(content: bytes, lag: int, length: int) -> bool:
+    """Return whether the last bytes are those that came before them.
+
+    From the last ones on, ever more of them: where they are not, the end tells that soonest.
+    """
+    end = len(content)
+    compared = 0
+    share = CHUNK
+    while compared < length:
+        share = min(share, length - compared)
+        low, high = end - compared - share, end - compared
+        if content[low:high] != content[low - lag : high - lag]:
+            return False
+        compared += share
+        share *= 2
+    return True
+
+
+def count_launches_from_last(content: bytes, size: int, replays: Iterable[int]) -> int:
+    """Return how many launches there are from the last one of some stacks on; all and one for none.
+
+    Args:
+        content: The stacks of launches.
+        size: Bytes of each.
+        replays: The stacks that are looked for.
+    """
+    count = len(content) // size
+    fewest = count + 1
+    for stack in replays:
+        wanted = stack.to_bytes(size, sys.byteorder)
+        at = content.rfind(wanted)
+        while at >= 0 and at % size:
+            at = content.rfind(wanted, 0, at + size - 1)
+        if at >= 0:
+            fewest = min(fewest, count - at // size)
+    return fewest
+
+
+def count_written_rows(words: array[int]) -> int:
+    """Return how many rows of launches are written: a file ends in zeros, and each has a number."""
+    numbers = range(CORRELATION, len(words), WORDS)
+    return bisect_left(numbers, True, key=lambda at: words[at] == 0)
 
 
 class LaunchedStacks:
@@ -120,7 +171,10 @@ class LaunchedStacks:
 
     def is_sure(self, lag: int) -> bool:
         """Return whether so many launches are no loop inside of a step."""
-        return lag >= LONG or was_graph_replayed_recently(self.last, lag, self.replays)
+        content = self.last.tobytes()
+        return lag >= LONG or lag >= count_launches_from_last(
+            content, self.last.itemsize, self.replays
+        )
 
     def is_all_replays(self, lag: int) -> bool:
         """Return whether so many last launches launch CUDA graphs, and nothing else."""
@@ -134,24 +188,30 @@ class LaunchedStacks:
             while content:
                 words = array("I")
                 words.frombytes(content[: len(content) // ROW * ROW])
-                every = ROW // words.itemsize
-                correlations = words[CORRELATION::every]
-                written = len(correlations)
-                if 0 in correlations:  # the file ends in zeros
-                    written = correlations.index(0)
-                made = words[STACK::every][:written]
-                stacks = array("I", filter(None, made))
-                for stack, how in zip(made, words[HOW::every], strict=False):
-                    if how & REPLAYS:
-                        self.replays.add(stack)
-                self.last += stacks
-                self.count += len(stacks)
+                written = count_written_rows(words)
+                end = written * WORDS
+                self.add_launches(words[STACK:end:WORDS], words[HOW:end:WORDS])
                 self.rows += written
-                del self.last[:-LOOKED_AT]
-                if written < len(correlations):
+                if end < len(words):
                     break
                 content = file.read(LOOKED_AT * ROW)
         return self.count
+
+    def add_launches(self, made: array[int], how: array[int]) -> None:
+        """Take the next launches: their stacks, and how each was made.
+
+        Steps do not go on meanwhile, and there may be a hundred thousand: none is looked at by itself,
+        but where a graph is replayed.
+        """
+        if how.tobytes().translate(None, NO_REPLAYS):
+            for stack, way in zip(made, how, strict=True):
+                if way & REPLAYS:
+                    self.replays.add(stack)
+        if made.count(0):
+            made = array("I", filter(None, made))
+        self.last += made
+        self.count += len(made)
+        del self.last[:-LOOKED_AT]
 
 
 def find_clock() -> Any:
@@ -264,7 +324,7 @@ class OperatorRecorder:
         pause = PAUSE
         while time.monotonic() < until and not self.is_over:
             time.sleep(pause)
-            pause = min(1.1 * pause, LONGEST_PAUSE)
+            began = time.thread_time()
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
                 self.threads.setdefault(path, LaunchedStacks(path)).read_on()
             launches = max(self.threads.values(), key=lambda own: own.count, default=None)
@@ -272,6 +332,8 @@ class OperatorRecorder:
             if launches is not None and lag:
                 self.is_of_steps = launches.is_sure(lag)
                 return launches, lag
+            took = time.thread_time() - began
+            pause = max(min(1.1 * pause, LONGEST_PAUSE), REST * took)
         return None, 0
 
     def start(self, _: object = None) -> int:
