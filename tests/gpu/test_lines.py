@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -40,6 +42,22 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
     for _ in range(5): step()
 for _ in range(5): step()
 torch.cuda.synchronize()
+"""
+LOOPS = """
+import time, torch
+net = torch.nn.Linear(1024, 1024, bias=False).cuda()
+batch = torch.randn(64, 1024).pin_memory()
+out = torch.zeros(64, 1024, device="cuda")
+def loop():
+    out.mul_(1.0)
+def step():
+    given = batch.to("cuda", non_blocking=True).bfloat16()
+    weight = net.weight.detach().to(torch.bfloat16)
+    out.copy_(torch.mm(given, weight).relu().exp().neg())
+for call in (loop, step, loop):
+    until = time.monotonic() + 3
+    while time.monotonic() < until: call()
+    torch.cuda.synchronize()
 """
 ENDS_LATE = """
 import torch
@@ -112,6 +130,15 @@ def test_operators_are_those_of_torch_s_profiler(tmp_path: Path) -> None:
             assert row.right >= 0.99 * row.named, row
 
 
+def test_work_that_is_the_same_is_found_between_two_loops(tmp_path: Path) -> None:
+    """Operators are recorded three times there, of steps the second time."""
+    of = record(tmp_path / "t", sys.executable, "-c", LOOPS)
+    assert not [note for note in of.notes if "is not known" in note]
+    needless = {span.name for span in of.processes[0].spans if span.needless == "same"}
+    assert needless & {"aten::_to_copy", "aten::to"}, of.notes
+    assert not needless & {"aten::mm", "aten::mul_"}
+
+
 @pytest.mark.parametrize("name", ["driver", "triton", "cupy", "jax", "numba"])
 def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path: Path) -> None:
     of = record(tmp_path / "t", sys.executable, str(PROGRAMS / "callers.py"), name)
@@ -182,3 +209,39 @@ def test_lines_cost_little(tmp_path: Path) -> None:
     low = [float(text) for text in re.findall(r"with lines ([\d.]+)x", done.stdout)]
     assert len(low) == 4, done.stdout  # a loop, and steps of three sizes
     assert max(low) < 1.1, done.stdout
+
+
+@pytest.mark.alone
+def test_recording_operators_costs_a_pause_and_no_more(tmp_path: Path) -> None:
+    """By turns: what steps take is as without it, and the pauses come to less than a second."""
+    injection = str(timeline.build_injection_library(tmp_path / "lib"))
+    said: dict[str, list[dict[str, float]]] = {"0": [], "1": []}
+    for turn, operators in enumerate(("0", "1", "1", "0")):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        own = {
+            "CUDA_INJECTION64_PATH": injection,
+            "PROFKIT_TIMELINE": str(folder),
+            "PYTHONPATH": str(timeline.INJECTED),
+            "PROFKIT_OPERATORS": operators,
+        }
+        done = subprocess.run(
+            [sys.executable, str(PROGRAMS / "operators_cost.py"), "4"],
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=100,
+        )
+        told = json.loads(done.stdout)
+        told["ending_s"] = time.time() - told.pop("ended")
+        print(operators, told)
+        said[operators].append(told)
+        assert any(folder.glob("*.tensors")) == (operators == "1")
+    mean = {
+        key: {what: sum(one[what] for one in runs) / 2 for what in runs[0]}
+        for key, runs in said.items()
+    }
+    assert mean["1"]["usual_ms"] < 1.2 * mean["0"]["usual_ms"], said
+    assert mean["1"]["more_ms"] - mean["0"]["more_ms"] < 1000, said
+    assert mean["1"]["ending_s"] - mean["0"]["ending_s"] < 3, said

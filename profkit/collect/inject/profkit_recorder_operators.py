@@ -30,7 +30,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -53,6 +53,7 @@ CHUNK = 256  # bytes of launches that are compared at first
 NO_REPLAYS = bytes(range(REPLAYS))  # of the bytes of a `how`
 PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
 LONGEST_PAUSE = 0.15
+KNOWN_PAUSE = 1.0  # while what repeats was recorded already
 REST = 50  # times what a look took is waited at least: no other thread runs Python meanwhile
 SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
 PATIENCE = 120.0  # seconds until it is given up
@@ -268,8 +269,8 @@ class OperatorRecorder:
             until = time.monotonic() + PATIENCE
             recorded: set[int] = set()  # stacks
             for _ in range(MOST_RECORDINGS):
-                launches, lag = self.wait_for_repeat(until)
-                if launches is None or recorded.issuperset(launches.last[-lag:]):
+                launches, lag = self.wait_for_repeat(until, recorded)
+                if launches is None:
                     return
                 seen = self.record_repeats(launches, lag)
                 if not seen or self.is_of_steps:
@@ -319,9 +320,14 @@ class OperatorRecorder:
             time.sleep(SHORT_PAUSE)
         return False
 
-    def wait_for_repeat(self, until: float) -> tuple[LaunchedStacks | None, int]:
-        """Return the thread that launches most, and after how many launches its step comes again."""
-        pause = PAUSE
+    def wait_for_repeat(
+        self, until: float, recorded: Set[int]
+    ) -> tuple[LaunchedStacks | None, int]:
+        """Return the thread that launches most, and after how many launches its step comes again.
+
+        What was recorded may go on and come to an end: it is waited for, and looked at ever more seldom.
+        """
+        pause, longest = PAUSE, LONGEST_PAUSE
         while time.monotonic() < until and not self.is_over:
             time.sleep(pause)
             began = time.thread_time()
@@ -330,10 +336,12 @@ class OperatorRecorder:
             launches = max(self.threads.values(), key=lambda own: own.count, default=None)
             lag = launches.find_repeat() if launches is not None else 0
             if launches is not None and lag:
-                self.is_of_steps = launches.is_sure(lag)
-                return launches, lag
+                if not recorded >= set(launches.last[-lag:]):
+                    self.is_of_steps = launches.is_sure(lag)
+                    return launches, lag
+                longest = KNOWN_PAUSE
             took = time.thread_time() - began
-            pause = max(min(1.1 * pause, LONGEST_PAUSE), REST * took)
+            pause = max(min(1.1 * pause, longest), REST * took)
         return None, 0
 
     def start(self, _: object = None) -> int:

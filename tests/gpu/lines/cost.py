@@ -1,8 +1,9 @@
 """What lines cost over a recording without them, in one process by turns: the lower quartile of pairs.
 
-    CUDA_INJECTION64_PATH=... PROFKIT_TIMELINE=... python cost.py [ROUNDS]
+    CUDA_INJECTION64_PATH=... PROFKIT_TIMELINE=... python cost.py [ROUNDS [DEPTH ...]]
 
-A loop of one tiny kernel, a step that is bound by its launches, one that keeps the GPU busy.
+A loop of one tiny kernel, a step that is bound by its launches, one that keeps the GPU busy. With depths
+the loop alone, behind so many frames of Python more, by turns of 25 rounds.
 """
 
 import ctypes
@@ -105,8 +106,11 @@ def time_by_turns(step, timer, count, rounds):
 
 
 def compare(name, step, timer, count, rounds, launches):
+    print_costs(name, time_by_turns(step, timer, count, rounds), launches)
+
+
+def print_costs(name, pairs, launches):
     """Print what lines cost: the lower quartile of pairs, their median and upper quartile."""
-    pairs = time_by_turns(step, timer, count, rounds)
     ratio = find_quartiles([on / off for on, off in pairs])
     more = find_quartiles([(on - off) / launches for on, off in pairs])
     without = find_quartiles([off for _, off in pairs])
@@ -114,7 +118,7 @@ def compare(name, step, timer, count, rounds, launches):
         f"{name}: without {without[0]:.1f} us; with lines "
         f"{ratio[0]:.3f}x ({ratio[1]:.3f}, {ratio[2]:.3f}), a launch "
         f"{more[0]:+.3f} us ({more[1]:+.3f}, {more[2]:+.3f}); lower quartile of "
-        f"{rounds} pairs (median, upper)",
+        f"{len(pairs)} pairs (median, upper)",
         flush=True,
     )
 
@@ -129,7 +133,25 @@ def deepen(depth, call):
     return call() if depth == 0 else deepen(depth - 1, call)
 
 
+def compare_depths(rounds, depths):
+    """Print what lines cost in the loop behind so many frames."""
+    step = make_loop()
+    pairs = {depth: [] for depth in depths}
+    for _ in range(rounds // 25):
+        for depth in depths:
+            pairs[depth] += deepen(depth, lambda: time_by_turns(step, time_host, 1, 25))
+    for depth in depths:
+        print_costs(f"a loop behind {depth} frames", pairs[depth], 300)
+
+
 def main() -> None:
+    if sys.argv[2:]:
+        compare_depths(int(sys.argv[1]), [int(depth) for depth in sys.argv[2:]])
+    else:
+        compare_all()
+
+
+def compare_all() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     compare("a loop of one tiny kernel", make_loop(), time_host, 3, rounds, 300)
     for name, sizes in SIZES.items():
@@ -138,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    deepen(20, main)
+    deepen(0 if sys.argv[2:] else 20, main)

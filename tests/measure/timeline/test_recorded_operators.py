@@ -194,7 +194,8 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
     """A loop of many launches is recorded, then steps of few, and these once."""
     path = tmp_path / f"{os.getpid()}-7.launches"
     loop, steps = [1] * 600, [*range(2, 41)] * 20
-    stages = iter(([*loop, *loop], [*loop, *loop, *steps], [*loop, *loop, *steps, *steps]))
+    every = [[*loop, *loop], [*loop, *loop, *loop], [*loop, *loop, *loop, *steps]]
+    stages = iter((*every, [*loop, *loop, *loop, *steps, *steps]))
     write_launches(path, loop)
 
     def launch_more() -> None:
@@ -227,6 +228,18 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
     recorder = hook.OperatorRecorder(torch)
     monkeypatch.setattr(recorder, "ask_main_thread", lambda call: call(None))
     monkeypatch.setattr(recorder, "read_clocks", lambda: (1, 2, 3))
+    # The loop goes on for a while when it was recorded, and the steps until the end.
+    looks = iter((0, 0, 1))
+    monkeypatch.setattr(hook, "PATIENCE", 4)
+    monkeypatch.setattr(hook, "LONGEST", 0.5)
+    sleep = time.sleep
+
+    def sleep_meanwhile(seconds: float) -> None:
+        sleep(seconds)
+        if seconds >= hook.PAUSE and recorder.tensors and next(looks, 0):
+            launch_more()
+
+    monkeypatch.setattr(hook.time, "sleep", sleep_meanwhile)
     recorder.watch()
     assert not list(tmp_path.glob("*.tensors"))
     recorder.finish()
