@@ -213,35 +213,26 @@ def test_lines_cost_little(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_recording_operators_costs_a_pause_and_no_more(tmp_path: Path) -> None:
-    """By turns: what steps take is as without it, and the pauses come to less than a second."""
-    injection = str(timeline.build_injection_library(tmp_path / "lib"))
-    said: dict[str, list[dict[str, float]]] = {"0": [], "1": []}
-    for turn, operators in enumerate(("0", "1", "1", "0")):
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        own = {
-            "CUDA_INJECTION64_PATH": injection,
-            "PROFKIT_TIMELINE": str(folder),
-            "PYTHONPATH": str(timeline.INJECTED),
-            "PROFKIT_OPERATORS": operators,
-        }
-        done = subprocess.run(
-            [sys.executable, str(PROGRAMS / "operators_cost.py"), "4"],
-            env={**os.environ, **own},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=100,
-        )
-        told = json.loads(done.stdout)
-        told["ending_s"] = time.time() - told.pop("ended")
-        print(operators, told)
-        said[operators].append(told)
-        assert any(folder.glob("*.tensors")) == (operators == "1")
-    mean = {
-        key: {what: sum(one[what] for one in runs) / 2 for what in runs[0]}
-        for key, runs in said.items()
+    """On an H200 pauses of 0.3 s in all, with tensors and without; steps take what they took before."""
+    own = {
+        "CUDA_INJECTION64_PATH": str(timeline.build_injection_library(tmp_path / "lib")),
+        "PROFKIT_TIMELINE": str(tmp_path),
+        "PROFKIT_OPERATORS": "1",
+        "PYTHONPATH": str(timeline.INJECTED),
     }
-    assert mean["1"]["usual_ms"] < 1.2 * mean["0"]["usual_ms"], said
-    assert mean["1"]["more_ms"] - mean["0"]["more_ms"] < 1000, said
-    assert mean["1"]["ending_s"] - mean["0"]["ending_s"] < 3, said
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "operators_cost.py")],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    told = json.loads(done.stdout)
+    told["ending_s"] = time.time() - told["ended"]
+    print(told)
+    assert list(tmp_path.glob("*.operators"))
+    assert list(tmp_path.glob("*.tensors"))
+    assert told["after_ms"] < 1.1 * told["before_ms"], told
+    assert told["pauses_ms"] < 1500, told
+    assert told["ending_s"] < 10, told

@@ -1,24 +1,32 @@
 """What recording the operators of some steps costs a program: the times of its steps, as JSON.
 
-    CUDA_INJECTION64_PATH=... PROFKIT_TIMELINE=... PROFKIT_OPERATORS=1 python operators_cost.py [SECONDS]
+    CUDA_INJECTION64_PATH=... PROFKIT_TIMELINE=... PROFKIT_OPERATORS=1 python operators_cost.py
 
-`without-memory` as the second argument: tensors are not told, as they were not until they were recorded.
+PYTHONPATH has the recorder's hook. It begins to look for steps late, so that one process tells what a
+step takes before and after: processes differ by a tenth.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import sys
 import time
 
-from cost import SIZES, make_step
+import profkit_recorder_operators as hook
 
+LOOKS_AFTER = 6.0  # seconds from the import of torch, which takes some of them
+OVER_AFTER = 3.0  # seconds that the look, the recording and the writing take at most
+SECONDS = 13.0
 WARM = 20  # steps
 
+hook.PAUSE = hook.LONGEST_PAUSE = LOOKS_AFTER
+began = time.monotonic()
 
-def time_steps(seconds: float) -> list[float]:
-    """Take a launch-bound step again and again; the seconds of each, as the host saw it."""
+from cost import SIZES, make_step  # noqa: E402  # imports torch: the hook begins to wait
+
+
+def time_steps() -> list[tuple[float, float]]:
+    """Take a launch-bound step again and again; when each began, and its seconds as the host saw it."""
     import torch
 
     step = make_step(*SIZES["launch-bound step"])
@@ -26,34 +34,31 @@ def time_steps(seconds: float) -> list[float]:
         step()
     torch.cuda.synchronize()
     times = []
-    until = time.perf_counter() + seconds
-    last = time.perf_counter()
-    while last < until:
+    last = time.monotonic()
+    while last < began + SECONDS:
         step()
-        now = time.perf_counter()
-        times.append(now - last)
+        now = time.monotonic()
+        times.append((last - began, now - last))
         last = now
     torch.cuda.synchronize()
     return times
 
 
-def leave_memory_out() -> None:
-    """Have the recorder's hook start torch's profiler without memory."""
-    import profkit_recorder_operators as hook
-
-    make_profile = hook.OperatorRecorder.make_profile
-    hook.OperatorRecorder.make_profile = lambda self, **_: make_profile(self)
-
-
 def main() -> None:
-    """Print what a step took, what all steps together took over that, and the longest of them."""
-    if sys.argv[2:] == ["without-memory"]:
-        leave_memory_out()
-    times = time_steps(float(sys.argv[1]) if len(sys.argv) > 1 else 6)
-    usual = statistics.median(times[len(times) // 2 :])
-    more = sum(took - usual for took in times if took > 2 * usual)
-    told = {"steps": len(times), "usual_ms": usual * 1e3, "more_ms": more * 1e3}
-    print(json.dumps({**told, "longest_ms": max(times) * 1e3, "ended": time.time()}), flush=True)
+    """Print what a step took before and after, and what the pauses between came to."""
+    times = time_steps()
+    before = [took for at, took in times if at < LOOKS_AFTER - 0.5]
+    after = [took for at, took in times if at > LOOKS_AFTER + OVER_AFTER]
+    usual = statistics.median(before)
+    pauses = sum(took - usual for _, took in times if took > 3 * usual)
+    told = {
+        "before_ms": usual * 1e3,
+        "after_ms": statistics.median(after) * 1e3,
+        "pauses_ms": pauses * 1e3,
+        "longest_ms": max(took for _, took in times) * 1e3,
+        "ended": time.time(),
+    }
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
