@@ -97,6 +97,9 @@ def make_diagnosis_document(
 def make_launch_entry(run: JudgedLaunch) -> LaunchEntry:
     """Return one launch of the document. Of metrics it has those that were collected."""
     diagnosis = run.diagnosis
+    near_border = _make_near_border_entry(diagnosis)
+    together = _make_together_entry(diagnosis.together)
+    findings = tuple(map(make_finding_entry, diagnosis.findings))
     return LaunchEntry(
         report=run.report,
         index=run.index,
@@ -112,12 +115,12 @@ def make_launch_entry(run: JudgedLaunch) -> LaunchEntry:
         bound=diagnosis.bound,
         limiter=diagnosis.limiter,
         because=diagnosis.because,
-        near_border=_make_near_border_entry(diagnosis),
+        near_border=near_border,
         headroom=diagnosis.headroom,
         saves=diagnosis.estimate_saved_time(run.time),
         metrics=list_collected_metrics(run.values),
-        findings=tuple(make_finding_entry(finding) for finding in diagnosis.findings),
-        together=_make_together_entry(diagnosis.together),
+        findings=findings,
+        together=together,
         missing=tuple(diagnosis.missing),
         ncu_rules=run.nvidia,
         lines=run.lines,

@@ -1,4 +1,4 @@
-"""What is said of a rule in rules/pages/<id>.md and measured.json  ->  WrittenPage.
+"""What is said of a rule, in itself or in rules/pages/<id>.md, and in measured.json  ->  WrittenPage.
 
 A page holds what cannot be derived from the rule: what happens in the hardware, the smallest code that
 does it and that does not, where the rule is wrong, and where NVIDIA writes of it. measured.json is
@@ -115,7 +115,10 @@ def describe_peak_threshold(limiter: str) -> PageThreshold:
 
 def read_rule_page(rule: str) -> WrittenPage:
     """Return the page of a rule; a ProfkitError where there is none, or a part of it is missing."""
-    page = read_named_page(f"{rule}.md")
+    from profkit.diagnosis.rules import BY_ID
+
+    known = BY_ID.get(rule)
+    page = parse_page(known.page) if known and known.page else read_named_page(f"{rule}.md")
     if page.before is None or page.after is None or not page.false_alarms:
         raise ProfkitError(f"{rule}.md: a part is missing", "Before, After, False alarms")
     return page
@@ -131,7 +134,12 @@ def read_page(file: Path) -> WrittenPage:
     """Return the page in a file."""
     if not is_file(file):
         raise ProfkitError(f"there is no page {file.name}", "write it; its neighbours say how")
-    hardware, *rest = re.split(r"^## (.+)\n", file.read_text("utf-8"), flags=re.M)
+    return parse_page(file.read_text("utf-8"))
+
+
+def parse_page(text: str) -> WrittenPage:
+    """Return the page that a text says."""
+    hardware, *rest = re.split(r"^## (.+)\n", text, flags=re.M)
     parts = dict(zip(rest[::2], rest[1::2], strict=True))
     return WrittenPage(
         hardware=" ".join(hardware.split()),

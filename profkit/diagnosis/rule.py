@@ -214,6 +214,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
         costs: How much slower that shape is, if that is not its bound.
         measures: How much of its cause there is: of two launches that with which it fired counts.
             Empty: only whether it fires is known.
+        page: Its page; "" where that is rules/pages/<id>.md.
     """
 
     check: Callable[[Launch], Hit | None]
@@ -231,6 +232,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
     shape: str = ""
     costs: Callable[[Launch], float] | None = None
     measures: tuple[Measure, ...] = ()
+    page: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

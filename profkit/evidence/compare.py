@@ -311,14 +311,12 @@ def find_process_spread(
     """
     if classify_timing(before, after) != "apart":
         return None
-    uuid, other = get_gpu_uuid(before), get_gpu_uuid(after)
-    sigma = None
-    if uuid and uuid == other:
+    uuid = get_gpu_uuid(before)
+    if uuid and uuid == get_gpu_uuid(after):
         sigma = policy.spread_of(uuid)
-    assumed = BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
-    if sigma is None:
-        return assumed
-    return BetweenProcesses(sigma=sigma, measured=True)
+        if sigma is not None:
+            return BetweenProcesses(sigma=sigma, measured=True)
+    return BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
 
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 
-Row = TypeVar("Row", HistoryRun, HistoryTwin, HistoryAblation)
+TableRow = TypeVar("TableRow", HistoryRun, HistoryTwin, HistoryAblation)
 SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
 _BATCH = 4096  # rows of a file that are unpacked before their bytes are counted
@@ -480,7 +480,7 @@ def _write_distinct_view(name: str) -> str:
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 
 
-def _make_table_row(kind: type[Row], plain: dict[str, Any]) -> Row:
+def _make_table_row(kind: type[TableRow], plain: dict[str, Any]) -> TableRow:
     """Return a row of a table, with its lists as tuples; a list that a file does not have is empty."""
     lists = {}
     for f in fields(kind):

@@ -168,11 +168,9 @@ def compute_hedges_g(before: Array, after: Array) -> float:
 def compute_log_ratios_of_rounds(before: list[Array], after: list[Array]) -> list[Array]:
     """Return the log ratio of each round of interleaved samples, process by process."""
     if [g.size for g in before] != [g.size for g in after]:
-        counts = []
-        for side in (before, after):
-            counts.append(sum(g.size for g in side))
+        counts = f"{count_samples(before)} before, {count_samples(after)} after"
         raise ProfkitError(
-            f"interleaved samples differ in number: {counts[0]} before, {counts[1]} after",
+            f"interleaved samples differ in number: {counts}",
             "a round is missing: measure again, or compare them as not interleaved",
         )
     return [b - a for b, a in zip(before, after, strict=True)]

@@ -66,8 +66,10 @@ def read_gpu_column(column: str) -> dict[Capability, Any]:
     """Return compute capability -> a column of gpus.toml, where it is filled in."""
     rows = {}
     for known, row in read_gpu_table().items():
-        rows[known] = getattr(row, column)
-    return {known: value for known, value in rows.items() if value is not None}
+        value = getattr(row, column)
+        if value is not None:
+            rows[known] = value
+    return rows
 
 
 def get_measured_levels(column: str, cc: Capability | None) -> Levels:

@@ -169,14 +169,12 @@ class Header:
         """Return what a record keeps of it: the title and each recorded key; None of no header."""
         if self == Header():
             return None
-        kept = ((name, key) for name, key in _KEYS.items() if key.use == "recorded")
-        recorded = {}
-        for name, key in kept:
-            recorded[key.name] = getattr(self, name)
-        lists = {}
-        for name, v in recorded.items():
-            lists[name] = list(v) if isinstance(v, tuple) else v
-        return {"title": self.title, **lists}
+        recorded: dict[str, Any] = {"title": self.title}
+        for name, key in _KEYS.items():
+            if key.use == "recorded":
+                value = getattr(self, name)
+                recorded[key.name] = list(value) if isinstance(value, tuple) else value
+        return recorded
 
     @staticmethod
     def from_record(recorded: Mapping[str, Any]) -> Header:

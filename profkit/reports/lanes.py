@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache, lru_cache, reduce
 from struct import Struct
+from typing import Final
 
 LANES = 32  # of a warp
 BITS = 32  # of a register
@@ -231,6 +233,14 @@ def _count_written_registers(opcode: str, modifiers: Sequence[str]) -> int:
 
 # What an instruction makes of its operands: None where lanes differ in a way that is not known.
 
+
+class Pending(Enum):
+    """Instead of a value: of a register whose operands were not worked out yet."""
+
+    PENDING = "pending"
+
+
+PENDING: Final = Pending.PENDING
 MaybeLanes = Lanes | None
 Maker = Callable[[SassStatement, Sequence[Lanes]], MaybeLanes]
 
@@ -435,17 +445,16 @@ class WarpRegisters:
         values: list[MaybeLanes] = []
         for operand in operands:
             value = self._read_operand(at, operand)
-            values.append(value[0] if value else None)
+            values.append(None if value is PENDING else value)
         return values
 
     def _improve_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
         """Work each register out anew; return whether one changed."""
         changed = False
         for n, register in nodes:
-            made = self._run_instruction(n, register)
-            if made is None:
+            value = self._run_instruction(n, register)
+            if value is PENDING:
                 continue
-            value = made[0]
             if (n, register) in self._made:
                 value = merge_lanes(self._made[n, register], value)
                 if value == self._made[n, register]:
@@ -454,68 +463,69 @@ class WarpRegisters:
             changed = True
         return changed
 
-    def _run_instruction(self, n: int, register: str) -> tuple[MaybeLanes] | None:
-        """Return what an instruction puts into a register; None while its operands are not known."""
+    def _run_instruction(self, n: int, register: str) -> MaybeLanes | Pending:
+        """Return what an instruction puts into a register."""
         statement = self._code.statement(n)
         if statement.opcode in ("S2R", "S2UR", "CS2R"):
-            return (self._special.get("".join(statement.operands), UNKNOWN),)
-        operands = []
+            return self._special.get("".join(statement.operands), UNKNOWN)
+        operands: list[MaybeLanes] = []
         for operand in statement.operands:
             value = self._read_operand(n, operand)
-            if value is None:
-                return None
-            operands.append(value[0])
-        if register != statement.writes[0]:  # the upper half
-            uniform = all(value is not None and value.is_uniform for value in operands)
-            return (UNKNOWN if uniform and not _OWN.match(statement.opcode) else None,)
-        return (compute_value(statement, operands),)
+            if value is PENDING:
+                return PENDING
+            operands.append(value)
+        if register == statement.writes[0]:
+            return compute_value(statement, operands)
+        # The upper half.
+        uniform = all(value is not None and value.is_uniform for value in operands)
+        return UNKNOWN if uniform and not _OWN.match(statement.opcode) else None
 
-    def _read_operand(self, at: int, operand: str) -> tuple[MaybeLanes] | None:
-        """Return the value of an operand; None while it is not known yet."""
+    def _read_operand(self, at: int, operand: str) -> MaybeLanes | Pending:
         if _NUMBER.match(operand):
-            return (broadcast_value(_read_number(operand)),)
+            return broadcast_value(_read_number(operand))
         plain = operand.lstrip("-~|!").rstrip("|")
-        value: MaybeLanes
+        value: MaybeLanes | Pending = UNKNOWN
         constant = _CONSTANT.match(plain)
         if constant:
             value = self._read_constant(_read_number(constant[1]), _read_number(constant[2]))
         elif plain.startswith(("R", "UR")):
             register = _REGISTER.match(plain)
-            found = self._read_register(at, register[0]) if register else (None,)
-            if found is None:
-                return None
-            value = found[0]
-        elif "[" in plain:  # of memory: who asks by the same address gets the same
-            values = [self._read_register(at, name) for name in list_registers(plain)]
-            if None in values:
-                return None
-            uniform = all(x and x[0] is not None and x[0].is_uniform for x in values)
-            value = UNKNOWN if uniform else None
-        else:
-            value = UNKNOWN
-        if value is None:
-            return (None,)
+            value = self._read_register(at, register[0]) if register else None
+        elif "[" in plain:
+            value = self._read_memory(at, plain)
+        if value is None or value is PENDING:
+            return value
         if operand.startswith("-"):
             value = negate_lanes(value)
         if operand.startswith("~"):
             value = add_lanes(negate_lanes(value), broadcast_value(-1))
-        return (value,)
+        return value
+
+    def _read_memory(self, at: int, place: str) -> MaybeLanes | Pending:
+        """Return what is in memory: who asks by the same address gets the same."""
+        is_uniform = True
+        for name in list_registers(place):
+            value = self._read_register(at, name)
+            if value is PENDING:
+                return PENDING
+            is_uniform = is_uniform and value is not None and value.is_uniform
+        return UNKNOWN if is_uniform else None
 
     def _read_constant(self, bank: int, offset: int) -> Lanes:
         if bank == 0 and offset in self._constants:
             return broadcast_value(self._constants[offset])
         return UNKNOWN
 
-    def _read_register(self, at: int, register: str) -> tuple[MaybeLanes] | None:
+    def _read_register(self, at: int, register: str) -> MaybeLanes | Pending:
         if register.endswith("Z"):
-            return (broadcast_value(0),)
+            return broadcast_value(0)
         definitions = self._code.find(at, register)
         if not definitions:
-            return (None,)
-        known = [(n, register) for n in definitions if (n, register) in self._made]
-        if not known:
             return None
-        return (reduce(merge_lanes, [self._made[key] for key in known]),)
+        known = [self._made[n, register] for n in definitions if (n, register) in self._made]
+        if not known:
+            return PENDING
+        return reduce(merge_lanes, known)
 
 
 def _read_number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""One more rule is one more file among the rules and its page: everything else finds it there."""
+"""One more rule is one more file among the rules: everything else finds it there, and its page in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES = (
     LaunchRule(
         id="dropped-in", title="Exponentials", meaning="They run.", advice="Leave them out.",
         check=_check, fires=({"inst_exp": 3.0},), clear=({"inst_exp": 1.0},),
-        lines=("instructions exponential",), leads=True,
+        lines=("instructions exponential",), leads=True, page=PAGE,
         fix=Fix("waste", "bound: a third.", lambda _: THIRD, lambda _: THIRD),
     ),
 )
@@ -41,13 +41,13 @@ RULES = (
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of profkit with one more file among its rules, and its page."""
+    """A copy of profkit with one more file among its rules."""
     folder = tmp_path_factory.mktemp("with")
     # With what is compiled: it is as old as its source there, too, and is not compiled again.
     shutil.copytree(ROOT / "profkit", folder / "profkit")
     rules = folder / "profkit/diagnosis/rules"
-    (rules / "dropped_in.py").write_text(RULE)
-    shutil.copy(rules / "pages/redundant-exp.md", rules / "pages/dropped-in.md")
+    page = (rules / "pages/redundant-exp.md").read_text("utf-8")
+    (rules / "dropped_in.py").write_text(RULE.replace("page=PAGE", f"page={page!r}"))
     return folder
 
 

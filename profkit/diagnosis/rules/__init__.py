@@ -1,7 +1,7 @@
 """Every rule, by id: one launch  ->  a hit or nothing, one file per hardware area.
 
 One more rule is one more entry in the RULES of its file, or a file of its own here with RULES: it is
-found by being there. Its page is pages/<id>.md.
+found by being there. Its page is in it (`page`), or is pages/<id>.md.
 """
 
 from importlib import import_module
