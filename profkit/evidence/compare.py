@@ -374,7 +374,9 @@ def _list_unpaired_kernels(
     rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]
 ) -> tuple[str, ...]:
     """Return the kernels of the rows that are in no pair."""
-    paired = {id(row) for pair in pairs for row in pair}
+    paired: set[int] = set()
+    for pair in pairs:
+        paired.update(map(id, pair))
     return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
 
 

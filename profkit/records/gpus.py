@@ -37,7 +37,8 @@ def read_gpu_table() -> dict[Capability, Gpu]:
     for name, row in tomllib.loads(text).items():
         major, _, minor = name.partition(".")
         columns: dict[str, Any] = {}
-        columns |= {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+        for column, value in row.items():
+            columns[column] = tuple(value) if isinstance(value, list) else value
         rows[int(major), int(minor)] = Gpu(**columns)
     return dict(sorted(rows.items()))
 
