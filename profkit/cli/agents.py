@@ -164,7 +164,8 @@ class Answers:
             for row, run in zip(table, lined, strict=False)
         ]
         calls = [*self._iterate_next_calls(lined[:1])]
-        return lined, write_brief_diagnosis([*first, *table[len(lined) :]], calls)
+        brief = write_brief_diagnosis([*first, *table[len(lined) :]], calls)
+        return lined, replace_commands_by_calls(brief)
 
     @_confine_reads
     def compare(self, before: str, after: str, case: str = "") -> ToolAnswer:
@@ -327,9 +328,8 @@ class Answers:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
         if other := suggest_verb(path, tool):
             name = self._make_relative(path)
-            raise ProfkitError(
-                f"{name}: is {other.meaning}", self.make_paths_relative(other.command)
-            )
+            why = f"{name}: {other.meaning}, which {tool} does not read"
+            raise ProfkitError(why, self.make_paths_relative(other.command))
 
     def _find_file(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""

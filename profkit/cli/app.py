@@ -70,7 +70,7 @@ START = (
     "profkit diagnose my.ncu-rep",
     "# Find out where a training step spends its time.",
     "profkit triage -- python train.py",
-    "# Check whether a change helped.",
+    "# See what a change did to the counters, or to the step of a program.",
     "profkit compare old.ncu-rep new.ncu-rep",
     "# List the options and examples of a command.",
     "profkit diagnose --help",

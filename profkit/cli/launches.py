@@ -145,10 +145,7 @@ def _report_unread_files(reports: Reports) -> bool:
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)
-            why = f"{file.status}: {file.message}"
-            if file.message == NOT_THERE:
-                why = "no such file"
-            problems.append(ProfkitError(f"{name}: {why}", _suggest_repair(file)))
+            problems.append(ProfkitError(f"{name}: {_say_why_unread(file)}", _suggest_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
             why = f"{file.path}: ncu gave up on every launch in it"
@@ -188,13 +185,25 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     return list(paths), complete
 
 
+NOT_A_REPORT = "not an Nsight Compute report"
+
+
+def _say_why_unread(file: ReportFile) -> str:
+    """Return what a file is instead of a report, where that is known; else what is wrong with it."""
+    if file.message == NOT_THERE:
+        return "no such file"
+    other = suggest_verb(Path(file.path), "diagnose")
+    if other and not other.meaning.startswith(file.status):
+        return f"{other.meaning}, {NOT_A_REPORT}"
+    if file.message == NOT_A_REPORT:
+        return file.message
+    return f"{file.status}: {file.message}"
+
+
 def _suggest_repair(file: ReportFile) -> str:
     path = Path(file.path)
     if other := suggest_verb(path, "diagnose"):
-        what, command = other
-        if what.startswith(file.status):  # the error has said so
-            return command
-        return f"it is {what}: {command}"
+        return other.command
     try:
         if not is_fault_of_file(file.message):
             return choose_hint(file.message, "")
@@ -211,7 +220,7 @@ _FAILED = "profile again: ncu's own output says why (memory, a time-out, a crash
 _MEND = {
     "empty": "ncu recorded no launch: check its --kernel-name, --launch-skip and NVTX filters",
     "damaged": "copy it again or profile again; what could be read is shown",
-    "unreadable": "give a report that Nsight Compute wrote (.ncu-rep, .ncu-repz)",
+    "unreadable": "give a report of ncu (.ncu-rep, .ncu-repz), or its .csv with --page raw",
 }
 
 

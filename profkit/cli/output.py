@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,18 @@ def print_error(error: ProfkitError) -> None:
         name = "profkit:"
     print(f"{name} {escape_text(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {escape_text(error.hint)}", file=sys.stderr)
+        print(f"  {mark_command(escape_text(error.hint))}", file=sys.stderr)
+
+
+_COMMAND = re.compile(r"(?:profkit|ncu|nsys|nvcc|pip|git|mkdir|sqlite3) ")
+_SENTENCE = re.compile(r"\w+ \w+ [a-z]+s [a-z]")  # "profkit explain lists all of them"
+
+
+def mark_command(hint: str) -> str:
+    """Return a hint that is a command of a shell behind "try: "; any other as it is."""
+    if _COMMAND.match(hint) and not _SENTENCE.match(hint):
+        return f"try: {hint}"
+    return hint
 
 
 def print_errors(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
@@ -115,6 +127,13 @@ def print_json(document: Any) -> None:
     from profkit.records.store import make_json_safe
 
     print(dumps(make_json_safe(document), indent=1, allow_nan=False))
+
+
+def print_compact_json(document: Any) -> None:
+    """Print one document in one line, for who pays by the character."""
+    from profkit.records.store import make_json_safe
+
+    print(dumps(make_json_safe(document), separators=(",", ":"), allow_nan=False))
 
 
 def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> None:

@@ -41,7 +41,7 @@ def open_evidence(artifacts: Path) -> Evidence:
 def refuse_other_kind(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
     if other := suggest_verb(path, verb):
-        raise ProfkitError(f"{path}: is {other.meaning}", other.command)
+        raise ProfkitError(f"{path}: {other.meaning}, which {verb} does not read", other.command)
 
 
 def is_triage_folder(path: str | Path) -> bool:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from profkit.cli import options
 from profkit.cli.output import (
     print_blocks,
+    print_compact_json,
     print_note,
+    print_unwrapped,
     refuse_overwriting_evidence,
 )
 from profkit.cli.sources import is_timeline_folder, is_triage_folder, refuse_other_kind
@@ -49,7 +51,7 @@ from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import REPORTS, judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
-from profkit.show.views.triage import ORIGINS, show_triage
+from profkit.show.views.triage import ORIGINS, show_triage, write_brief_triage
 
 if TYPE_CHECKING:
     from profkit.collect.timeline import RecordingWindow
@@ -89,10 +91,23 @@ class Question:
 
     def print_answer(self, content: TriageDocument) -> None:
         """Print the answer, as a document in the version that was asked for where JSON was."""
+        if options.FORM.brief:
+            print_brief_answer(content)
+            return
         document: TriageDocument | SecondTriageDocument = content
         if self.version != 1:
             document = convert_to_second_form(content)
         print_blocks(show_triage(content, by=self.by), document)
+
+
+def print_brief_answer(content: TriageDocument) -> None:
+    """Print the answer in few lines; as data, with the keys that tools for agents have."""
+    if options.FORM.json:
+        from profkit.show.views.agents import select_triage
+
+        print_compact_json(select_triage(convert_to_second_form(content)))
+    else:
+        print_unwrapped(write_brief_triage(content))
 
 
 def judge_and_save(paths: Sequence[Path], asked: Question, kept: Outputs) -> TriageDocument:

@@ -78,7 +78,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     border = _find_bound_across_border(verdict, facts, launch)
     if border is None:
         return verdict
-    because = f"{verdict.because}; close to {border.other}: {border.why}"
+    because = f"{verdict.because} (nearly {border.other}: {border.why})"
     return replace(verdict, because=because, near_border=border)
 
 
@@ -233,11 +233,11 @@ def _find_bound_across_border(
             nearest, turned = figure, factor
     if turned == inf:
         return None
-    why = f"SMs that never idle would give {facts.worth:.3g}x, threshold {WORTH:.3g}x"
+    why = f"SMs that never idle would give {facts.worth:.3g}x, and the border is at {WORTH:.3g}x"
     if nearest >= 0:
         use = facts.usages[nearest]
-        threshold = share(use.elapsed * turned)
-        why = f"{use.resource.limiter} at {share(use.elapsed)}, threshold {threshold}"
+        side = "below" if turned < 1 else "above"
+        why = f"that is what {use.resource.limiter} {side} {share(use.elapsed * turned)} would mean"
     return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
 
 
@@ -576,11 +576,8 @@ def say_distance_from_roof(room: float) -> str:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
     left = 1 - 1 / room
     if left < NO_ROOM:
-        return "at the hardware limit: cannot go faster without doing less work"
-    return (
-        f"near the hardware limit: at the best rate on record the same work takes {share(left)} less "
-        "time"
-    )
+        return "at the best rate on record the same work takes as long"
+    return f"at the best rate on record the same work takes {share(left)} less time"
 
 
 def _mark_findings_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:

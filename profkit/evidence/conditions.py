@@ -267,7 +267,7 @@ def _list_clock_notes(clock_before: float | None, clock_after: float | None) -> 
         and abs(clock_before - clock_after) > SAME_CLOCK * max(clock_before, clock_after)
     ):
         yield (
-            f"the SM ran at {clock_before / 1e6:.0f} and {clock_after / 1e6:.0f} MHz under ncu: "
+            f"the SM ran at {clock_before / 1e6:,.0f} and {clock_after / 1e6:,.0f} MHz under ncu: "
             "shares of peak can be compared, durations under ncu cannot"
         )
 

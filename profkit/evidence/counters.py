@@ -22,7 +22,7 @@ from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES
 from profkit.records.store import Document, Unprinted
-from profkit.reports.figures import quantity, speedup
+from profkit.reports.figures import quantities, quantity, speedup
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
         """Return both sides: "35 % -> 66 % of the warps' time".
 
         Where a share went another way than the time that is judged, that time comes first: a share
-        can rise because the rest of the launch became shorter.
+        can rise because the rest of the launch became shorter, and that is said.
         """
         said = f"{self.both_numbers} {self.what}"
         if isnan(self.cycles_before) or not is_amount_changed(self.unit, self.before, self.after):
@@ -141,12 +141,15 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
         if is_same_way and is_amount_changed("count", self.cycles_before, self.cycles_after):
             return said
         cycles = (quantity(self.cycles_before, ""), quantity(self.cycles_after, ""))
-        return f"{' -> '.join(cycles)} cycles of it ({said})"
+        rest = "longer"
+        if self.after > self.before:
+            rest = "shorter"
+        return f"{' -> '.join(cycles)} cycles ({said}, as the rest became {rest})"
 
     @property
     def both_numbers(self) -> str:
         """Return both numbers: "35 % -> 66 %"."""
-        return f"{quantity(self.before, self.unit)} -> {quantity(self.after, self.unit)}"
+        return " -> ".join(quantities((self.before, self.after), self.unit))
 
     @property
     def compared_values(self) -> tuple[float, float]:
@@ -182,12 +185,16 @@ class FindingChange(Document, frozen=True, kw_only=True):
         amount = ""
         if self.amount is not None:
             amount = self.amount.sentence
+        rule = BY_ID.get(self.rule)
+        relation = "caused"
+        if rule is not None and rule.shape:
+            relation = "hidden"
         if self.what == "hidden" and self.explained_by:
-            return f"{amount}; now caused by {self.explained_by}"
+            return f"{amount}; now {relation} by {self.explained_by}"
         if self.what == "hidden":
             return f"no longer reported ({amount})"
         if self.what == "uncovered" and self.explained_by:
-            return f"{amount}; caused by {self.explained_by} before"
+            return f"{amount}; {relation} by {self.explained_by} before"
         if self.what == "uncovered":
             return f"not reported before ({amount})"
         return amount
@@ -271,8 +278,18 @@ def compare_findings(
             explained_by = find_explaining_rule(new, before)
         sides = change.before, change.after
         state = name_finding_state(change.what, explained_by, sides, measured)
+        if state == "explained" and _has_better_shape(rule, measured):
+            state = "better"
         found.append(structs.replace(change, explained_by=explained_by, state=state))
     return tuple(sorted(found, key=_rank_change))
+
+
+def _has_better_shape(rule_id: str, measured: MeasuredCause | None) -> bool:
+    """Return whether a launch has a better shape: a full unit hides a shape, and is no cause of it."""
+    rule = BY_ID.get(rule_id)
+    if rule is None or not rule.shape or measured is None:
+        return False
+    return compare_amounts(measured) == "better"
 
 
 def index_findings(diagnosis: Diagnosis) -> dict[str, LaunchFinding]:
@@ -455,11 +472,13 @@ def is_amount_changed(unit: str, before: float, after: float) -> bool:
 def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     """Return the first finding of a launch that explains what this one saw in another launch.
 
-    Only a wait and a full unit are explained: by what can be the cause of them, or by a full unit that
-    warps wait for. Wasted work is wasted whatever else there is.
+    A wait and a full unit are explained by what can be the cause of them, or by a full unit that warps
+    wait for. The shape of a launch costs nothing while a unit is full: what leads there hides it.
+    Wasted work is wasted whatever else there is.
     """
     rule = BY_ID.get(finding.rule)
     is_symptom = len(finding.explains) == 1
+    is_unit_full = verdict.bound in UNIT_BOUNDS
     for other in verdict.findings:
         if not other.is_cause or other.rule == finding.rule:
             continue
@@ -467,9 +486,13 @@ def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | No
             return other.rule
         # A launch has one shape: a grid that fills no wave has no tail.
         other_rule = BY_ID.get(other.rule)
-        if rule and rule.shape and other_rule and other_rule.shape:
+        is_other_shape = other_rule is not None and bool(other_rule.shape)
+        if rule and rule.shape and (is_unit_full or is_other_shape):
             return other.rule
     return None
+
+
+UNIT_BOUNDS = ("memory", "compute", "balanced")  # of launches in which a unit is full
 
 
 def list_explained_limiters(finding: LaunchFinding) -> set[str]:
@@ -613,7 +636,7 @@ def check_metric_prediction(
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)
-    was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
+    was, now = quantities(pair, CATALOGUE[move.metric].unit)
     factor = compute_factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
     kept = move.is_fulfilled(*pair) == (kind == "moves")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
-from math import prod
+from math import inf, prod
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected, is_mostly_atomics
@@ -28,6 +28,7 @@ from profkit.model.scenario import (
     MEMORY,
     Expectation,
     Scenario,
+    bound_speedup_by_units,
     make_expectation,
     predict_speedup,
 )
@@ -120,6 +121,7 @@ class ExpectedLaunch:
     time_s: float  # under ncu, before
     expect: Expectation
     kernel: str = ""  # of a report
+    at_most: float | None = None  # the speed-up that this change cannot pass
 
 
 class WhatifDocument(
@@ -179,12 +181,35 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         launch.need("instructions")
         if not measure_unit_shares_of_peak(launch):
             launch.need("issue_busy")
-        gain = predict_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
-        return make_expectation(gain, SPREAD, offset=OFFSET)
+        scenario = _make_scenario(launch, apply_changes(launch, changes))
+        gain = predict_speedup(launch, scenario)
+        # A unit above its peak is counted beyond what is possible: no bound says less than the model.
+        bound = max(gain, bound_speedup_of_scenario(launch, scenario))
+        return make_expectation(gain, SPREAD, bound, OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
         message = f"{absent.metric} was not collected, and the cost model needs it"
         raise ProfkitError(message, f"--section {section}") from absent
+
+
+def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> float | None:
+    """Return the speed-up that these changes cannot pass; None where nothing bounds it."""
+    bound = bound_speedup_of_scenario(
+        launch, _make_scenario(launch, apply_changes(launch, changes))
+    )
+    return bound if bound < inf else None
+
+
+def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
+    """Return the speed-up that changed counts cannot pass, as a finding's bound is worked out.
+
+    A unit keeps the work that the changes leave it. Of a wait that shrinks nothing needs to be left,
+    and any other wait stays.
+    """
+    waits = {}
+    for state, left in scenario.waits.items():
+        waits[state] = left if left >= 1 else 0.0
+    return bound_speedup_by_units(launch, replace(scenario, waits=waits))
 
 
 def _make_scenario(launch: Launch, after: Launch) -> Scenario:

@@ -26,7 +26,8 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
             hint = "compare two variants, two reports, two recordings or two folders"
             raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
         if wrong := suggest_verb(side, "compare"):
-            raise ProfkitError(f"{side}: is {wrong.meaning}", wrong.command)
+            why = f"{side}: {wrong.meaning}, which compare does not read"
+            raise ProfkitError(why, wrong.command)
     return None
 
 

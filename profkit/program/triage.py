@@ -227,7 +227,7 @@ UNEVEN = RuleTexts(
     rule="collective",
     says=(
         "rank {rank} computes for {slow:figures} ms per step, against a mean of {mean:figures} over "
-        "{ranks} ranks{longest}; others wait for it up to {waiting:figures} ms in collectives"
+        "{ranks} ranks{longest}; other ranks wait up to {waiting:figures} ms for it in collectives"
     ),
     advice=Advice(others="give the ranks equal work: rows, tokens or samples of similar length"),
 )
@@ -436,7 +436,7 @@ def _add_reason_for_larger_saving(case: StepCase, draft: StepFinding) -> StepFin
     started = "starting"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
         started = "launching"
-    said = f"; {started} them costs at most {figures(_round_up_to_three_digits(more))} ms more"
+    said = f"; {started} them costs up to another {figures(_round_up_to_three_digits(more))} ms"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -45,6 +45,23 @@ def quantity(value: float | None, unit: str) -> str:
         return f"{value:,.0f}"
     size, prefix = next((p for p in _PREFIXES if abs(value) >= 0.9995 * p[0]), (1.0, ""))
     return f"{figures(value / size)} {prefix}{noun}".rstrip()
+
+
+def quantities(values: Sequence[float | None], unit: str) -> list[str]:
+    """Return values that are read beside one another, in one form: 65.5 k and 131 k, not 65,536.
+
+    A count stands in full where all of them do.
+    """
+    known = [value for value in values if value is not None and isfinite(value)]
+    if unit != "count" or all(abs(value) < 1e5 for value in known):
+        return [quantity(value, unit) for value in values]
+    return [_abbreviate_count(value) for value in values]
+
+
+def _abbreviate_count(value: float | None) -> str:
+    if value is not None and abs(value) < 999.5:
+        return quantity(value, "count")
+    return quantity(value, "")
 
 
 def seconds(value: float | None) -> str:

@@ -42,7 +42,7 @@ class Annotation:
 
     @property
     def message(self) -> str:
-        return f"{self.rule}: {self.cause} ({self.gain})"
+        return f"{self.rule}: {self.cause}; {self.gain}"
 
 
 # What there is to annotate.
@@ -54,7 +54,7 @@ def annotate_launches(rows: Iterable[LaunchRow]) -> list[Annotation]:
     for row in rows:
         run = row.median_launch
         for finding in run.diagnosis.findings:
-            if finding.status != "fires" or finding.note:
+            if finding.status != "fires" or finding.note or finding.repeats:
                 continue
             annotation = _annotate_finding(finding, run.kernel, run.report)
             place = (annotation.file, annotation.line, annotation.rule)
@@ -89,7 +89,7 @@ def annotate_step(document: Mapping[str, Any], recording: str) -> list[Annotatio
         if place := _PYTHON_LINE.search(where):
             file, line = place.group(1), int(place.group(2))
         elif where:
-            cause = f"{cause} ({where})"
+            cause = f"{cause} ({shorten_name(where, NAME)})"
         annotation = Annotation(
             file=find_local_path(file),
             line=line,

@@ -257,6 +257,7 @@ def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) 
         "rules": rules,
         "measures": {rule: describe_measures(rule) for rule in ours},
         "shapes": [rule for rule in ours if BY_ID[rule].shape],
+        "unit_bounds": list(changes.UNIT_BOUNDS),
         "not_collected": figures.NOT_COLLECTED,
         "launches": launches,
     }

@@ -71,7 +71,7 @@ def test_only_bad_reports_are_said_and_make_no_page(run: Callable, tmp_path: Pat
     bad.write_text("no report")
     done = run("report", bad, "-o", out)
     assert done.exit_code == 2
-    assert f"{bad}: unreadable: not an Nsight Compute report" in done.stderr
+    assert f"{bad}: not an Nsight Compute report" in done.stderr
     assert not out.exists()
 
 

@@ -96,8 +96,8 @@ def test_a_verdict_near_its_border_says_which_and_by_how_much() -> None:
     assert diagnosis.near_border is not None
     assert diagnosis.near_border.other == "compute"
     assert diagnosis.near_border.margin == pytest.approx(0.02, abs=0.001)
-    figures = f"issue at {share(border / 1.02)}, threshold {share(border)}"
-    assert diagnosis.because.endswith(f"close to compute: {figures}")
+    figures = f"that is what issue above {share(border)} would mean"
+    assert diagnosis.because.endswith(f"(nearly compute: {figures})")
     clear = judge_launch({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
     assert (clear.bound, clear.near_border) == ("latency", None)
 

@@ -117,7 +117,7 @@ def test_free_clocks_are_noted_not_refused():
     after = run("stage2", launches=[row("stage2", sm_clock=1.6e9)])
     found = compare_runs(run(), after)
     assert found.compared
-    assert any("1900 and 1600 MHz" in note for note in found.notes)
+    assert any("1,900 and 1,600 MHz" in note for note in found.notes)
 
 
 def test_metrics_move_in_their_unit():

@@ -11,6 +11,7 @@ import pytest
 import profkit as pk
 from profkit.diagnosis.rules import compute, waste
 from profkit.diagnosis.rules.memory import FEWER
+from profkit.diagnosis.rules.occupancy import count_threads_per_warp
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, measure_sector_waste
@@ -18,6 +19,7 @@ from profkit.model.scenario import RELIEVED
 from profkit.model.whatif import (
     CounterChange,
     apply_changes,
+    bound_speedup_of_changes,
     parse_changes,
     predict_speedup_of_changes,
 )
@@ -215,6 +217,11 @@ def _fill_warps(launch):
     return {"warps_per_sm": 1 / launch["occupancy_limit"]}
 
 
+def _fill_blocks(launch):
+    full = count_threads_per_warp(launch) / 32
+    return {"warps_per_sm": 1 / launch["occupancy_limit"] / full, "instructions": full}
+
+
 def _fill_slots(launch):
     return {"warps_per_sm": launch["occupancy_limit"] / launch["occupancy"]}
 
@@ -231,7 +238,7 @@ SAME_CHANGE = {
     "grid-too-small": _fill_grid,
     "occupancy-registers": _fill_warps,
     "occupancy-shared": _fill_warps,
-    "occupancy-blocks": _fill_warps,
+    "occupancy-blocks": _fill_blocks,
     "short-blocks": _fill_slots,
     "shared-bandwidth": _keep_few_trips,
     "fp64-pipe": lambda _: {"inst_fp64": RELIEVED},
@@ -276,3 +283,15 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
     # At 1 % of its pipe and 0.6 % of the instructions, half of the exponentials are worth nothing.
     names = [f.rule for f in judge_launch(stages[0]).findings if f.status == "fires"]
     assert "redundant-exp" not in names
+
+
+def test_no_part_of_an_interval_is_above_what_the_changes_can_bring():
+    few_blocks = {"shared_busy": 0.05, "issue_busy": 0.05}
+    for changes, values in (("blocks*4", few_blocks), ("shared_wavefronts*0.25", {})):
+        launch, counts = Launch({**LAUNCH, **values}), parse_changes(changes)
+        bound = bound_speedup_of_changes(launch, counts)
+        hope = predict_speedup_of_changes(launch, counts)
+        assert bound is not None
+        assert hope.low <= hope.gain <= hope.high <= bound
+    wider = predict_speedup_of_changes(Launch(LAUNCH), parse_changes("instructions*0.5"))
+    assert wider.high <= bound_speedup_of_changes(Launch(LAUNCH), parse_changes("instructions*0.5"))

@@ -48,7 +48,7 @@ def test_an_editor_finds_each_line_in_the_checkout(monkeypatch: pytest.MonkeyPat
     assert found[0][1] == "kernels/common/ptx.cuh"
     assert found[0][2] == "57"
     assert found[0][5].startswith("shared-bank-conflicts: stage2<64>: 73.1 %")
-    assert found[0][5].endswith("(expect 1.87x (1.36 to 2.68), at most 3.54x)")
+    assert found[0][5].endswith("; expect 1.87x (1.36 to 2.68), at most 3.54x")
     assert all((ROOT / match[1]).is_file() for match in found)
 
 
@@ -56,7 +56,7 @@ def test_a_trace_without_lines_names_the_trace(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(ROOT)
     (line,) = show("triage", TRACE, "--format", "gcc").splitlines()
     assert line.startswith(f"{TRACE.relative_to(ROOT)}: warning: attention-unfused: ")
-    assert re.search(r"\(saves about [\d.]+ of [\d.]+ ms \([\d.]+ to [\d.]+\)\)$", line)
+    assert re.search(r"; saves about [\d.]+ of [\d.]+ ms \([\d.]+ to [\d.]+\)$", line)
 
 
 def test_sarif_has_what_its_schema_requires(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_hostile_name_is_one_line_and_no_command() -> None:
     line = format_github_commands([hostile]).rstrip("\n")
     head, _, text = line.removeprefix("::").partition("::")
     assert head == "warning file=a%2Cb%3Ac.cu,line=7,title=profkit%3A tail"
-    assert text == "tail: 50 %25 idle%0A::error::planted (expect 2x)%0ADo less."
+    assert text == "tail: 50 %25 idle%0A::error::planted; expect 2x%0ADo less."
     log = json.loads(format_sarif_log([hostile]))
     assert log["runs"][0]["results"]
     jsonschema.validate(log, LOG)

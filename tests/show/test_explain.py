@@ -106,7 +106,10 @@ def test_index_and_reference_hold_everything() -> None:
     ("rule", "says"),
     [
         ("shared-bank-conflicts", "times the kernel without it (conflict-free)"),
-        ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
+        (
+            "long-scoreboard",
+            "measures a bound, because it removes more than a fix can: hits-l1 and hits-l2",
+        ),
         ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),
         ("redundant-exp", "does not measure it: only the workload's own count"),

@@ -301,8 +301,8 @@ def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:
 
 def _number(change: str) -> float:
     return (
-        inf
-        if change == "from 0"
+        {"new": inf, "gone": 0.0}[change]
+        if change in ("new", "gone")
         else float(change.split(maxsplit=1)[0].rstrip("x").replace(",", ""))
     )
 

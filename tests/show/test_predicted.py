@@ -38,7 +38,7 @@ def test_one_kernel_is_a_sentence() -> None:
     row = ExpectedLaunch(None, 1e-4, SURE, kernel="void scale<(int)64>(float *)")
     first = next(iter(show_predicted_times("mine.ncu-rep", (BLOCKS,), [row])))
     assert first == TextLine(
-        "scale<64> would take about 50.0 µs instead of 100 µs if grid_size (blocks) * 4: "
+        "With 4x the blocks, scale<64> would take about 50.0 µs instead of 100 µs: "
         "expect 2.00x (1.60 to 2.40)"
     )
 

@@ -74,8 +74,8 @@ def compare_two(
 ) -> int:
     """It prints whether AFTER is faster by more than noise, and what became of each finding.
 
-    Then it lists the metrics that moved and the resources that changed. Times come from timed
-    runs, never from ncu.
+    Then it lists the metrics that moved and the resources that changed. A speed-up comes from timed
+    runs or recordings of a program: two .ncu-rep files alone give none.
     """
     from profkit.cli.judging import parse_fail_on, print_exit_reasons
     from profkit.cli.output import print_errors
@@ -107,7 +107,11 @@ def _compare_runs(
     from profkit.show.views import comparison as views
 
     compared = compare_sides(*sides, case, sources.open_evidence(artifacts), policy)
-    if options.FORM.brief and not options.FORM.json:
+    if options.FORM.brief and options.FORM.json:
+        from profkit.show.views.agents import select_comparison
+
+        out.print_compact_json(select_comparison(compared))
+    elif options.FORM.brief:
         out.print_unwrapped(views.write_brief_comparison(compared))
     else:
         if every:

@@ -172,10 +172,30 @@ def _print_diagnoses(chosen: ChosenLaunches, form: str | None, detail: _Detail) 
     """Print annotations, a document, or the answer as text."""
     if form:
         _print_annotations(chosen, form)
+    elif options.FORM.json and options.FORM.brief:
+        _print_brief_document(chosen, detail)
     elif options.FORM.json:
         _print_unread_lines(_print_document(chosen, detail.top, detail.lines))
     else:
         _show_launches(chosen, detail)
+
+
+def _print_brief_document(chosen: ChosenLaunches, detail: _Detail) -> None:
+    """Print what --brief says as data: the first rows, and of their findings those that fire."""
+    from profkit.cli import output
+    from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
+    from profkit.show.views.agents import select_answer
+
+    table = group_and_rank_launches(chosen.launches, every=detail.each)
+    runs = [row.median_launch for row in table[: detail.top or DETAILS]]
+    if detail.lines != 0:
+        runs = list(add_source_lines(runs, detail.lines, detail.lines or 0))
+    rows = [
+        row.replace_launch(row.median_launch, run) for row, run in zip(table, runs, strict=False)
+    ]
+    problems = [f"{f.path}: {f.message}" for f in chosen.reports.files if f.status != "ok"]
+    output.print_compact_json(select_answer([*rows, *table[len(rows) :]], len(rows), problems))
+    _print_unread_lines(runs)
 
 
 def _print_csv(chosen: ChosenLaunches) -> None:

@@ -14,6 +14,8 @@ profkit triage --no-operators --no-lines --budget 60 --timeout 900 -- ./run.sh
 # Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage rank0.json.gz rank1.json.gz --markdown
+# Answer in a few lines of plain text, for an agent.
+profkit triage trace.json.gz --brief
 # Read an Nsight Systems export in which an NVTX range marks the steps.
 profkit triage run.sqlite --range train_step --step-ms 16.5 --json --quiet
 # Look at the findings in a browser, in Perfetto or in speedscope.
@@ -133,7 +135,7 @@ Schema = Annotated[
 @options.verb(
     GROUP,
     SUMMARY,
-    forms="json markdown quiet",
+    forms="brief json markdown quiet",
     sections={
         "The step": "range_ step_ms ranks by",
         "Recording a command": "budget timeout after seconds no_lines no_operators",

@@ -95,19 +95,30 @@ def _estimate_report(
 ) -> Iterator[ExpectedLaunch]:
     from profkit.cli.launches import read_and_judge_launches
     from profkit.model.launch import Launch
-    from profkit.model.whatif import ExpectedLaunch, predict_speedup_of_changes
+    from profkit.model.whatif import (
+        ExpectedLaunch,
+        bound_speedup_of_changes,
+        predict_speedup_of_changes,
+    )
 
     for judged in read_and_judge_launches([report], kernel).launches:
-        expectation = predict_speedup_of_changes(Launch(judged.values), counts)
+        launch = Launch(judged.values)
+        expectation = predict_speedup_of_changes(launch, counts)
+        bound = bound_speedup_of_changes(launch, counts)
         case = judged.case or judged.kernel
-        yield ExpectedLaunch(case, judged.time, expectation, kernel=judged.kernel)
+        yield ExpectedLaunch(case, judged.time, expectation, judged.kernel, bound)
 
 
 def _predict_times_of_variant_or_parent(
     variant: str, changes_or_header: str, case: str | None, artifacts: Path
 ) -> tuple[str, tuple[CounterChange, ...], list[ExpectedLaunch]]:
     from profkit.cli import sources
-    from profkit.model.whatif import ExpectedLaunch, parse_changes, predict_speedup_of_changes
+    from profkit.model.whatif import (
+        ExpectedLaunch,
+        bound_speedup_of_changes,
+        parse_changes,
+        predict_speedup_of_changes,
+    )
 
     evidence = sources.open_evidence(artifacts)
     if changes_or_header == HEADER:
@@ -115,10 +126,11 @@ def _predict_times_of_variant_or_parent(
     else:
         counts = parse_changes(changes_or_header)
     runs = [evidence.load(*name) for name in evidence.expand_run_name(variant, case)]
-    expected = [
-        ExpectedLaunch(r.case, r.row["time"], predict_speedup_of_changes(r.launch, counts))
-        for r in runs
-    ]
+    expected = []
+    for run in runs:
+        expectation = predict_speedup_of_changes(run.launch, counts)
+        bound = bound_speedup_of_changes(run.launch, counts)
+        expected.append(ExpectedLaunch(run.case, run.row["time"], expectation, at_most=bound))
     return variant, counts, expected
 
 

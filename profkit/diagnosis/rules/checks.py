@@ -74,8 +74,8 @@ def _check_clocks(launch: Launch) -> Hit | None:
     if sm >= STEADY:
         return None
     return Hit(
-        f"{said_sm}, by ncu's default or a power limit: times compare within this report only, and "
-        f"peaks are those at the measured clocks; {said_memory}"
+        f"{said_sm}, lowered by ncu's default or by a power limit: times compare within this report "
+        f"only, and peaks are those at the measured clocks; {said_memory}"
     )
 
 

@@ -447,14 +447,17 @@ def _make_fix(state: str, family: Family) -> Fix:
                 stays |= dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
         return Scenario(stays, waits)
 
-    left = (
-        f"Ceiling: as if no warp waited for {WAITS[state]}, with busy units and other waits as now"
-    )
+    left = "Ceiling: no warp waits for anything, and the fullest unit works at its peak"
+    if states != tuple(NOTHING):
+        left = (
+            f"Ceiling: no warp waits for {WAITS[state]}, in the queues of the same instructions, or to "
+            "issue; other waits stay, and no unit passes its peak"
+        )
     if state == "long_scoreboard":
         expected = (
-            f"{format_percent(LOADS_WAIT)} of that wait is left, or if each lane reads a stream by "
-            "fewer than 16 bytes at a time, as much as loads of 16 bytes would wait; the loads' queue "
-            "and issue slots become free"
+            f"{format_percent(LOADS_WAIT)} of that wait is left; where each lane reads a stream by "
+            "loads of less than 16 bytes, what loads of 16 bytes would wait. The queue and the issue "
+            "slots of the loads become free"
         )
         return Fix("wait", f"{left}. Expected: {expected}", make_best, _add_loads_in_flight)
     expected = "that wait goes"

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from profkit.cli import options
 
-GROUP = "Serve agents and CI"
+GROUP = "Work on your own kernels"
 SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix problems."
 
 

@@ -92,7 +92,7 @@ def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
     )
     if idle < 0.02 * case.split.period or count < 2:
         return
-    mean = 1e3 * case.sum_work_ms(range(count)) / count
+    mean = _measure_mean_kernel_us(case)
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
         where = _describe_gap_between_steps(case)
@@ -111,6 +111,15 @@ def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
     if advice != "captured":
         finding = replace(finding, cause=finding.cause + _say_where_graphs_end(case))
     yield finding
+
+
+def _measure_mean_kernel_us(case: StepCase) -> float:
+    """Return how long a kernel of the step takes in the mean, copies left out, in microseconds."""
+    kernels = []
+    for index, work in enumerate(case.works):
+        if work.kind not in ("copy", "set"):
+            kernels.append(index)
+    return 1e3 * case.sum_work_ms(kernels) / max(1, len(kernels))
 
 
 def _say_where_graphs_end(case: StepCase) -> str:

@@ -26,6 +26,7 @@ from profkit.reports.figures import (
     OUT_OF_RANGE,
     counted,
     figures,
+    quantities,
     quantity,
     seconds,
     share,
@@ -195,6 +196,13 @@ def format_metric(name: str, value: float | None) -> str:
     return quantity(1.0 if whole else value, unit)
 
 
+def format_metric_pair(name: str, before: float | None, after: float | None) -> list[str]:
+    """Return a metric's values before and after a change, in one form."""
+    if name in CATALOGUE and CATALOGUE[name].unit == "count":
+        return quantities((before, after), "count")
+    return [format_metric(name, before), format_metric(name, after)]
+
+
 def format_metric_values(values: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {format_metric(name, value)}" for name, value in values.items())
 
@@ -347,15 +355,15 @@ def format_p_value(p_value: float | None) -> str:
 
 
 def format_line_and_share(line: SourceShare) -> str:
-    """Return a line and its part: "stage.cu:41 (63 %, waits on LDG of stage.cu:38)"."""
+    """Return a line and its part: "stage.cu:41 (63 %, waits for LDG at stage.cu:38)"."""
     said = [share(line.share), describe_call_site(line)]
     source = line.waits_for
     if source is not None:
-        awaited = f"waits on {source.opcode}"
+        awaited = f"waits for {source.opcode}"
         if source.opcode in JUMPS:
-            awaited = f"after {source.opcode}"
+            awaited = f"after the jump {source.opcode}"
         if (source.file, source.line) != (line.file, line.line):
-            awaited += f" of {basename(source.file)}:{source.line}"
+            awaited += f" at {basename(source.file)}:{source.line}"
         said.append(awaited)
     return f"{basename(line.file)}:{line.line} ({', '.join(filter(None, said))})"
 
@@ -410,7 +418,7 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
     if run.status == "ok" and run.diagnosis.limiter:
         marks.append((say_bound(run.diagnosis), "strong"))
     if top:
-        marks.append((_say_purpose(top), "gain"))
+        marks.append((describe_finding_gain(top).removesuffix(ABLATE), "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
         if not said or said not in text:
@@ -420,7 +428,7 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
     return (*spans, text)
 
 
-# The answer: one sentence that says what limits it and what to do for which gain, then what that saves.
+# The answer: a sentence that says what limits it, and one that says what to do and what that gains.
 
 
 # ncu saves and restores the kernel's memory for each pass: fewer passes ask less of the machine.
@@ -440,7 +448,7 @@ def suggest_retry_command(run: JudgedLaunch) -> str:
 
 
 def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
-    """Return what limits the first row, where, what to do for which gain, and what that saves."""
+    """Return what limits the first row and where, then what to do, for which gain and saving."""
     if not rows:
         return []
     row = rows[0]
@@ -459,8 +467,8 @@ def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
     if unknown := describe_unprofiled_kernels(rows):
         what = f"{unknown} {what}"
     if top and is_known:
-        worth = describe_leading_gain(row, rows, top)
-        return list(filter(None, (f"{what}; {say_what_to_do(top)}.", worth)))
+        further = describe_larger_gains(row, rows, top)
+        return list(filter(None, (f"{what}.", say_what_to_do(row, rows, top), further)))
     if has_no_metrics(run):
         return [f"{what}.", f"Next: profile again with more counters: {FULL}"]
     return [
@@ -469,20 +477,30 @@ def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
     ]
 
 
-def say_what_to_do(finding: LaunchFinding) -> str:
-    """Return what to do, and for which gain: "for an expected 1.85x (1.4 to 2.2), pad the rows"."""
-    advice = shorten_advice(finding.advice)
-    if purpose := _say_purpose(finding):
-        return f"{purpose}, {advice}"
-    return f"next: {advice}"
+def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
+    """Return what to do, for which gain, and how much of the time that saves.
+
+    "Pad the rows by 16 bytes: expect 1.85x (1.4 to 2.2), at most 3.1x, saving about 25 of 55 µs."
+    """
+    advice = shorten_advice(leading.advice)
+    if leading.at_roof:
+        advice = advice[:1].lower() + advice[1:]
+        return f"That is near the hardware limit; to go faster, {advice}. {_say_time(row, rows)}".strip()
+    gain = describe_finding_gain(leading)
+    if gain == format_gain(None):
+        return f"{advice}; the gain is not known. {_say_time(row, rows)}".strip()
+    after = ""
+    if gain.endswith(ABLATE):
+        gain, after = gain.removesuffix(ABLATE), ABLATE
+    if saved := _say_saving(row, rows, leading):
+        return f"{advice}: {gain}, {saved}{after}."
+    return f"{advice}: {gain}{after}. {_say_time(row, rows)}".strip()
 
 
 def shorten_advice(advice: str) -> str:
-    """Return what advice begins with, up to how that is done, as the end of a sentence."""
+    """Return what advice begins with, up to how that is done, as the begin of a sentence."""
     said = _cut_at_mark(get_first_sentence(advice), (": ",))
-    if said[:1].isupper() and said[1:2].islower():
-        said = said[0].lower() + said[1:]
-    return said
+    return said[:1].upper() + said[1:]
 
 
 def shorten_cause(cause: str) -> str:
@@ -504,25 +522,6 @@ def _cut_at_mark(text: str, marks: tuple[str, ...], begin: int = 0) -> str:
         elif place >= begin and not open_brackets and text.startswith(marks, place):
             return text[:place]
     return text
-
-
-def _say_purpose(finding: LaunchFinding) -> str:
-    """Return which gain a fix is for; "" where it has none."""
-    measured, hope = finding.measured, finding.expect
-    if finding.at_roof:
-        return "that is near the hardware limit: to go faster"
-    if measured is not None:
-        kind = "" if measured.reachable else "at most "
-        return f"for {kind}{speedup(measured.gain)} (measured without {measured.title})"
-    if hope is None:
-        if finding.gain is None or not isfinite(finding.gain):
-            return ""
-        return f"for {format_gain(finding.gain)}"
-    if hope.is_wide:
-        return f"for an expected {format_gain_range(hope)}"
-    if hope.gain < NOTHING_TO_WIN:
-        return f"for an expected gain of {say_expected_factor(hope)}"
-    return f"for an expected {format_expectation(hope)}"
 
 
 def _say_hottest_line(finding: LaunchFinding | None) -> str:
@@ -606,28 +605,30 @@ def _is_guess(run: JudgedLaunch, top: LaunchFinding) -> bool:
     return is_open and top.expect is None and top.gain is None
 
 
-def find_finding_with_larger_gain(run: JudgedLaunch) -> LaunchFinding | None:
-    """Return the finding that gains most, where that is clearly more than what leads gains.
+def find_larger_gains(run: JudgedLaunch) -> list[LaunchFinding]:
+    """Return the findings that gain clearly more than what leads gains, the largest gain first.
 
     A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
     none: "at most 1.27x; largest expected gain: 1.74x" contradicts itself.
     """
-    firing = []
-    for f in run.diagnosis.findings:
-        if f.status == "fires" and not f.note:
-            firing.append(f)
-    if not firing or run.top is None or _has_wide_interval(run.top):
-        return None
+    if run.status != "ok" or run.top is None or _has_wide_interval(run.top):
+        return []
     if run.top.expect is None and run.top.measured_reachable_gain is None:
-        return None
-    best = max(firing, key=_get_known_gain)
-    is_larger = _get_known_gain(best) > CLEARLY_MORE * _get_known_gain(run.top)
-    may_be_nothing = (
-        best.measured_reachable_gain is None and best.expect is not None and best.expect.low < 1
-    )
-    if is_larger and not may_be_nothing:
-        return best
-    return None
+        return []
+    least = CLEARLY_MORE * _get_known_gain(run.top)
+    larger = []
+    for finding in run.diagnosis.findings:
+        counts = finding.status == "fires" and not finding.note and not finding.repeats
+        if counts and _get_known_gain(finding) > least and not _may_gain_nothing(finding):
+            larger.append(finding)
+    return sorted(larger, key=_get_known_gain, reverse=True)
+
+
+def _may_gain_nothing(finding: LaunchFinding) -> bool:
+    """Return whether the interval of a gain that nobody measured has 1 in it."""
+    if finding.measured_reachable_gain is not None or finding.expect is None:
+        return False
+    return finding.expect.low < 1
 
 
 def _get_known_gain(finding: LaunchFinding) -> float:
@@ -648,17 +649,19 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
     )
 
 
-def describe_leading_gain(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
-    """Return what the leading fix saves, its bound, and where a larger gain is expected."""
-    said = _describe_saving_of_top(row, rows, leading)
-    larger = find_finding_with_larger_gain(row.median_launch)
-    if larger is None:
-        return (said + _say_larger_but_unsure(row, rows)).strip()
-    more = f"A larger gain is expected from {larger.rule}, {format_expected_gain(larger)}"
+def describe_larger_gains(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
+    """Return which findings should gain more than what leads, and why they do not lead; else ""."""
+    larger = find_larger_gains(row.median_launch)
+    if not larger:
+        return _say_larger_but_unsure(row, rows)
+    gains = [f"{finding.rule}, {format_expected_gain(finding)}" for finding in larger[:2]]
+    said = f"Larger gains are expected from {' and '.join(gains)}"
+    if len(larger) == 1:
+        said = f"A larger gain is expected from {gains[0]}"
     limiters = set((row.median_launch.diagnosis.limiter or "").split("+"))
     if not limiters.isdisjoint(leading.explains):
-        more += f"; {leading.rule} comes first because it explains the limit"
-    return f"{said} {more}.".strip()
+        said += f"; {leading.rule} comes first because it explains the limit"
+    return f"{said}."
 
 
 def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
@@ -669,46 +672,28 @@ def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     if largest.sure_seconds_saved > 0 or largest.seconds_saved <= row.seconds_saved:
         return ""
     name = shorten_name(largest.median_launch.kernel, NAME)
-    return f" {name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
+    return f"{name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
 
 
-def _describe_saving_of_top(
-    row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding
-) -> str:
-    """Return what a fix saves of the time, and at most; "" where nothing is known of either."""
-    bound = _say_ceiling(leading)
-    if not row.known_times_sorted:
-        return bound
-    whole = _say_whole_time(row, rows) or f" of {seconds(row.total)}"
+def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
+    """Return how much time a fix saves: "saving about 25 µs of 55 µs"; "" where that is not known."""
     hope = leading.expect
     too_little = hope is not None and hope.gain < NOTHING_TO_WIN
     is_wide = hope is not None and hope.is_wide and leading.measured_reachable_gain is None
-    if row.seconds_saved > 0 and not too_little and not is_wide:
-        saves = f"That would save about {seconds(row.seconds_saved)}{whole}"
-        if bound.startswith("The ceiling"):
-            return f"{saves}; t{bound[1:]}"
-        return f"{saves}. {bound}".strip()
+    if not row.known_times_sorted or row.seconds_saved <= 0 or too_little or is_wide:
+        return ""
+    whole = _say_whole_time(row, rows) or f" of {seconds(row.total)}"
+    return f"saving about {seconds(row.seconds_saved)}{whole}"
+
+
+def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
+    """Return how much time a row takes: "It takes 47 µs."; "" where it has no duration."""
+    if not row.known_times_sorted:
+        return ""
+    takes = "It takes"
     if len(row.launches) > 1:
         takes = f"Its {len(row.launches):,} launches take"
-    else:
-        takes = "It takes"
-    takes += f" {seconds(row.total)}{_say_whole_time(row, rows)}."
-    return f"{takes} {bound}".strip()
-
-
-def _say_ceiling(finding: LaunchFinding) -> str:
-    """Return the bound of a gain, as far as what was said does not end at it."""
-    hope = finding.expect
-    if not finding.at_roof and hope is None and finding.gain is None and finding.measured is None:
-        return "The gain is not known."
-    if finding.at_roof or hope is None or finding.gain is None:
-        return ""
-    said = f"The ceiling is {speedup(finding.gain)}."
-    if finding.measured is not None:
-        return f"The estimate was {say_expected_factor(hope)}. {said}"
-    if hope.is_wide:
-        return said + _say_ablation(finding).replace("; ", " ") + "." * bool(_say_ablation(finding))
-    return said
+    return f"{takes} {seconds(row.total)}{_say_whole_time(row, rows)}."
 
 
 def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
@@ -779,7 +764,7 @@ def has_no_metrics(run: JudgedLaunch) -> bool:
 
 
 def format_count_and_times(row: LaunchRow) -> str:
-    """Return how often and how long: "105 launches, 17.4 µs each (17.2 to 17.8)"."""
+    """Return how often and how long: "105 launches, 1.83 ms in all; median 17.4 µs (17.2 to 17.8)"."""
     count = counted(len(row.launches), "launch", "launches")
     if not row.known_times_sorted:
         return count
@@ -789,4 +774,5 @@ def format_count_and_times(row: LaunchRow) -> str:
     shortest, median, longest = (
         figures(t / size) for t in (row.known_times_sorted[0], mid, row.known_times_sorted[-1])
     )
-    return f"{count}, {median} {noun} each ({shortest} to {longest})"
+    total = seconds(row.total)
+    return f"{count}, {total} in all; median {median} {noun} ({shortest} to {longest})"

@@ -28,7 +28,7 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
     yield Heading(f"{name}  {figures.seconds(found.base)}{format_spread(found)}, {found.gpu}")
     rows = tuple(_make_ablation_row(row) for row in found.measured)
     if rows:
-        yield Grid(("without", ">time", ">speed-up", "the code it ran"), rows, wraps=3)
+        yield Grid(("without", ">time", ">speed-up", "what was changed"), rows, wraps=3)
     for row in found.measured:
         for line in row.lines:
             if line.gain >= _CLOSE:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from profkit.diagnosis.launches import JudgedLaunch
+from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.causes import GainEstimate
@@ -19,10 +19,15 @@ from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.document import SecondTriageDocument
 from profkit.program.steps.places import shorten_line_path
+from profkit.show.text import words
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.words import get_first_sentence
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
-from profkit.show.views.diagnosis import FINDINGS
+from profkit.show.views.diagnosis import (
+    FINDINGS,
+    list_commands_for_agents,
+    list_doubts_of_measurement,
+)
 from profkit.show.views.triage import FIRST, GROUPS, select_large_kernels, sum_by_origin
 
 DIGITS = 4  # of a figure: nobody has measured more
@@ -45,6 +50,17 @@ def select_launches(
     return drop_unknown_values(
         {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
     )
+
+
+def select_answer(rows: Sequence[LaunchRow], count: int, problems: Sequence[str]) -> Entry:
+    """Return what a brief says of rows, worst first: the answer, `count` of them, and the doubts."""
+    runs = [row.median_launch for row in rows[:count]]
+    names = [str(run.report) for run in runs]
+    entry: Entry = {"answer": " ".join(words.write_headline(rows))}
+    entry |= select_launches(runs, names, len(rows), problems)
+    entry["notes"] = list_doubts_of_measurement(rows)
+    entry["next"] = list_commands_for_agents(runs[0]) if runs else []
+    return drop_unknown_values(entry)
 
 
 def select_launch(run: JudgedLaunch, report: str) -> Entry:

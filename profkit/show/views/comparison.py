@@ -196,7 +196,10 @@ def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterat
     if not is_only:
         yield Heading(_title_group(group), 2)
         yield from show_cause_of_change(group.shown, change)
-    yield from show_launch_change(group.shown, shown, change.time is not None or not is_only)
+    yield from _show_both_launches(group.shown, change.time is not None or not is_only)
+    yield from _show_changed_findings(group.shown, change)
+    yield from _show_moved_metrics(group.shown, shown)
+    yield from _list_metrics_of_one_side(group.shown)
 
 
 def _title_group(group: LaunchGroup) -> str:
@@ -267,11 +270,10 @@ def say_finding_change(change: FindingChange) -> str:
 
 
 def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
-    """Yield what explains the change in time, which causes went and came, and what leads now."""
+    """Yield what explains the change in time, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
         yield from _explain_time(launch, found, change)
-    yield from _list_changed_findings(launch, change)
     before, after = launch.leads.before, launch.leads.after
     if after in found:
         worth = words.format_gain(found[after].after.gain)
@@ -301,6 +303,14 @@ def _explain_time(
         yield TextLine("no finding", "led before")
     if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
         yield TextLine(_say_unexplained_change(launch, change.time.answer), "why")
+
+
+def _show_changed_findings(launch: LaunchChange, change: RunComparison) -> Iterator[Block]:
+    """Yield the findings that went, came or changed, below a heading of their own."""
+    lines = list(_list_changed_findings(launch, change))
+    if lines:
+        yield Heading("Findings that changed", 3)
+        yield from lines
 
 
 def _list_changed_findings(launch: LaunchChange, change: RunComparison) -> Iterator[TextLine]:
@@ -355,9 +365,8 @@ def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
     said = f"why it is {answer} is not known from the findings"
     moved = []
     for metric in choose_metrics(launch, len(launch.moved)):
-        if metric.metric not in _CLOCKS:
-            name, was, now, _ = list_move_cells(metric)
-            moved.append(f"{name} {was} -> {now}")
+        name, was, now, _ = list_move_cells(metric)
+        moved.append(f"{name} {was} -> {now}")
     if not moved:
         return said
     return f"{said}; what changed most: {', '.join(moved[:BRIEF_METRICS])}"
@@ -485,8 +494,8 @@ def describe_timing(change: RunComparison) -> str:
         here = time.speedup
         if time.answer == "slower":
             here = invert_interval(here)
-        within = "within this session (the interval above allows for others)"
-        parts.append(f"{format_ratio(here)} {within}")
+        alone = "in this session alone (the interval above adds the variation between sessions)"
+        parts.append(f"{format_ratio(here)} {alone}")
     parts.append(words.format_p_value(time.p_value))
     return ", ".join(filter(None, parts))
 
@@ -497,19 +506,33 @@ def format_both_sides(before: str, after: str) -> str:
     return f"{before} -> {after}"
 
 
-def show_launch_change(launch: LaunchChange, shown: int, timed: bool = True) -> Iterator[Block]:
-    """Yield one launch; its time under ncu only if that was not said above."""
-    kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
+def format_both_bounds(launch: LaunchChange) -> str:
+    """Return what limited a launch before and after: "latency (wait) -> memory (shared)"."""
+    sides = []
+    for label in (launch.bound.before, launch.bound.after):
+        bound, colon, limiter = label.partition(": ")
+        if colon:
+            bound += f" ({words.spell_limiter(limiter)})"
+        sides.append(bound)
+    return format_both_sides(*sides)
+
+
+def _show_both_launches(launch: LaunchChange, timed: bool) -> Iterator[Block]:
+    """Yield kernel, limit and doubts of both sides; the time under ncu unless that was said above."""
+    kernel, time = launch.kernel, launch.profiled_time
     yield TextLine(
         format_both_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)),
         "kernel",
     )
-    yield TextLine(format_both_sides(bound.before, bound.after), "bound")
+    yield TextLine(format_both_bounds(launch), "bound")
     if timed:
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
     yield from _show_findings(launch.findings)
-    yield from _show_moved_metrics(launch, shown)
+
+
+def _list_metrics_of_one_side(launch: LaunchChange) -> Iterator[TextLine]:
+    """Yield which metrics only one side has."""
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
         if names:
             some = ", ".join(names[:6])
@@ -550,15 +573,17 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
 
 
 def choose_metrics(launch: LaunchChange, shown: int) -> list[MovedMetric]:
-    """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
+    """Return the metrics to show: what the changed findings looked at, then what moved farthest.
+
+    Clocks are none of them: no code of a kernel sets them, and notes say at which the launches ran.
+    """
     looked_at: list[str] = []
     for finding in launch.findings:
         if finding.what != "stays":
             looked_at += [*finding.before.looked_at, *finding.after.looked_at]
     places = {name: place for place, name in enumerate(looked_at)}
-    order = sorted(
-        launch.moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved)
-    )
+    moved = [metric for metric in launch.moved if metric.metric not in _CLOCKS]
+    order = sorted(moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved))
     return order[:shown]
 
 
@@ -599,18 +624,28 @@ def are_near_copies(one: MovedMetric, other: MovedMetric) -> bool:
 
 
 def list_move_cells(metric: MovedMetric) -> tuple[str, ...]:
-    """Return a metric's row: both values, and the change in points or as a factor."""
+    """Return a metric's row: both values, and the change in points or as a factor.
+
+    Points are the difference of the shares as they are printed: a reader subtracts them.
+    """
     if metric.points is not None:
-        change = f"{metric.points:+.1f} points"
+        points = round_as_printed(metric.after) - round_as_printed(metric.before)
+        change = f"{points:+.1f} points"
     elif not isfinite(metric.factor):
-        change = "from 0"
+        change = "new"
+    elif not metric.after:
+        change = "gone"
     elif metric.factor < 10:
         change = f"{metric.factor:.2f}x"
     else:
         change = f"{metric.factor:,.0f}x"
-    before = words.format_metric(metric.metric, metric.before)
-    after = words.format_metric(metric.metric, metric.after)
+    before, after = words.format_metric_pair(metric.metric, metric.before, metric.after)
     return metric.metric, before, after, change
+
+
+def round_as_printed(share: float) -> float:
+    """Return a share in per cent with the digits that it is printed with."""
+    return float(figures.share(share).removesuffix(" %"))
 
 
 def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
@@ -713,8 +748,9 @@ def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[
     name = ""
     if len(change.launches) > 1:
         name = f"{shorten_name(launch.kernel.after, NAME)}, "
-    yield f"{name}bound: {format_both_sides(launch.bound.before, launch.bound.after)}"
+    yield f"{name}bound: {format_both_bounds(launch)}"
     yield from map(_write_marked, show_cause_of_change(launch, change))
+    yield from map(_write_marked, _list_changed_findings(launch, change))
     for metric, before, after, _ in map(list_move_cells, choose_metrics(launch, BRIEF_METRICS)):
         yield f"{metric}: {before} -> {after}"
 
@@ -767,15 +803,15 @@ def show_predicted_times(
     variant: str, changes: Iterable[CounterChange], expected: Sequence[ExpectedLaunch]
 ) -> Iterator[Block]:
     """Yield the time of each case now and as predicted, if counts change so: one case in a sentence."""
-    condition = ", ".join(f"{_name_count(c.metric)} {c.op} {c.value:g}" for c in changes)
+    condition = " and ".join(_say_counter_change(change) for change in changes)
     if len(expected) == 1:
         yield TextLine(_say_predicted_time(variant, condition, expected[0]))
     else:
-        yield Heading(f"{variant}, if {condition}")
+        yield Heading(f"{variant} with {condition}")
         yield _make_table_of_predicted_times(expected)
     yield from _show_doubts(expected)
     yield TextLine(
-        "times are under ncu; the interval comes from kernels that the model was not fitted to"
+        "times are under ncu; the interval is the model's error on kernels it was not fitted to"
     )
 
 
@@ -786,8 +822,10 @@ def _say_predicted_time(variant: str, condition: str, row: ExpectedLaunch) -> st
         name = shorten_name(row.kernel, 40)
     now = figures.seconds(row.time_s)
     then = figures.seconds(row.time_s / row.expect.gain)
-    gain = words.format_expectation(row.expect)
-    return f"{name} would take about {then} instead of {now} if {condition}: expect {gain}"
+    gain = f"expect {words.format_expectation(row.expect)}"
+    if row.at_most is not None and row.expect.gain >= 1:
+        gain += f", {words.format_gain(row.at_most)}"
+    return f"With {condition}, {name} would take about {then} instead of {now}: {gain}"
 
 
 def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
@@ -799,16 +837,24 @@ def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
         ">time now": lambda row: figures.seconds(row.time_s),
         ">expected": lambda row: words.format_expectation(row.expect),
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
+        ">at most": lambda row: figures.speedup(row.at_most),
     }
     return make_grid(expected, columns, narrow=True)
 
 
-def _name_count(metric: str) -> str:
-    """Return a count with the short name that a user may have typed: "grid_size (blocks)"."""
-    for alias, name in ALIASES.items():
-        if name == metric:
-            return f"{metric} ({alias})"
-    return metric
+def _say_counter_change(change: CounterChange) -> str:
+    """Return a changed count in words: "4x the blocks", "1/32 of the inst_exp"."""
+    name = change.metric
+    for alias, metric in ALIASES.items():
+        if metric == name:
+            name = alias
+    if change.op == "=":
+        return f"{name} = {change.value:g}"
+    if change.op == "/":
+        return f"1/{change.value:g} of the {name}"
+    if change.value < 1:
+        return f"{100 * change.value:.3g} % of the {name}"
+    return f"{change.value:g}x the {name}"
 
 
 def _show_doubts(expected: Sequence[ExpectedLaunch]) -> Iterator[TextLine]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from math import isfinite, nan
 from os.path import basename
 
@@ -19,8 +19,9 @@ from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, TextSpan, Words, join_with_breaks
+from profkit.show.text.blocks import Block, TextSpan, Words, get_plain_text, join_with_breaks
 from profkit.show.text.escape import cut_middle, escape_text, shorten_name
+from profkit.show.views.screen import describe_launch_in_line, show_measurement_doubts
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
@@ -98,24 +99,54 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     """
     if not rows:
         return ""
+    first = rows[0]
     lines = words.write_headline(rows)
-    diagnosis = rows[0].median_launch.diagnosis
-    further = []
-    for finding in diagnosis.findings[1:]:
-        if finding.status == "fires" and not finding.note and not finding.repeats:
-            further.append(f"Also: {_describe_finding_briefly(finding)}")
-    lines += further[: FINDINGS - 1]
-    if diagnosis.together:
-        lines.append(words.describe_combined_gain(diagnosis.together))
+    if len(rows) > 1:
+        lines[0] = f"1. {lines[0]}"
+    lines += _list_further_findings(first.median_launch)
+    lines.append(f"Launch: {describe_launch_in_line(first)}")
     for number, row in enumerate(rows[1:ROWS], 2):
         lines.append(f"{number}. {_describe_row_briefly(row)}")
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
         lines.append(f"{len(rows) - ROWS} more kernels: {rest}")
+    lines += list_doubts_of_measurement(rows)
     if onward is None:
-        commands = islice(suggest_next_commands(rows, lines=True), 2)
-        onward = [f"Run: {command.line}" for command in commands]
+        onward = [f"Run: {command}" for command in list_commands_for_agents(first.median_launch)]
     return words.fit_lines_in_brief([*lines, *onward])
+
+
+def _list_further_findings(run: JudgedLaunch) -> list[str]:
+    """Return the findings behind the one that leads, a line each, and what two of them are worth."""
+    lines = []
+    for finding in run.diagnosis.findings[1:]:
+        if finding.status == "fires" and not finding.note and not finding.repeats:
+            lines.append(f"Also: {_describe_finding_briefly(finding)}")
+    lines = lines[: FINDINGS - 1]
+    if run.diagnosis.together:
+        lines.append(words.describe_combined_gain(run.diagnosis.together))
+    return lines
+
+
+def list_doubts_of_measurement(rows: Sequence[LaunchRow]) -> list[str]:
+    """Return what to doubt of the measurement, a line of plain text each."""
+    lines = []
+    for block in show_measurement_doubts(rows):
+        lines.append(f"{block.mark}: {get_plain_text(block.text)}")
+    return lines
+
+
+def list_commands_for_agents(run: JudgedLaunch) -> list[str]:
+    """Return the commands that lead on from a launch, for one who reads no page."""
+    if run.status != "ok":
+        return [words.suggest_retry_command(run)]
+    report = shlex.quote(escape_text(str(run.report)))
+    commands = [f"profkit diagnose {report} --lines 5"]
+    if words.has_no_metrics(run):
+        return [FULL, *commands]
+    if run.top:
+        return [f"profkit explain {run.top.rule}", *commands]
+    return commands
 
 
 def _describe_row_briefly(row: LaunchRow) -> str:
@@ -124,9 +155,12 @@ def _describe_row_briefly(row: LaunchRow) -> str:
     if row.known_times_sorted:
         time = figures.seconds(row.total)
     said = f"{shorten_name(run.kernel, 40)}, {time}"
-    if run.top:
-        return f"{said}: {_describe_finding_briefly(run.top)}"
-    return f"{said}: {words.label_verdict(run)}"
+    if not run.top:
+        return f"{said}: {words.label_verdict(run)}"
+    said += f": {_describe_finding_briefly(run.top)}"
+    if larger := words.find_larger_gains(run):
+        said += f" (larger: {larger[0].rule}, {words.format_expected_gain(larger[0])})"
+    return said
 
 
 def _describe_finding_briefly(finding: LaunchFinding) -> str:

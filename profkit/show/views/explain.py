@@ -351,9 +351,26 @@ def find_nearest_names(name: str) -> str:
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.7)
     if not near and "__" in name:
         return "profkit does not read this counter; profkit explain lists those that it reads"
-    if not near:
+    found = [lower[n] for n in near] or _find_rules_with_near_words(name)[:3]
+    if not found:
         return "profkit explain lists all of them"
-    return f"did you mean {' or '.join(lower[n] for n in near)}?"
+    return f"did you mean {' or '.join(found)}?"
+
+
+_WORD = re.compile(r"[a-z0-9]{4,}")  # shorter ones are like too many others
+_NEAR_WORD = 0.85
+
+
+def _find_rules_with_near_words(name: str) -> list[str]:
+    """Return the rules whose name or title has words like those asked for, most of them first."""
+    asked = _WORD.findall(name.lower())
+    counts = {}
+    for rule in (*BY_ID.values(), *STEP_RULES.values()):
+        own = _WORD.findall(f"{rule.id} {rule.title}".lower())
+        same = [w for w in asked if difflib.get_close_matches(w, own, 1, _NEAR_WORD)]
+        if same:
+            counts[rule.id] = len(same)
+    return sorted(counts, key=lambda rule: -counts[rule])
 
 
 # A rule.
@@ -415,7 +432,7 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
     named: list[TextSpan | str] = []
     for metric in _list_metrics_looked_at(rule):
         named += [TextSpan(metric.name, "code"), ", "]
-    reads = ("Compares ", *named[:-1])
+    reads = ("Reads ", *named[:-1])
     thresholds = tuple(map(explain_threshold, pages.list_thresholds_in_check(rule)))
     return (reads, *thresholds, *page.thresholds)
 
@@ -423,7 +440,7 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
 # How each group of causes.toml is told of.
 _MEASURES = {
     "measured": "`profkit ablate` times the kernel without it ({}): a target that a fix could reach",
-    "bound": "`profkit ablate` removes more than a fix can, which bounds the gain: {}",
+    "bound": "`profkit ablate` measures a bound, because it removes more than a fix can: {}",
     "launch": "`profkit ablate` detects it from how the launch runs: {}",
     "counted": "`profkit ablate` counts instructions: {}",
     "why": "`profkit ablate` does not measure it: {}",

@@ -5,8 +5,9 @@ What `profkit diagnose` prints where nobody asked for more. Everything in detail
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from os.path import basename
 
@@ -22,9 +23,9 @@ LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 FURTHER = 2  # findings of a single row besides the one that leads, with their causes
 EVIDENCE = 4  # figures of the one that leads
-_COMMANDS = {  # what to record anew, for a doubt of the measurement
-    "clocks-unsteady": "against ncu's locking, not a power limit: ncu --clock-control none",
-    "cache-resident": "to avoid: ncu --cache-control all",
+_REMEDIES = {  # how to record anew, for a doubt of the measurement
+    "clocks-unsteady": "to rule out the first, record with ncu --clock-control none",
+    "cache-resident": "to avoid that, record with ncu --cache-control all",
 }
 
 
@@ -41,7 +42,8 @@ def show_screen(rows: Sequence[LaunchRow], first: LaunchRow) -> Iterator[Block]:
         yield from _list_larger_gains(listed)
         yield from _list_reports(listed)
     yield _show_first_row(first, FURTHER if len(rows) == 1 else 0)
-    yield from _show_doubts(rows)
+    yield from show_measurement_doubts(rows)
+    yield from _show_what_is_missing(rows)
     yield blocks.Heading("Next", 2)
     yield from _suggest_commands(rows, first)
 
@@ -55,47 +57,56 @@ def make_rows_grid(rows: Sequence[LaunchRow]) -> blocks.Grid:
     names = Counter(row.median_launch.kernel for row in rows)
     cells = []
     for number, row in enumerate(rows, 1):
-        run = row.median_launch
-        launch = words.name_launch(run)
-        if not launch and len(files) > 1:
-            launch = f"{files[run.report]}#{run.index}"
-        elif not launch and names[run.kernel] > 1:
-            launch = f"#{run.index}"
-        line = (
-            str(number),
-            TextSpan(run.kernel, "name"),
-            TextSpan(launch, "dim"),
-            _format_launch_count(row),
-            figures.seconds(row.total) if row.known_times_sorted else "?",
-            _get_bound_or_status(run),
-            run.top.rule if run.top else "-",
-            TextSpan(
-                format_gain_cell(run.top) + _STARRED * (_find_larger_gain(row) is not None), "gain"
-            ),
-        )
-        cells.append(line)
-    head = ("#", "kernel", "launch", ">calls", ">time", "bound", "top finding", ">expected")
-    return blocks.Grid(head, tuple(cells), indent=0, narrow=True, spare=("bound",))
+        cells.append(_list_row_cells(number, row, files, names))
+    head = ("#", "kernel", "launch", ">calls", ">time", ">saves", "top finding", ">expected")
+    spare = [">calls"]
+    if len(names) == len(rows):
+        spare.append("launch")
+    return blocks.Grid(head, tuple(cells), indent=0, narrow=True, spare=tuple(spare))
+
+
+def _list_row_cells(
+    number: int, row: LaunchRow, files: Mapping[str, str], names: Counter[str]
+) -> tuple[Words, ...]:
+    """Return a row of the table; `files` has a letter for each report, `names` how often each kernel."""
+    run = row.median_launch
+    launch = words.name_launch(run)
+    if not launch and len(files) > 1:
+        launch = f"{files[run.report]}#{run.index}"
+    elif not launch and names[run.kernel] > 1:
+        launch = f"#{run.index}"
+    time, saves, star = "?", "", ""
+    if row.known_times_sorted:
+        time = figures.seconds(row.total)
+    if row.seconds_saved > 0:
+        saves = figures.seconds(row.seconds_saved)
+    if words.find_larger_gains(run):
+        star = _STARRED
+    return (
+        str(number),
+        TextSpan(run.kernel, "name"),
+        TextSpan(launch, "dim"),
+        _format_launch_count(row),
+        time,
+        saves,
+        _get_rule_or_status(run),
+        TextSpan(f"{format_gain_cell(run.top)}{star}", "gain"),
+    )
 
 
 _STARRED = "*"  # behind a gain, where another finding of the launch should gain more
-
-
-def _find_larger_gain(row: LaunchRow) -> LaunchFinding | None:
-    """Return the finding that should gain more than the one that leads; None for a failed launch."""
-    if row.median_launch.status != "ok":
-        return None
-    return words.find_finding_with_larger_gain(row.median_launch)
 
 
 def _list_larger_gains(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield which findings should gain more than those that the table has, by its numbers."""
     said = []
     for number, row in enumerate(rows, 1):
-        if larger := _find_larger_gain(row):
-            said.append(f"{number}. {larger.rule} {format_gain_cell(larger)}")
+        larger = words.find_larger_gains(row.median_launch)
+        gains = [f"{finding.rule} {format_gain_cell(finding)}" for finding in larger]
+        if gains:
+            said.append(f"row {number} from {', '.join(gains)}")
     if said:
-        yield blocks.Paragraph(TextSpan(f"* larger gains expected: {', '.join(said)}", "dim"))
+        yield blocks.Paragraph(TextSpan(f"* larger gains expected: {'; '.join(said)}", "dim"))
 
 
 def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[str, str]:
@@ -119,10 +130,13 @@ def _format_launch_count(row: LaunchRow) -> str:
     return ""
 
 
-def _get_bound_or_status(run: JudgedLaunch) -> str:
-    if run.status == "ok":
-        return run.diagnosis.bound
-    return run.status
+def _get_rule_or_status(run: JudgedLaunch) -> str:
+    """Return the rule that leads; of a launch without counters that it failed."""
+    if run.status != "ok":
+        return run.status
+    if run.top:
+        return run.top.rule
+    return "-"
 
 
 def format_gain_cell(finding: LaunchFinding | None) -> str:
@@ -165,7 +179,7 @@ def _show_first_row(row: LaunchRow, further: int) -> blocks.Fold:
     firing = [finding for finding in causes if not finding.repeats]
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
-        *(_show_leading_finding(finding, causes) for finding in firing[:1]),
+        *(_show_leading_finding(finding, causes, run) for finding in firing[:1]),
         *(_show_further_finding(finding) for finding in firing[1 : 1 + further]),
     ]
     if both := run.diagnosis.together:
@@ -205,20 +219,19 @@ def describe_launch_in_line(row: LaunchRow) -> str:
 
 
 def _show_leading_finding(
-    finding: LaunchFinding, causes: Sequence[LaunchFinding]
+    finding: LaunchFinding, causes: Sequence[LaunchFinding], run: JudgedLaunch
 ) -> blocks.ListItem:
     """Return the finding that the answer is about: its figures and places, which that leaves out.
 
-    A unit of `causes` that is full of its work is the same finding again, and is said in a line.
+    A unit of `causes` that is full of its work is the same finding again, and is said in a line. How
+    full it is stands above.
     """
     under: list[Words] = []
     first_clause = words.shorten_cause(finding.cause)  # which the answer has
     if finding.cause != first_clause:
         under.append(finding.cause[len(first_clause) + 2 :])
-    known = {name: value for name, value in finding.evidence.items() if value is not None}
-    if known:
-        first = dict(list(known.items())[:EVIDENCE])
-        under.append(TextSpan(words.format_metric_values(first), "metric"))
+    if known := _choose_evidence(finding, run):
+        under.append(TextSpan(words.format_metric_values(known), "metric"))
     if finding.where:
         under.append((TextSpan("where:", "note"), f" {words.format_finding_lines(finding)}"))
     advice = words.get_first_sentence(finding.advice)
@@ -228,6 +241,16 @@ def _show_leading_finding(
     gain = TextSpan(words.describe_finding_gain(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
+
+
+def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[str, float | None]:
+    """Return the first figures of a finding, without how full the unit is that the title names."""
+    said_above = {f"{unit}_busy" for unit in (run.diagnosis.limiter or "").split("+")}
+    chosen: dict[str, float | None] = {}
+    for name, value in finding.evidence.items():
+        if value is not None and name not in said_above and len(chosen) < EVIDENCE:
+            chosen[name] = value
+    return chosen
 
 
 def _list_repeats(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> Iterator[str]:
@@ -266,15 +289,15 @@ def _say_nvidia_estimates(run: JudgedLaunch) -> str:
         else:
             local = ""
         said.append(f"{figures.share(result.speedup or 0)} by {result.rule}{local}")
-    return f"NVIDIA's rules estimate savings of: {', '.join(said)}"
+    return f"NVIDIA's rules would save {', '.join(said)}"
 
 
 # What is open, once for all launches.
 
 
-def _show_doubts(rows: Sequence[LaunchRow]) -> Iterator[Block]:
-    """Yield what to doubt of the measurement and what was not checked, a line each."""
-    runs = [run for row in rows for run in row.launches if run.status == "ok"]
+def show_measurement_doubts(rows: Sequence[LaunchRow]) -> Iterator[blocks.TextLine]:
+    """Yield what to doubt of the measurement, a line for each rule about it."""
+    runs = _list_measured_runs(rows)
     doubts: dict[str, list[LaunchFinding]] = {}
     for run in runs:
         for finding in run.diagnosis.findings:
@@ -282,10 +305,19 @@ def _show_doubts(rows: Sequence[LaunchRow]) -> Iterator[Block]:
                 doubts.setdefault(finding.rule, []).append(finding)
     for rule, found in doubts.items():
         doubt = _describe_doubt(found, len(runs))
-        command = _COMMANDS.get(rule, f"profkit explain {rule}")
+        remedy = _REMEDIES.get(rule, f"profkit explain {rule}")
         if rule == "clocks-unsteady" and "ncu's default" not in doubt:  # nothing was locked
-            command = f"profkit explain {rule}"
-        yield blocks.TextLine(f"{doubt}; {command}", rule)
+            remedy = f"profkit explain {rule}"
+        yield blocks.TextLine(f"{doubt}; {remedy}", rule)
+
+
+def _list_measured_runs(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
+    return [run for row in rows for run in row.launches if run.status == "ok"]
+
+
+def _show_what_is_missing(rows: Sequence[LaunchRow]) -> Iterator[Block]:
+    """Yield what was not collected, or not checked for lack of counters."""
+    runs = _list_measured_runs(rows)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; to collect: ncu --set full", "not collected")
@@ -298,14 +330,21 @@ def _describe_doubt(found: Sequence[LaunchFinding], launches: int) -> str:
     causes = [finding.cause.partition(": ")[0] for finding in found]
     part = _say_part_of_launches(len(found), launches)
     if len(set(causes)) == 1:
-        return f"{part}{causes[0]}"
-    return f"{part or f'in all {launches} launches '}(first: {causes[0]})"
+        return f"{part} {causes[0]}".strip()
+    return f"{part or _name_all_launches(launches)}; of the first, {causes[0]}"
+
+
+def _name_all_launches(count: int) -> str:
+    """Return "in both launches", "in all 5 launches"."""
+    if count == 2:
+        return "in both launches"
+    return f"in all {count} launches"
 
 
 def _say_part_of_launches(count: int, of: int) -> str:
-    """Return "in 2 of 5 launches "; "" for all of them."""
+    """Return "in 2 of 5 launches"; "" for all of them."""
     if count < of:
-        return f"in {count} of {of} launches "
+        return f"in {count} of {of} launches"
     return ""
 
 
@@ -322,13 +361,13 @@ def _say_unchecked(runs: Sequence[JudgedLaunch]) -> str:
                 sections[finding.advice] = None
     if not rules:
         return ""
-    said = _say_part_of_launches(lacking, len(runs))
-    said += f"{figures.counted(len(rules), 'rule', 'rules')}, counters missing"
+    part = _say_part_of_launches(lacking, len(runs))
+    said = f"{figures.counted(len(rules), 'rule', 'rules')} {part}".rstrip()
     if len(sections) > 2:
-        said += ": ncu --set full"
-    elif sections:
-        said += f": ncu {' '.join(sections)}"
-    return f"{said}; --all lists them"
+        return f"{said}: counters missing (ncu --set full); --all lists them"
+    if sections:
+        return f"{said}: counters missing (ncu {' '.join(sections)}); --all lists them"
+    return f"{said}: counters missing; --all lists them"
 
 
 def _list_missing_sections(run: JudgedLaunch) -> Iterator[str]:
@@ -345,9 +384,10 @@ def _suggest_commands(rows: Sequence[LaunchRow], first: LaunchRow) -> Iterator[b
         yield blocks.Command(FULL, "record a complete report")
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    report = words.list_report_arguments(rows)
-    if len(rows) == 1:
-        about = "every finding in detail"
-    else:
+    report = shlex.quote(escape_text(str(run.report)))
+    about = "every finding in detail"
+    if len({row.median_launch.report for row in rows}) > 1:
+        about = "every finding of the first report"
+    elif len(rows) > 1:
         about = "every launch in detail"
     yield blocks.Command(f"profkit diagnose {report} --all", about)

@@ -71,15 +71,7 @@ def show_triage(
     yield TextLine(say_steps(document))
     yield draw_step_bar(step)
     yield TextLine((_say_whose_step(document), *write_bar_legend(step)))
-    yield Heading("What to do first", 2)
-    if document["first"]["category"] in NO_FINDING:
-        yield TextLine(document["first"]["say"], document["first"]["category"])
-    for number, row in enumerate(document["findings"][:FIRST], 1):
-        yield TextLine((f"{number}. ", *write_finding_title(row, step)))
-        yield TextLine(say_finding(row), indent=1)
-        yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
-    if (more := len(document["findings"]) - FIRST) > 0:
-        yield TextLine(f"and {more} more with smaller savings: {rest}")
+    yield from _show_what_to_do(document, rest)
     recorded = ""
     if differs_without_recorder(document):
         recorded = f", of {format_ms(step['ms'])} recorded"
@@ -91,6 +83,20 @@ def show_triage(
     yield from show_what_is_next(document)
 
 
+def _show_what_to_do(document: Mapping[str, Any], rest: str) -> Iterator[Block]:
+    """Yield the findings with the largest savings, and that there are more."""
+    step = document["step"]
+    yield Heading("What to do first", 2)
+    if document["first"]["category"] in NO_FINDING:
+        yield TextLine(document["first"]["say"], document["first"]["category"])
+    for number, row in enumerate(document["findings"][:FIRST], 1):
+        yield TextLine((f"{number}. ", *write_finding_title(row, step)))
+        yield TextLine(say_finding(row), indent=1)
+        yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
+    if (more := len(document["findings"]) - FIRST) > 0:
+        yield TextLine(f"and {more} more with smaller savings: {rest}")
+
+
 def write_step_title(document: Mapping[str, Any]) -> str:
     """Return the step's time, without the profiler where that differs, its GPU and the recorder."""
     program = document["program"]
@@ -98,7 +104,7 @@ def write_step_title(document: Mapping[str, Any]) -> str:
     times = format_ms(document["step"]["ms"])
     if differs_without_recorder(document):
         plain = format_interval(**document["step"]["plain_ms"])
-        times = f"about {plain} unprofiled"
+        times = f"about {plain} without the profiler"
     return f"Step of {times} on {device} ({program['how']})"
 
 
@@ -149,7 +155,7 @@ def write_finding_title(
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
     title = (TextSpan(name_finding(row), "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
     if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        return (*title, f"; {format_ms(row['on_top_ms'])} after the fixes above")
+        return (*title, f"; {format_from_ms(row['on_top_ms'])} after the fixes above")
     return title
 
 
@@ -186,8 +192,6 @@ def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     """Return what fixing a finding saves: "saves about 19.4 of 22.8 ms (17.8 to 20.6)"."""
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
     interval = f"{figures(saves['low'])} to {figures(saves['high'])}"
-    if not saves["low"]:
-        interval = f"up to {figures(saves['high'])}"
     return f"saves about {figures(saves['expect'])} of {format_ms(plain)} ({interval})"
 
 
@@ -255,9 +259,9 @@ def say_steps(document: Mapping[str, Any]) -> str:
         steps = f"one step ({step['found']})"
     low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
     if high != f"{low} ms":
-        return f"{steps}, recorded in {low} to {high}"
+        return f"{steps}; recorded steps take {low} to {high}"
     if differs_without_recorder(document):
-        return f"{steps}, recorded in {format_ms(step['ms'])}"
+        return f"{steps}; recorded steps take {format_ms(step['ms'])}"
     return steps
 
 
@@ -285,11 +289,14 @@ def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
     """
     drawn = draw_step_bar(step).text
     words: list[TextSpan | str] = []
+    small: list[TextSpan | str] = []
     for cause, text in iterate_step_shares(step):
         mark = CAUSES[cause][0]
-        entry = f"{mark} {text}" if mark in drawn else text
-        words += [" · ", TextSpan(entry, "whole")]
-    return tuple(words[1:])
+        if mark in drawn:
+            words += [" · ", TextSpan(f"{mark} {text}", "whole")]
+        else:
+            small += [" · ", TextSpan(f"{text} (too little to draw)", "whole")]
+    return tuple([*words, *small][1:])
 
 
 def iterate_step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -369,7 +376,7 @@ def make_kernels_table(
         ">per step": _format_time_of_step,
         ">share": _format_share_of_step,
         "limit": _name_limit,
-        ">headroom": _format_headroom,
+        ">could gain": _format_headroom,
     }
     return make_grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
 
@@ -433,7 +440,7 @@ def format_grid(row: Mapping[str, Any]) -> str:
     sizes = list(row.get("grid") or ())
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
-    return "x".join(map(str, sizes))
+    return "x".join(f"{size:,}" for size in sizes)
 
 
 def format_from_ms(value: float) -> str:
@@ -576,13 +583,14 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         first, second = (format_ms(side["recorded"]) for side in sides)
         kinds = "both times above are estimates without the profiler"
         if not all(map(is_estimate, sides)):
-            kinds = "only the time with an interval is an estimate without the profiler"
+            estimated = next(format_ms(side["expect"]) for side in sides if is_estimate(side))
+            kinds = f"{estimated} is an estimate of the time without the profiler"
         yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
     for text in document["notes"]:
         yield TextLine(text, "note" if is_known else answer)
+    yield from _show_promises(document["promises"])
     if document["outcome"]:
         yield TextLine(OUTCOMES[document["outcome"]], "predicted")
-    yield from _show_promises(document["promises"])
     if document["new"]:
         listed = ", ".join(document["new"])
         yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
@@ -606,6 +614,38 @@ def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     yield make_grid(promises, columns)
 
 
+BRIEF_KERNELS = 3  # of a brief
+
+
+def write_brief_triage(document: Mapping[str, Any]) -> str:
+    """Return what to do first in a step, and where its time goes, in lines of plain text."""
+    from profkit.show.text.words import fit_lines_in_brief  # which needs the rooms of kernels
+
+    step = document["step"]
+    shares = ", ".join(text for _, text in iterate_step_shares(step))
+    lines = [
+        f"{write_step_title(document)}; {say_steps(document)}",
+        f"{_say_whose_step(document)}{shares}",
+    ]
+    if document["first"]["category"] in NO_FINDING:
+        lines.append(f"{document['first']['category']}: {document['first']['say']}")
+    for number, row in enumerate(document["findings"][:FIRST], 1):
+        title, advice = write_finding_texts(row, step)
+        lines.append(f"{number}. {title}: {get_plain_text(say_finding(row))}. Try: {advice}")
+    if (more := len(document["findings"]) - FIRST) > 0:
+        lines.append(f"{more} more findings with smaller savings: --json")
+    lines += map(_describe_kernel_briefly, document["kernels"][:BRIEF_KERNELS])
+    lines += [f"note: {text}" for text in document["notes"][:NOTES]]
+    return fit_lines_in_brief(lines)
+
+
+def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
+    """Return a kernel of a step in one line: its time, its name, and where it comes from."""
+    places = [shorten_name(row["name"], OPERATOR_MOST), name_source_line(row), row["op"] or ""]
+    named = ", ".join(filter(None, places))
+    return f"{row['id']}: {_format_time_of_step(row)}, {_format_share_of_step(row)}, {named}"
+
+
 def write_step_answer(document: Mapping[str, Any]) -> str:
     """Return in one sentence what to do first in a step, or why there is nothing to do."""
     if document["first"]["category"] in NO_FINDING or not document["findings"]:
@@ -624,7 +664,7 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     if document["answer"] in ("faster", "slower"):
         answer += f", {format_speedup_between(*sides)}"
     if any(UNLIKE in note for note in document["notes"]):
-        answer += ", if both are one program"
+        answer += ", provided that both are one program"
     said = f"{answer}: a step took {before} and now takes {after}"
     gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
     for change, names in (("gone", gone), ("new", document["new"])):

@@ -1,6 +1,12 @@
 // Two launches side by side. profkit/evidence/counters.py says what counts as moved; its thresholds
 // come with the page, and a test holds the two to one answer.
 
+/** A share in per cent with the digits that it is printed with: a reader subtracts those. */
+function roundAsPrinted(share) {
+  const percent = 100 * share;
+  return Math.abs(percent) >= 99.95 ? Math.round(percent) : Number(percent.toPrecision(3));
+}
+
 /** How a value changed, or null when it did not: the row of the table and how far it moved. */
 function movedBy(metric, before, after) {
   if (before === null || after === null) return null;
@@ -8,14 +14,15 @@ function movedBy(metric, before, after) {
   const far = Math.abs(after - before);
   if (metric.unit === "share") {
     if (far < points) return null;
-    const change = 100 * (after - before);
+    const change = roundAsPrinted(after) - roundAsPrinted(before);
     return { weight: far * 4, text: `${change >= 0 ? "+" : "-"}${Math.abs(change).toFixed(1)} points` };
   }
   if (far <= relative * Math.max(Math.abs(before), Math.abs(after))) return null;
   const factor = before ? after / before : Infinity;
   const known = factor > 0 && Number.isFinite(factor);
   const weight = known ? Math.min(Math.abs(Math.log2(factor)), 4) : 4;
-  if (!Number.isFinite(factor)) return { weight, text: "from 0" };
+  if (!Number.isFinite(factor)) return { weight, text: "new" };
+  if (factor === 0) return { weight, text: "gone" };
   return { weight, text: factor < 10 ? `${factor.toFixed(2)}x` : `${Math.round(factor).toLocaleString("en")}x` };
 }
 
@@ -88,7 +95,17 @@ function sayAmounts({ measure, before, after, cycles }, texts) {
   if (!cycles || !hasChanged(measure.unit, before, after)) return said;
   const isSameWay = cycles[1] > cycles[0] === after > before;
   if (isSameWay && hasChanged("count", ...cycles)) return said;
-  return `${cycles.map(writeCount).join(" -> ")} cycles of it (${said})`;
+  const rest = after > before ? "shorter" : "longer";
+  return `${cycles.map(writeCount).join(" -> ")} cycles (${said}, as the rest became ${rest})`;
+}
+
+/** A metric on both sides in one form: 65.5 k and 131 k, not 65,536; a count stands in full where both do. */
+function textsOf(metric, i, before, after) {
+  const values = [before.values[i], after.values[i]];
+  if (metric.unit !== "count" || values.every((value) => Math.abs(value) < 1e5))
+    return [textOf(before, i), textOf(after, i)];
+  return [before, after].map((side) =>
+    Math.abs(side.values[i]) < 999.5 ? textOf(side, i) : writeCount(side.values[i]));
 }
 
 /** Whether there is clearly more or less of a cause. */
@@ -106,10 +123,13 @@ function compareSides(was, now, cause) {
 }
 
 /** What became of a finding, in the words of the screen. */
-function nameState(what, explainedBy, was, now, cause) {
+function nameState(rule, what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
-  if (what === "hidden") return explainedBy ? "still there" : "no longer reported";
+  if (what === "hidden" && !explainedBy) return "no longer reported";
+  // A full unit hides a shape and is no cause of it: that shape can have become better.
+  const isSmallerShape = DATA.shapes.includes(rule) && cause && compareAmounts(cause) === "smaller";
+  if (what === "hidden") return isSmallerShape ? "smaller" : "still there";
   const state = compareSides(was, now, cause);
   if (what !== "uncovered") return state;
   return { larger: "new", unchanged: "reported now" }[state] ?? state; // it grew until it was reported
@@ -131,19 +151,21 @@ function became(was, now, cause) {
 /** The first finding of a launch that explains what a rule saw in another launch, or null. */
 function explanation(rule, finding, launch) {
   const own = finding[4];
+  const isUnitFull = DATA.unit_bounds.includes(launch.bound.split(" ")[0]);
   for (const [other, [status, , , , , explained, note]] of Object.entries(launch.findings)) {
     if (status !== "fires" || note || other === rule) continue;
     if (own.length === 1 && explained.includes(own[0])) return other;
-    if (DATA.shapes.includes(rule) && DATA.shapes.includes(other)) return other;
+    if (DATA.shapes.includes(rule) && (isUnitFull || DATA.shapes.includes(other))) return other;
   }
   return null;
 }
 
 /** How much of the cause there is, and why it is clear on a side that has enough of it. */
-function whyClear(what, explainedBy, amount) {
+function whyClear(rule, what, explainedBy, amount) {
+  const relation = DATA.shapes.includes(rule) ? "hidden" : "caused";
   if (what === "hidden")
-    return explainedBy ? `${amount}; now caused by ${explainedBy}` : `no longer reported (${amount})`;
-  return explainedBy ? `${amount}; caused by ${explainedBy} before` : `not reported before (${amount})`;
+    return explainedBy ? `${amount}; now ${relation} by ${explainedBy}` : `no longer reported (${amount})`;
+  return explainedBy ? `${amount}; ${relation} by ${explainedBy} before` : `not reported before (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
@@ -170,9 +192,9 @@ function findingRows(before, after) {
       let explainedBy = null;
       if (what === "hidden") explainedBy = explanation(rule, was, after);
       if (what === "uncovered") explainedBy = explanation(rule, now, before);
-      if (moved) said = whyClear(what, explainedBy, cause.text);
+      if (moved) said = whyClear(rule, what, explainedBy, cause.text);
       else if (cause && (what === "gone" || what === "changed")) said = cause.text;
-      return [nameState(what, explainedBy, was, now, cause), rule, gain(was), gain(now), said];
+      return [nameState(rule, what, explainedBy, was, now, cause), rule, gain(was), gain(now), said];
     });
 }
 
@@ -199,7 +221,7 @@ function compareChosen() {
   ];
   if (before.timed && after.timed) facts.push(["timed without a profiler", `${before.timed} → ${after.timed}`]);
   const rows = moved(before, after).map(({ metric, i, by }) => [
-    metric.name, textOf(before, i), textOf(after, i), by.text, metric.meaning,
+    metric.name, ...textsOf(metric, i, before, after), by.text, metric.meaning,
   ]);
   const findings = findingRows(before, after);
   byId("compared").replaceChildren(
