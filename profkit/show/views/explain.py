@@ -364,12 +364,14 @@ _NEAR_WORD = 0.85
 def _find_rules_with_near_words(name: str) -> list[str]:
     """Return the rules whose name or title has words like those asked for, most of them first."""
     asked = _WORD.findall(name.lower())
+    titles = {rule.id: rule.title for rule in BY_ID.values()}
+    titles |= {rule.id: rule.title for rule in STEP_RULES.values()}
     counts = {}
-    for rule in (*BY_ID.values(), *STEP_RULES.values()):
-        own = _WORD.findall(f"{rule.id} {rule.title}".lower())
-        same = [w for w in asked if difflib.get_close_matches(w, own, 1, _NEAR_WORD)]
+    for rule, title in titles.items():
+        own = _WORD.findall(f"{rule} {title}".lower())
+        same = [word for word in asked if difflib.get_close_matches(word, own, 1, _NEAR_WORD)]
         if same:
-            counts[rule.id] = len(same)
+            counts[rule] = len(same)
     return sorted(counts, key=lambda rule: -counts[rule])
 
 
