@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import shutil
 import sqlite3
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +28,7 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
 from profkit.program.document import make_triage_document
-from profkit.program.readers import injected, store
+from profkit.program.readers import injected, nsys, store
 from profkit.program.readers.gathered import STANDARD_INPUT, read_recordings
 from profkit.program.readers.others import OTHERS, list_unread_formats
 from profkit.program.recorded import judge_recordings
@@ -117,6 +119,24 @@ def test_what_is_inside_of_a_graph_that_was_recorded_as_one_is_said_to_be_unknow
     assert "host-launch" not in {f.rule for f in of.findings}
     assert of.groups[0].kind == "graph"
     assert any("--cuda-graph-trace=node" in note for note in of.notes)
+
+
+@pytest.mark.parametrize(("seconds", "is_read"), [(60.0, True), (-1.0, False)])
+def test_an_export_has_seconds_of_a_processor_and_not_of_a_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_read: bool
+) -> None:
+    """On a busy machine an honest export of 10 MB was "interrupted" after 1.6 s of a processor."""
+    (process,) = read(replaying([300.0], [200.0], [100.0])).processes
+    path = exported(process, tmp_path / "x.sqlite")
+    clock = itertools.count(0, 1000)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(nsys, "STEPS_APART", 10)
+    monkeypatch.setattr(nsys, "SECONDS_MOST", seconds)
+    if is_read:
+        assert recordings.read_timeline(path).processes
+    else:
+        with pytest.raises(ProfkitError, match="cannot be read as an export"):
+            recordings.read_timeline(path)
 
 
 def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> None:
