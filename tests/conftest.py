@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from profkit.records.paths import find_all_run_files
 from tests.forks import pytest_runtest_protocol  # noqa: F401  # a hook: it runs what is marked `forks`
-from tests.shared import find_folder, make_once, use_folder
+from tests.shared import find_folder, has_folder, make_once, use_folder
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
 # The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.
@@ -275,6 +275,9 @@ def hash_asked(*asked: object) -> str:
 def keep_in_session(key: str, function: str, make: Callable[[], Sequence[object]]) -> list[object]:
     """What was made under a key before, or is made now: answers as a function of children gives them."""
     from profkit.reports.isolated import _decode_answer, encode_answer, find_result_types
+
+    if not has_folder():  # in_a_terminal.py has no session: it keeps what it reads in memory
+        return list(make())
 
     def write(part: Path) -> None:
         answers = [encode_answer(found, find_result_types(function)) for found in make()]

@@ -21,6 +21,10 @@ def use_folder(factory: pytest.TempPathFactory) -> None:
     _FOLDERS[:] = [folder]
 
 
+def has_folder() -> bool:
+    return bool(_FOLDERS)
+
+
 def find_folder() -> Path:
     (folder,) = _FOLDERS
     return folder
