@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import take_part
 from tools import bombs, fuzz
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", fuzz.BOMBS)
+@pytest.mark.parametrize("name", take_part(fuzz.BOMBS, one_of=2))
 def test_twice_the_bytes_take_twice_the_time_and_memory(name: str, tmp_path: Path) -> None:
     """`make fuzz` holds 2.2 times; a busy machine measures more, and a square is four."""
     seconds, memory = fuzz.doubled(name, tmp_path, times=2)
@@ -21,13 +22,11 @@ def test_twice_the_bytes_take_twice_the_time_and_memory(name: str, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "section-names",
-        "folder-names",
-        "line-rows",
-        "nsys-pages",
-        "benchmark-samples",
-    ],
+    take_part(
+        ["section-names", "folder-names", "line-rows", "nsys-pages", "benchmark-samples"],
+        one_of=2,
+        first=1,
+    ),
 )
 def test_all_processes_together_take_what_the_bytes_may_need(name: str, tmp_path: Path) -> None:
     """`python tools/bombs.py` holds it of all of them; other systems' large pages may add a quarter."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -15,6 +17,7 @@ from profkit.cli.app import import_verbs
 from profkit.diagnosis.rules import BY_ID
 from profkit.lab.measure.variants.variants import find_variants
 from tests.conftest import ROOT
+from tests.forks import compute_in_fork
 from tests.found import find_files
 from tools.notebooks import SHOWN
 
@@ -68,10 +71,22 @@ def test_cells_are_short(path: Path) -> None:
     assert long == []
 
 
-@each
+# Those whose outputs are stored run as Jupyter runs them; the others' cells in a fork, by IPython.
+IN_JUPYTER = [path for path in NOTEBOOKS if path.name in SHOWN or "PROFKIT_SWEEP_ALL" in os.environ]
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    before = set(find_files(FOLDER, "**/*"))
+    yield
+    after = set(find_files(FOLDER, "**/*"))
+    assert {path for path in after - before if "__pycache__" not in path.parts} == set()
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("path", IN_JUPYTER, ids=lambda path: path.stem)
 def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    before = set(find_files(FOLDER, "**/*"))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(FOLDER)}}).execute()
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -81,8 +96,34 @@ def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch
     kinds = {kind for o in outputs for kind in o.get("data", ())}
     assert "text/html" in kinds or "stream" in {o.output_type for o in outputs}
     assert not [o for o in outputs if o.get("name") == "stderr"]
-    left = {p for p in set(find_files(FOLDER, "**/*")) - before if "__pycache__" not in p.parts}
-    assert left == set()
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path not in IN_JUPYTER], ids=lambda path: path.stem
+)
+def test_its_cells_run_and_show_something(path: Path) -> None:
+    shown, stderr = compute_in_fork(partial(run_cells, path))
+    assert {"text/html", "text/plain", "stdout"} & shown
+    assert stderr == ""
+
+
+def run_cells(path: Path) -> tuple[set[str], str]:
+    """Run the cells of a notebook here; return the kinds of what they show, and their stderr."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    os.chdir(FOLDER)
+    shell = InteractiveShell.instance()
+    shown: set[str] = set()
+    stderr = ""
+    for cell in _code(path):
+        with capture_output() as captured:
+            shell.run_cell(cell.source).raise_error()
+        shown |= {kind for output in captured.outputs for kind in output.data}
+        shown |= {"stdout"} if captured.stdout else set()
+        stderr += captured.stderr
+    return shown, stderr
 
 
 def _told(path: Path) -> list[str]:

@@ -336,17 +336,23 @@ def choose_values(kept: Sequence[Pair], tried: Tried) -> list[float]:
 def report_left_out(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
     """Say how often the cause is first where what pairs say is chosen without their repository."""
     today = [float(getattr(number.module, number.name)) for number in TUNED]
+    of_today = answer_pairs(kept)
     tried = {}
     for place, number in enumerate(TUNED):
         for value in number.values:
             values = [*today[:place], value, *today[place + 1 :]]
-            tried[number.name, value] = answer_with(kept, values)
+            same = value == today[place]
+            tried[number.name, value] = of_today if same else answer_with(kept, values)
     left_out: dict[str, Answer] = {}
     for repository in dict.fromkeys(pair.repository for pair in kept):
         others = [pair for pair in kept if pair.repository != repository]
         own = [pair for pair in kept if pair.repository == repository]
-        left_out |= answer_with(own, choose_values(others, tried))
-    say_answers("in sample", kept, answer_pairs(kept), say)
+        chosen = choose_values(others, tried)
+        if chosen == today:
+            left_out |= {pair.name: of_today[pair.name] for pair in own}
+        else:
+            left_out |= answer_with(own, chosen)
+    say_answers("in sample", kept, of_today, say)
     say_answers("left out", kept, left_out, say)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,12 +38,17 @@ def main() -> int:
     return 0
 
 
-def table() -> str:
-    """The table, and the score under it."""
+WITHOUT = ("shapes", "operators")  # what the score leaves out of recordings
+
+
+def table(without: Sequence[str] = WITHOUT) -> str:
+    """The table, and the score under it, also where the recordings lack what is named."""
     truths = read_truths()
     rows = [_row(name, truth) for name, truth in sorted(truths.items()) if is_recorded(name, truth)]
     head = "| program | planted | first | to save, ms | saved, ms | blind |\n|---|---|---|--:|--:|---|\n"
-    return head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n" + _score(truths)
+    return (
+        head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n" + _score(truths, without)
+    )
 
 
 def read_truths() -> dict[str, Any]:
@@ -136,12 +141,12 @@ def _saves(said: Mapping[str, Any]) -> str:
     return f"{said['expect']:.3g} ({said['low']:.3g} to {said['high']:.3g})"
 
 
-def _score(truths: Mapping[str, Any]) -> str:
+def _score(truths: Mapping[str, Any], without: Sequence[str]) -> str:
     recorded = {n: t for n, t in truths.items() if is_recorded(n, t)}
     blind = [(t["blind"], t) for t in truths.values() if "blind" in t]
     today = [(judged(n), t) for n, t in recorded.items()]
     lines = [*_counted("Today", today)]
-    for what in ("shapes", "operators"):
+    for what in without:
         lines += _counted(f"Today, without {what}", _said_without(what, recorded))
     return "\n".join((*lines, *_counted("Blind", blind), ""))
 

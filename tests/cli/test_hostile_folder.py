@@ -321,7 +321,7 @@ def check_nothing_ran(folder: Folder, done: subprocess.CompletedProcess[str]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", take_part(COMMANDS, one_of=5))
+@pytest.mark.parametrize("command", take_part(COMMANDS, one_of=11))
 def test_nothing_of_the_folder_runs(folder: Folder, command: str) -> None:
     done = run_there(folder, [sys.executable, str(folder.start)], shlex.split(command))
     check_nothing_ran(folder, done)
@@ -329,7 +329,10 @@ def test_nothing_of_the_folder_runs(folder: Folder, command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["diagnose cut.ncu-rep good.ncu-rep large.ncu-rep", "roofline many -o ../outside/x.png"],
+    take_part(
+        ["diagnose cut.ncu-rep good.ncu-rep large.ncu-rep", "roofline many -o ../outside/x.png"],
+        one_of=2,
+    ),
 )
 def test_variables_that_name_the_folder_are_not_handed_on(folder: Folder, command: str) -> None:
     """PYTHON* that are set in this process: its children are to see none of them."""
@@ -381,14 +384,14 @@ def test_mcp_answers_without_the_folder(folder: Folder) -> None:
     told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": number, **message})
-        for number, message in enumerate([*BEGIN, *ASKED])
+        for number, message in enumerate([*BEGIN, *take_part(ASKED, one_of=2)])
     ]
     given = "\n".join([lines[0], json.dumps(told), *lines[1:], ""])
     process = [sys.executable, str(folder.start)]
     check_nothing_ran(folder, run_there(folder, process, ["mcp"], given))
 
 
-@pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[9:10])
+@pytest.mark.parametrize("command", take_part([*COMMANDS[:2], COMMANDS[9]], one_of=2))
 def test_python_m_profkit_looks_there_for_nothing_more(folder: Folder, command: str) -> None:
     """What Python imports before it knows of profkit is its own; from there on nothing is."""
     apart = folder.path.parent / "apart"

@@ -127,13 +127,14 @@ def limit_to(kind: int, most: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(kind, (most, most))
 
 
-MEMORY = take_part([*range(26, 98, 8), *range(104, 304, 8), 400, 800], one_of=9)
-FILES = take_part([*range(5, 30), 64, 128], one_of=12, first=3)
-WRITTEN = take_part([1, 100, 4096, 65536, 1 << 20, 3 << 20, 12 << 20, 30 << 20], one_of=2)
+MEMORY = [*range(26, 98, 8), *range(104, 304, 8), 400, 800]  # MB
+FILES = [*range(5, 30), 64, 128]
+WRITTEN = [1, 100, 4096, 65536, 1 << 20, 3 << 20, 12 << 20, 30 << 20]
 
 
-@pytest.mark.parametrize("which", ["large", "cut"])
-@pytest.mark.parametrize("megabytes", MEMORY)
+@pytest.mark.parametrize(
+    ("megabytes", "which"), take_part(product(MEMORY, ["large", "cut"]), one_of=17)
+)
 def test_address_space(
     reports: Reports, answers: dict[Path, str], megabytes: int, which: str
 ) -> None:
@@ -154,15 +155,15 @@ def test_an_error_that_the_interpreter_lost(
     assert (limit.message if limit else None) == ("out of memory" if limited else None)
 
 
-@pytest.mark.parametrize("which", ["large", "many", "cut"])
-@pytest.mark.parametrize("most", FILES)
+@pytest.mark.parametrize(
+    ("most", "which"), take_part(product(FILES, ["large", "many", "cut"]), one_of=16, first=3)
+)
 def test_open_files(reports: Reports, answers: dict[Path, str], most: int, which: str) -> None:
     path = getattr(reports, which)
     check_honest(reports, answers, path, diagnose(path, limit_to(resource.RLIMIT_NOFILE, most)))
 
 
-@pytest.mark.parametrize("which", ["large", "cut"])
-@pytest.mark.parametrize("most", WRITTEN)
+@pytest.mark.parametrize(("most", "which"), take_part(product(WRITTEN, ["large", "cut"]), one_of=5))
 def test_bytes_of_a_file_that_is_written(
     reports: Reports, answers: dict[Path, str], most: int, which: str
 ) -> None:
@@ -195,7 +196,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(
-    ("which", "folder"), take_part(product(["large", "cut"], FOLDERS), one_of=2)
+    ("which", "folder"), take_part(product(["large", "cut"], FOLDERS), one_of=4, first=1)
 )
 def test_no_room_for_temporary_files(
     reports: Reports, answers: dict[Path, str], folder: str, which: str
@@ -239,7 +240,7 @@ def find_processes(parent: int) -> Iterator[int]:
         below += children
 
 
-@pytest.mark.parametrize("seed", take_part(range(20), one_of=7, first=1))
+@pytest.mark.parametrize("seed", take_part(range(20), one_of=10, first=1))
 def test_killed_from_outside(reports: Reports, answers: dict[Path, str], seed: int) -> None:
     """The system's, where memory is short, or an operator's: one of them, once or three times."""
     lot = random.Random(seed)

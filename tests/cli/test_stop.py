@@ -62,7 +62,7 @@ def test_a_page_is_whole_or_the_old_one_at_any_moment(
     page = tmp_path / "page.html"
     command, (whole, took) = writing(page), whole_page
     draw = random.Random(number)
-    for _ in take_part(range(3), one_of=2):
+    for _ in take_part(range(3), one_of=3):
         page.write_text("old")
         running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         time.sleep(0.05 + took * draw.random())

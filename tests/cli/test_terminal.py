@@ -72,11 +72,17 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
         record["source"]["sass"] = record["source"]["sha256"]  # other machine code
         (head / f"{name}.B.json").write_text(json.dumps(record), "utf-8")
     kept = tmp_path_factory.mktemp("kept")
-    commands = {w: _commands(head, kept / f"{w}a.triage", kept / f"{w}b.triage") for w in WIDTHS}
+    commands = {
+        width: take_part(
+            _commands(head, kept / f"{width}a.triage", kept / f"{width}b.triage"), 2, 1
+        )
+        for width in WIDTHS
+    }
     return in_terminal(commands, kept / "tables.json")
 
 
 def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
+    """Every second of them is a part: what one of these needs of another is in it too."""
     return [
         ["list"],
         ["doctor"],
@@ -88,10 +94,10 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
         ["triage", str(DATA / "own" / "kernel_odd_vocabulary.triage")],  # with counters
         ["triage", str(DATA / "slow_rank.triage")],
         ["triage", str(DATA / "optimizer_foreach.planted.json.gz"), "-o", str(before)],
-        ["triage", str(DATA / "optimizer_foreach.mended.json.gz"), "-o", str(after)],
-        ["compare", str(before), str(after)],
         ["history"],
+        ["triage", str(DATA / "optimizer_foreach.mended.json.gz"), "-o", str(after)],
         ["query"],
+        ["compare", str(before), str(after)],
         ["query", "SELECT * FROM launches LIMIT 3"],
         [
             "query",
@@ -107,7 +113,7 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_number_is_cut_and_no_row_is_tall(shown: Shown, width: int) -> None:
     text, found = shown[width]
-    assert len(found) >= 19
+    assert len(found) >= (19 if "PROFKIT_SWEEP_ALL" in os.environ else 9)
     for one in found:
         assert one["tables"], one
         for table in one["tables"]:

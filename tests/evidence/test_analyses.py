@@ -14,6 +14,7 @@ from profkit.evidence.stats import Interval
 from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import frame, record, row, samples
 from tests.found import find_files
+from tests.sweeps import take_part
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +107,9 @@ def test_with_records_every_claim_decides(tmp_path):
         assert decided, (one.name, one.because)
 
 
-@pytest.mark.parametrize("missing", ["cycles", "shared_ld_conflicts", "stall_long_scoreboard"])
+@pytest.mark.parametrize(
+    "missing", take_part(["cycles", "shared_ld_conflicts", "stall_long_scoreboard"], one_of=3)
+)
 def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing):
     needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.needs})
     runs = {}

@@ -21,6 +21,7 @@ from profkit.records.header import choose_compile_target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report_files
 from tests.found import find_files
+from tests.sweeps import take_part
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "kernels" / "probes"
@@ -203,13 +204,17 @@ def test_faults_are_seen():
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     ("name", "twin"),
-    [
-        ("dram-read", False),
-        ("spill", False),
-        ("spill", True),
-        ("tensor-wgmma", False),
-        ("icache", True),
-    ],
+    take_part(
+        [
+            ("dram-read", False),
+            ("tensor-wgmma", False),
+            ("spill", True),
+            ("spill", False),
+            ("icache", True),
+        ],
+        one_of=3,
+        first=2,
+    ),
 )
 def test_probes_build_into_launchers(name, twin, tmp_path):
     keys, path = PROBES[name], PROBLEM.probes()[name]

@@ -21,6 +21,7 @@ from profkit.program.triage import IDLE_CAUSES, Triage, triage_timeline
 from tests.found import find_files
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
 from tests.program.said import said
+from tests.sweeps import choose_count
 
 DATA = Path(__file__).parent / "data"
 
@@ -100,7 +101,7 @@ def _do(program: Program, what: str, name: str, much: float) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=choose_count(150, 50))
 @given(
     parts=st.lists(PART, min_size=1, max_size=8),
     odd=st.lists(PART, max_size=2),
@@ -271,7 +272,9 @@ def test_a_step_whose_work_runs_beyond_its_end_is_not_healthy_by_it() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=choose_count(300, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     parts=st.lists(MORE_PARTS, min_size=1, max_size=8),
     odd=st.one_of(st.none(), MORE_PARTS),

@@ -24,6 +24,7 @@ from profkit.program.triage import triage_timeline
 from profkit.program.verdict import WORTH
 from tests.found import find_files
 from tests.program.made import ADDCDIV, GEMM, MUL, SGEMM, Program, ran
+from tests.sweeps import take_part
 
 DATA = Path(__file__).parent / "data"
 RECORDED = sorted(find_files(DATA, "*.json.gz"))
@@ -83,7 +84,9 @@ def names_are_known(timeline: Timeline) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.removesuffix(".json.gz"))
+@pytest.mark.parametrize(
+    "path", take_part(RECORDED, one_of=3), ids=lambda path: path.name.removesuffix(".json.gz")
+)
 def test_a_recorded_program_is_told_by_names_as_by_operators(path: Path) -> None:
     live = replace(read_timeline(path), how="cupti")
     known = names_are_known(live)

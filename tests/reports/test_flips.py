@@ -8,7 +8,6 @@ on without end.
 
 from __future__ import annotations
 
-import os
 import random
 from array import array
 from dataclasses import replace
@@ -33,12 +32,13 @@ from profkit.reports.reader import (
 from tests.conftest import kinds, others
 from tests.reports import flips, made
 from tests.reports.child import in_a_child
+from tests.sweeps import choose_count
 
 __all__ = ["prepare_child"]  # a child calls it first
 
 OPCODES = "sass__inst_executed_per_opcode"
 NAMES = [*made.METRICS, OPCODES]
-DRAWN = 150 if "PROFKIT_SWEEP_ALL" in os.environ else 24  # of each real report
+DRAWN = choose_count(150, 12)  # of each real report
 WITH_LIBRARY = 200
 # One of every kind that is committed, small ones first; and other people's, of every version.
 REPORTS = [*sorted(kinds(), key=lambda path: path.stat().st_size)[:6], *others()]

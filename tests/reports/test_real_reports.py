@@ -24,7 +24,7 @@ SMALL = [
     for p in [*kinds(), *others()]
     if p.stat().st_size < (4 << 20 if p.suffix == ".ncu-rep" else 1 << 20)
 ]
-DAMAGED = len(take_part(range(200), one_of=4))  # of each kind
+DAMAGED = len(take_part(range(200), one_of=8))  # of each kind
 LACKING = r"launch \d+ has no \S+( \(and \d+ more\))?, which the report names"
 
 
@@ -32,7 +32,7 @@ def _id(path: Path) -> str:
     return path.name[:40]
 
 
-@pytest.mark.parametrize("path", take_part(ALL, one_of=6), ids=_id)
+@pytest.mark.parametrize("path", take_part(ALL, one_of=10), ids=_id)
 @in_a_child
 def test_is_whole(path: Path) -> None:
     """As its bytes say and as the library reads them; of the bytes of all, the next test."""
@@ -72,7 +72,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
 
 
 def test_one_process_or_two_give_the_same() -> None:
-    some = take_part(SMALL, one_of=5)
+    some = take_part(SMALL, one_of=8)
     one, two = read_report_files(some, jobs=1), read_report_files(some, jobs=2)
     assert one.files == two.files
     assert one.launches.equals(two.launches)

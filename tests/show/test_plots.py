@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, product
 from math import nan
 
 import pandas as pd
@@ -19,6 +19,7 @@ from profkit.show import plots
 from profkit.show.numbers import PIPES, format_range, format_rate_tick, list_log_ticks
 from profkit.show.plots.bars import STATE_LOOKS
 from profkit.show.plots.base import clip_text, group_alike_launches, name_launches
+from tests.sweeps import take_part
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {
@@ -87,7 +88,7 @@ def boxes(ax, texts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 4, 20])
+@pytest.mark.parametrize("n", take_part([20, 4, 1], one_of=2))
 def test_labels_of_a_crowd_cover_neither_each_other_nor_leave_the_frame(n):
     ax = plots.roofline(crowd(n))
     written = labels(ax)
@@ -228,8 +229,9 @@ def test_an_empty_frame_is_refused(draw):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("row", [{}, {"status": "failed"}])
+@pytest.mark.parametrize(
+    ("draw", "row"), take_part(product(ALL, [{}, {"status": "failed"}]), one_of=3)
+)
 def test_a_launch_of_which_nothing_is_known_is_a_picture_too(draw, row, tmp_path):
     ax = draw(frame(row))
     text = "\n".join(t.get_text() for t in ax.texts)
@@ -247,11 +249,11 @@ def test_draws_on_the_callers_axes_and_returns_it(draw):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", ALL)
 @pytest.mark.parametrize(
-    ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("draw", "ending"), take_part(product(ALL, ["png", "svg", "pdf"]), one_of=5)
 )
-def test_saves(draw, ending, start, tmp_path):
+def test_saves(draw, ending, tmp_path):
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
     path = plots.save(draw(crowd(3)), tmp_path / f"picture.{ending}")
     assert path.read_bytes().startswith(start)
 

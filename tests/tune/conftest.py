@@ -23,6 +23,7 @@ KEYS = """tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1
 INSIDE = """
   fake_take(1000L * (20 + 15 * (TILE > 2 ? TILE - 2 : 2 - TILE) + 10 * (WARPS - 1) + 5 * (1 - MODE)));
 """
+WHICH = ("--variant", "knob", "--case", "B")
 TOP = """
 #include <ctime>
 #include <cstdlib>
@@ -56,8 +57,7 @@ class Bench:
 
     def command(self, *words: str) -> list[str]:
         """The command line."""
-        start = [sys.executable, "-m", "profkit", "tune", "--variant", "knob", "--case", "B"]
-        return [*start, *words]
+        return [sys.executable, "-m", "profkit", "tune", *WHICH, *words]
 
     def search(
         self,

@@ -4,10 +4,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from profkit.cli.app import app
 from profkit.errors import ProfkitError
+from tests.sweeps import take_part
 
-from .conftest import INSIDE, KEYS, Bench
+from .conftest import INSIDE, KEYS, WHICH, Bench
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +48,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", take_part(FAULTS, one_of=2))
 def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str, tmp_path: Path) -> None:
     before, inside, outcome, words = FAULTS[fault]
     knob.write(SMALL, before, INSIDE.replace("MODE", "1") + inside)
@@ -126,7 +129,9 @@ def test_mistakes_are_a_line_and_a_hint(
     knob: Bench, keys: str, words: tuple[str, ...], says: str
 ) -> None:
     knob.write(keys)
-    done = knob.tune(*words, status=2)
+    # In this process: eight of ten parts of the time of each would be its start.
+    done = CliRunner().invoke(app, ["tune", *WHICH, *words])
+    assert done.exit_code == 2, done.output
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert done.stdout == ""

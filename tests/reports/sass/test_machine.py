@@ -54,7 +54,7 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", take_part([*kinds()[::3], *others()], one_of=3), ids=lambda path: path.name[:40]
+    "path", take_part([*kinds()[::3], *others()], one_of=6), ids=lambda path: path.name[:40]
 )
 def test_bits_say_what_the_text_says(path: Path) -> None:
     for texts, code, _ in _functions(path):
