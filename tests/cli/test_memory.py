@@ -110,7 +110,7 @@ ASKED = {
     "doctor": (),
     "explain": ("barrier-wait",),
     "gate": ("artifacts", "artifacts", "--case", "16k-8"),
-    "history": (),
+    "history": ("--history", "kept"),  # the artifacts here are a link to those of the project
     "ladder": ("--case", "16k-8", "--brief"),
     "list": (),
     "mcp": (),
