@@ -15,6 +15,7 @@ from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.cuda.library import load_library
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import LabFolders, find_target_of_options
+from profkit.lab.verbs.ablate import HINTS, choose_hint
 from profkit.records.header import parse_header
 from profkit.records.record import Record
 
@@ -44,6 +45,7 @@ value = 2.5
 [[argument]]
 value = 1000
 """
+LAST = "[[argument]]\nvalue = 1000\n"
 
 
 def put_files(folder: Path, launch: str = LAUNCH) -> tuple[Path, Path]:
@@ -233,6 +235,32 @@ def test_what_is_written_compiles(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
     make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
     assert ".entry _Z5scaleIfEvPKT_PS0_PKifi" in compile_variant(tmp_path)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(
+    ("kernel", "last", "helps"),
+    [
+        ("scale", LAST, "a template is named with its arguments"),
+        ("scales<float>", LAST, "names it as the source does"),
+        ("scale<float>", "", "for each of its parameters"),
+        ("scale<float>", '[[argument]]\narray = "int8"\ncount = 4\n', "is the parameter a number"),
+        ("missing<float>", LAST, "names folders of headers"),
+    ],
+)
+def test_what_nvcc_refuses_is_helped_with(
+    tmp_path: Path, kernel: str, last: str, helps: str
+) -> None:
+    assert LAUNCH.endswith(LAST)
+    source, file = put_files(tmp_path, LAUNCH.removesuffix(LAST) + last)
+    if kernel == "missing<float>":
+        source.write_text('#include "missing.h"\n' + SOURCE)
+    make_problem(source, kernel, read_launch(file), tmp_path / "kernels")
+    (written,) = (tmp_path / "kernels").glob("*/*_as_launched.cu")
+    command = [find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", tmp_path / "k.ptx", written]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert helps in choose_hint(done.stdout + done.stderr, HINTS)
 
 
 @pytest.mark.parametrize(

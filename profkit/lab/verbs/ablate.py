@@ -18,7 +18,7 @@ profkit ablate mine --kernels mine --build-dir build --json --quiet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ def ablate_variants(
         raise ProfkitError("no variant was named", "profkit list shows the variants")
     if kernel or launch or any(name.endswith(".cu") for name in names):
         target = _choose_source(names, kernel, launch, build_dir)
-        return ablate_chosen(target, artifacts or Path("artifacts"), _HINT)
+        return ablate_chosen(target, artifacts or Path("artifacts"), HINTS)
     places = LabFolders(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
@@ -80,9 +80,23 @@ def ablate_variants(
     return ablate_chosen(find_target_of_options(places, names, False, case or (), False), folder)
 
 
-_HINT = (
-    'in the launch file, include = ["folder"] names folders of headers, flags = ["-DX"] other flags'
-)
+def choose_hint(message: str, hints: Mapping[str, str]) -> str:
+    """Return the first hint whose words a message has."""
+    for words, hint in hints.items():
+        if words in message:
+            return hint
+    return ""
+
+
+# What nvcc says of a source and its launch -> what to change.
+HINTS = {
+    'cannot deduce "auto"': "a template is named with its arguments: --kernel 'mine<float>'",
+    "is undefined": "--kernel names it as the source does, with its namespace: 'ours::mine'",
+    "arguments in function call": "[[argument]] for each of its parameters, in their order",
+    "no suitable c": "is the parameter a number (value), an array, or a struct (fields)?",
+    "": 'in the launch file, include = ["folder"] names folders of headers, flags = ["-DX"] other '
+    "flags",
+}
 
 
 def _choose_source(
@@ -110,10 +124,10 @@ def _choose_source(
     return find_target_of_options(LabFolders(folder, build), [name], False, (CASE,), False)
 
 
-def ablate_chosen(target: Target, folder: Path, hint: str = "") -> int:
+def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None = None) -> int:
     """Ablate what was chosen, keep it with the runs of a folder, and show it.
 
-    `hint`: for errors that have none.
+    `hints`: for errors that have none, the first whose words an error has.
     """
     from profkit.cli.output import print_error, print_note, show_spinner
     from profkit.lab.ablation.run import ablate_target, save_ablation
@@ -124,6 +138,7 @@ def ablate_chosen(target: Target, folder: Path, hint: str = "") -> int:
         nonlocal refused
         refused += 1
         progress("")
+        hint = choose_hint(error.message, hints or {})
         print_error(ProfkitError(error.message, error.hint or hint))
 
     with show_spinner() as progress:
