@@ -71,6 +71,45 @@ def test_only_what_is_launched_is_kept() -> None:
     assert read_module(cut_other_entries(text + second, ["k"])).kernels.keys() == {"k"}
 
 
+CALLS = """.func  (.param .b32 r) slow (.param .b32 a)
+;
+.visible .func unused (.param .b32 a)
+{
+	ld.local.u32 %r1, [%rd1];
+	ret;
+}
+.func inner (.param .b32 a)
+{
+	ret;
+}
+.global .align 8 .u64 table[1] = {inTable};
+.visible .func inTable (.param .b32 a)
+{
+	ret;
+}
+"""
+CALLED = """.func  (.param .b32 r) slow (.param .b32 a)
+{
+	call.uni inner, (a);
+	ret;
+}
+"""
+
+
+def test_a_function_is_kept_where_what_is_launched_calls_it() -> None:
+    caller = entry("call.uni (%r1), slow, (%r2);").removeprefix(HEAD)
+    other = caller.replace("entry k", "entry other")
+    text = f"{HEAD}{CALLS}{caller}{other.replace('slow', 'unused')}{CALLED}"
+    kept = read_module(cut_other_entries(text, ["k"])).kernels
+    assert kept.keys() == {"k", "slow", "inner", "inTable"}, "through others, and by an array"
+    assert read_module(cut_other_entries(text, ["other"])).kernels.keys() == {
+        "other",
+        "unused",
+        "inTable",
+    }
+    assert ".visible ;" not in " ".join(cut_other_entries(text, ["k"]).split())
+
+
 @pytest.mark.parametrize("text", ["", "\x7fELF", "hello"])
 def test_what_is_no_ptx_is_said(text: str) -> None:
     with pytest.raises(ProfkitError, match="this is not PTX"):

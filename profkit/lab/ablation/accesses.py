@@ -6,7 +6,6 @@ What such a load reads has to stay what it is, or the kernel would do other work
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -78,10 +77,7 @@ def find_accesses(module: PtxModule) -> list[PtxAccess]:
 
 def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
     """Registers that are another one plus a number, where both get their values once only."""
-    written: Counter[str] = Counter()
-    for statement in kernel.statements:
-        written.update(set(ptx.list_written_registers(statement)))
-    sums = {}
+    sums, written = {}, kernel.writes
     for statement in kernel.statements:
         if statement.opcode not in _SUMS or statement.guard:
             continue

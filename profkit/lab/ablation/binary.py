@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from profkit.collect import process, tools
@@ -24,7 +24,7 @@ from profkit.files import (
     write_text,
 )
 from profkit.lab.ablation import assemble, foreign
-from profkit.lab.ablation.foreign import Argument, LaunchFile
+from profkit.lab.ablation.foreign import LaunchFile
 
 _SECONDS = 120.0  # that cuobjdump may take
 _PARAMETERS = re.compile(r"\.param\s+(\.align\s+\d+\s+)?\.(\w+)\s+[\w$%]+(\[\d+\])?")
@@ -72,32 +72,36 @@ def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
     """Every PTX that a file holds."""
     if binary.suffix == ".ptx":
         return [read_text(binary, assemble.PTX_LIMIT)]
-    with make_temporary_folder(folder) as place:
-        _extract_with_cuobjdump(binary, "--extract-ptx", place)
-        files = sorted(list_matching_paths(place / "*.ptx"))
-        return [read_text(file, assemble.PTX_LIMIT) for file in files]
+    found = _list_extracted(binary, "--extract-ptx", "*.ptx", folder, assemble.PTX_LIMIT)
+    return [content.decode("utf-8", "replace") for content in found]
 
 
 def _extract_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> bytes | None:
     """The machine code of a file that has this kernel for this GPU; None where it has only PTX."""
     if binary.suffix == ".ptx":
         return None
-    with make_temporary_folder(folder) as place:
-        _extract_with_cuobjdump(binary, "--extract-elf", place)
-        for file in sorted(list_matching_paths(place / f"*sm_{arch}*.cubin")):
-            code = read_bytes(file, assemble.CODE_LIMIT)
-            if f".text.{entry}\0".encode() in code:
-                return code
+    pattern, limit = f"*sm_{arch}*.cubin", assemble.CODE_LIMIT
+    for code in _list_extracted(binary, "--extract-elf", pattern, folder, limit):
+        if f".text.{entry}\0".encode() in code:
+            return code
     return None
 
 
-def _extract_with_cuobjdump(binary: Path, what: str, place: Path) -> None:
+def _list_extracted(
+    binary: Path, what: str, pattern: str, folder: Path, limit: int
+) -> Iterator[bytes]:
+    """Yield the files of a pattern that cuobjdump takes out of a program."""
     tool = tools.require_tool("cuobjdump")
-    command: list[str | Path] = [tool, what, "all", resolve_path(binary)]
-    done = process.run_command(command, _SECONDS, folder=place)
-    if done.status != 0:
-        words = " ".join(done.output.split())[-300:]
-        raise ProfkitError(f"{binary}: cuobjdump finds no code in it", words or "is it a program?")
+    with make_temporary_folder(folder) as place:
+        command: list[str | Path] = [tool, what, "all", resolve_path(binary)]
+        done = process.run_command(command, _SECONDS, folder=place)
+        if done.status != 0:
+            words = " ".join(done.output.split())[-300:]
+            raise ProfkitError(
+                f"{binary}: cuobjdump finds no code in it", words or "is it a program?"
+            )
+        for file in sorted(list_matching_paths(place / pattern)):
+            yield read_bytes(file, limit)
 
 
 def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[str, str]:
@@ -162,7 +166,9 @@ def write_loader(code: str, entry: str, kinds: Sequence[str], launch: LaunchFile
     """The source of a launcher that loads machine code, and calls a kernel of it."""
     if re.search(r'["\\\n]', code):
         raise ProfkitError(f"{code}: no C++ can name this folder", "use another --build-dir")
-    _check_count(entry, kinds, launch.argument)
+    if len(kinds) != len(launch.argument):
+        seen = f"{entry} has {len(kinds)} parameters, and {len(launch.argument)} are described"
+        raise ProfkitError(seen, "[[argument]] for each, in their order")
     values = []
     words = foreign.write_arguments(launch.argument)
     for number, argument in enumerate(launch.argument):
@@ -179,9 +185,3 @@ def write_loader(code: str, entry: str, kinds: Sequence[str], launch: LaunchFile
         "@PLACES@": ", ".join(f"&value{number}" for number in range(len(values))),
     }
     return re.sub("|".join(filled), lambda mark: filled[mark[0]], _LOADER)
-
-
-def _check_count(entry: str, kinds: Sequence[str], arguments: Sequence[Argument]) -> None:
-    if len(kinds) != len(arguments):
-        message = f"{entry} has {len(kinds)} parameters, and {len(arguments)} are described"
-        raise ProfkitError(message, "[[argument]] for each, in their order")

@@ -47,7 +47,7 @@ Calls = Mapping[str, Callable[[int], None]]
 def measure_call(
     call: Callable[[int], None],
     reset: Callable[[], None],
-    text: str | None,
+    text: str,
     on: Conditions,
     say: Say,
     beside: Calls | None = None,

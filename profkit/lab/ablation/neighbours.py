@@ -6,10 +6,8 @@ address that a table chooses has to say that it is such a multiple, or each acce
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxKernel, PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
@@ -57,13 +55,10 @@ def _find_stride(access: PtxAccess, offsets: set[int], most: int) -> int:
 
 def find_multiples(kernel: PtxKernel) -> dict[str, int]:
     """Register -> a power of two that it is a multiple of, but for where variables begin."""
-    written: Counter[str] = Counter()
-    for statement in kernel.statements:
-        written.update(set(ptx.list_written_registers(statement)))
     known: dict[str, int] = {}
     for statement in kernel.statements:
         to = statement.operands[0] if statement.operands else ""
-        if written[to] == 1 and not statement.guard:
+        if kernel.writes[to] == 1 and not statement.guard:
             known[to] = _find_multiple(statement, known)
     return known
 

@@ -7,7 +7,9 @@ reading, so that places stay what they are.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +17,7 @@ from profkit.errors import ProfkitError
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$%]+)")
-_FUNCTION = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)")
+_FUNCTION = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)")
 # What a kernel's body is made of, one after the other.
 _PART = re.compile(
     r"""
@@ -31,6 +33,9 @@ _PART = re.compile(
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
 _NAMES = re.compile(r"([%$\w]+)(?:<(\d+)>)?")
+_WORD = re.compile(r"[\w$%]+")
+# What an array holds at first, and what a function is also called: both may name functions.
+_INITIAL = re.compile(r"=[^;]*;|\.alias\b[^;]*;")
 _NAME = re.compile(r"%[\w$]+(?:\.[xyzw])?|[A-Za-z_$][\w$]*")
 _ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\s*\d+))?\s*\]")
 _VARIABLE = re.compile(
@@ -102,6 +107,14 @@ class PtxKernel:
     # label -> the basic block that begins there; none of those that stand in several scopes
     labels: dict[str, int] = field(repr=False)
 
+    @functools.cached_property
+    def writes(self) -> Counter[str]:
+        """Register -> how many statements write it."""
+        written: Counter[str] = Counter()
+        for statement in self.statements:
+            written.update(set(list_written_registers(statement)))
+        return written
+
     def is_wide(self, register: str) -> bool:
         """Whether a register holds 64 bits."""
         return self.types.get(register, "")[-2:] == "64"
@@ -130,17 +143,33 @@ class PtxModule:
 
 
 def cut_other_entries(text: str, names: Collection[str]) -> str:
-    """The text with the entries of these names only, and with all functions that are called.
+    """The text with the entries of these names only, and with the functions that they call.
 
-    A library instantiates a template a hundred times: what is not launched need not be assembled.
+    A library instantiates a template a hundred times: what is not launched need not be assembled, and
+    what another entry calls says nothing of these.
     """
     blank = _blank_comments(text)
-    kept, at = [], 0
-    for match in _ENTRY.finditer(blank):
+    bodies: dict[str, str] = {}
+    places = []
+    for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
         opening = _find_body(blank, match.end())
-        if opening is not None and match[1] not in names:
-            kept.append(text[at : match.start()])
-            at = _find_closing(blank, opening) + 1
+        if opening is None:  # it is declared here, and written elsewhere
+            end = blank.index(";", match.end())
+        else:
+            end = _find_closing(blank, opening)
+            bodies[match[1]] = blank[opening:end]
+        places.append((match.start(), end + 1, match[1]))
+    wanted: set[str] = set()
+    mentioned = {*names, *_WORD.findall(" ".join(_INITIAL.findall(blank)))}
+    while mentioned:
+        wanted |= mentioned
+        called = [bodies[name] for name in mentioned & bodies.keys()]
+        mentioned = set(_WORD.findall(" ".join(called))) - wanted
+    kept, at = [], 0
+    for start, end, name in sorted(places):
+        if name not in wanted:
+            kept.append(text[at:start])
+            at = end
     return "".join([*kept, text[at:]])
 
 

@@ -64,14 +64,22 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     make_call = _prepare_launches(arena, loaded)
     call = make_call(task.library)
     beside = {name: make_call(file) for name, file in task.beside.items()}
-    conditions = _read_conditions(task, gpu, tools)
+    conditions = Conditions(
+        gpu=gpu,
+        tools=tools,
+        folder=Path(task.build),
+        arch=task.arch,
+        flags=task.flags,
+        rounds=task.rounds,
+        fast=_read_ptx(task.fast),
+        refused=task.refused,
+    )
     say("load")
     reset = keep_first_contents(arena, here)
     for other in beside.values():
         other(device.create_non_blocking_stream())
         device.wait_for_gpu_or_stream()
-    text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
-    record, times = measure_call(call, reset, text, conditions, say, beside)
+    record, times = measure_call(call, reset, _read_ptx(task.ptx), conditions, say, beside)
     return Answer(record, bench.summarize_times(times))
 
 
@@ -94,17 +102,11 @@ def _prepare_launches(
     return make_call
 
 
-def _read_conditions(task: Task, gpu: device.Gpu, tools: library.Support) -> Conditions:
-    return Conditions(
-        gpu=gpu,
-        tools=tools,
-        folder=Path(task.build),
-        arch=task.arch,
-        flags=task.flags,
-        rounds=task.rounds,
-        fast=read_text(task.fast, PTX_LIMIT) if task.fast else "",
-        refused=task.refused,
-    )
+def _read_ptx(file: str | None) -> str:
+    """The text of a file; empty where there is none."""
+    if file is None:
+        return ""
+    return read_text(file, PTX_LIMIT)
 
 
 def keep_first_contents(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:

@@ -15,15 +15,16 @@ from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 
 # Lanes of one SM that a unit serves in a clock, by compute capability.
+_UNITS = "fp32", "fp64", "fp16", "int", "xu", "issue"
 _LANES = {
     # HFMA2 goes through one half of the FMA pipe, as IMAD does: independent chains of them from 64
     # warps reach 0.50 of 128.
-    "90": {"fp32": 128, "fp64": 64, "fp16": 64, "int": 64, "xu": 16, "issue": 128},
-    "80": {"fp32": 64, "fp64": 32, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
-    "86": {"fp32": 128, "fp64": 2, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
-    "89": {"fp32": 128, "fp64": 2, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
-    "100": {"fp32": 128, "fp64": 64, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
-    "120": {"fp32": 128, "fp64": 2, "fp16": 128, "int": 64, "xu": 16, "issue": 128},
+    "90": (128, 64, 64, 64, 16, 128),
+    "80": (64, 32, 128, 64, 16, 128),
+    "86": (128, 2, 128, 64, 16, 128),
+    "89": (128, 2, 128, 64, 16, 128),
+    "100": (128, 64, 128, 64, 16, 128),
+    "120": (128, 2, 128, 64, 16, 128),
 }
 _TEXELS = 4  # an SM of each of these has four texture units, each of one filtered texel in a clock
 # Multiply-adds of mma.sync that an SM does in a clock with half-precision operands.
@@ -70,8 +71,10 @@ def _list_cycles(arch: str) -> dict[str, float]:
     """Cycles of an SM that an instruction of a warp takes, and a multiply-add of a product."""
     if arch not in _LANES:
         return {}
-    cycles = {unit: 32 / lanes for unit, lanes in _LANES[arch].items()}
-    return {**cycles, "texture": 32 / _TEXELS, "product": 1 / _TENSOR[arch]}
+    cycles = {"texture": 32 / _TEXELS, "product": 1 / _TENSOR[arch]}
+    for unit, lanes in zip(_UNITS, _LANES[arch], strict=True):
+        cycles[unit] = 32 / lanes
+    return cycles
 
 
 def _list_units(statement: PtxStatement) -> Iterator[str]:
@@ -103,8 +106,9 @@ def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, f
     total: Work = defaultdict(float)
     for work in stretches:
         for unit, number in work.items():
-            total[unit] += number
-    return {unit: number / cycles for unit, number in total.items() if number}
+            if number:
+                total[unit] += number / cycles
+    return total
 
 
 def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
