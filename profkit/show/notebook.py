@@ -69,6 +69,10 @@ _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
 }
 
 
+# Columns whose values are read with a unit or in short, also in a narrow part of a frame.
+_WITH_UNITS = frozenset({"kernel", "expect", "expected"})
+
+
 class Frame(pd.DataFrame):
     """A DataFrame whose display in a notebook has units; its values are SI as ever."""
 
@@ -89,7 +93,7 @@ class Frame(pd.DataFrame):
         return render_html(show_frame(self))
 
     def __repr__(self) -> str:
-        if self.shape[1] <= COLUMNS and "expect" not in self.columns:
+        if self.shape[1] <= COLUMNS and _WITH_UNITS.isdisjoint(self.columns):
             return super().__repr__()
         leading = PLAIN_FINDINGS if "rule" in self.columns else PLAIN
         width = min(pd.options.display.width or WIDTH, WIDTH)
@@ -333,7 +337,8 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
 
     Returns:
         One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
-        expect_high (speed-up factors; the interval is to hold four times out of five).
+        expect_high (speed-up factors; the interval is to hold four times out of five), at_most (what
+        the changes cannot pass).
 
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
@@ -342,11 +347,11 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in list_frame_rows(resolve_launches(runs, artifacts)):
-        hope = cost_model.predict_speedup_of_changes(
-            Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
-        )
-        rows.append((*map(row.get, names), hope.gain, hope.low, hope.high))
-    return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
+        launch = Launch({k: float(v) for k, v in row.items() if k in CATALOGUE})
+        hope = cost_model.predict_speedup_of_changes(launch, counts)
+        bound = cost_model.bound_speedup_of_changes(launch, counts)
+        rows.append((*map(row.get, names), hope.gain, hope.low, hope.high, bound))
+    return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high", "at_most"])
 
 
 @reword_hints

@@ -137,9 +137,11 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
         smallest, largest = format_difference(min(judged)), format_difference(max(judged))
+        changes = f"a change of {largest}"
+        if smallest != largest:
+            changes = f"changes of {smallest} to {largest}"
         yield TextLine(
-            f"changes of {smallest} to {largest} would have been detected with 95 % power, at one "
-            "false alarm in 1,000"
+            f"{changes} would have been detected with 95 % power, at one false alarm in 1,000"
         )
     if assumed := report.assumed_spread:
         yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")
