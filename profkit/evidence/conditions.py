@@ -12,7 +12,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.evidence.ablated import describe_changed_ablation_gains
-from profkit.records.parts import GpuState, NcuRun, RecordedGpu, Timing
+from profkit.records.parts import GpuState, NcuRun
 from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document
 from profkit.reports.figures import seconds
@@ -114,8 +114,8 @@ def format_clock_or_text(value: Any) -> str:
 
 def get_gpu_name(run: Run) -> Any:
     """Return the GPU's name, of the record or else of the report."""
-    if run.record and run.record.gpu and run.record.gpu.name:
-        return run.record.gpu.name
+    if run.record and run.record.known_gpu.name:
+        return run.record.known_gpu.name
     return run.get_value_of_longest_launch("device")
 
 
@@ -145,8 +145,7 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
 
 def get_timing_method(record: Record) -> str | None:
     """Return how the times were taken; None where the record has none."""
-    timing = record.timing or Timing()
-    return timing.method or None
+    return record.known_timing.method or None
 
 
 def list_method_differences(before: Record, after: Record) -> list[str]:
@@ -167,28 +166,26 @@ def list_machine_differences(before: Record, after: Record) -> list[str]:
     """Return what of the machine differs between two records of one kind of GPU."""
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
-    gpu = (after.gpu or RecordedGpu()).name or "GPU"
+    gpu = after.known_gpu.name or "GPU"
     each = ((find_differing_values(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
 def get_gpu_uuid(record: Record | None) -> str | None:
     """Return which GPU a record was timed on; None where it is not known."""
-    if record is None or record.gpu is None:
+    if record is None:
         return None
-    return record.gpu.uuid or None
+    return record.known_gpu.uuid or None
 
 
 def get_driver(record: Record) -> str | None:
     """Return the version of NVIDIA's driver; None where the record has none."""
-    gpu = record.gpu or RecordedGpu()
-    return gpu.driver or None
+    return record.known_gpu.driver or None
 
 
 def get_power_limit(record: Record) -> float | None:
     """Return the power limit after timing, in watts; None where it was not read."""
-    timing = record.timing or Timing()
-    after = timing.after or GpuState()
+    after = record.known_timing.after or GpuState()
     return after.power_limit
 
 
@@ -200,7 +197,7 @@ def get_visible_gpus(record: Record) -> str | None:
 
 def describe_external_throttling(record: Record) -> str | None:
     """Return what held the clocks down from outside; None where the GPU was not asked."""
-    timing = record.timing or Timing()
+    timing = record.known_timing
     held_by = None
     for state in (timing.before, timing.after):
         if state and state.throttle is not None:

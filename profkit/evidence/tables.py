@@ -18,7 +18,6 @@ from profkit.evidence.stats import estimate_median
 from profkit.records.parts import (
     Commit,
     RecordedGpu,
-    RecordedSource,
     TimedSide,
     TimedSides,
     Timing,
@@ -223,8 +222,8 @@ def list_schema_rows() -> list[dict[str, str]]:
 
 def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
-    source = record.source or RecordedSource()
-    git, gpu = record.git or Commit(), record.gpu or RecordedGpu()
+    source, gpu = record.known_source, record.known_gpu
+    git = record.git or Commit()
     if git.commit:
         commit, origin = git.commit, "record"
     return HistoryRun(

@@ -96,42 +96,51 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     damaged: Unprinted[tuple[str, ...]] = ()  # paths in the file that hold no value of their kind
 
     @property
+    def known_source(self) -> parts.RecordedSource:
+        """Return what was built; with nothing in it where that is not known."""
+        return self.source or parts.RecordedSource()
+
+    @property
+    def known_timing(self) -> parts.Timing:
+        """Return how it was timed; with nothing in it where it was not."""
+        return self.timing or parts.Timing()
+
+    @property
+    def known_gpu(self) -> parts.RecordedGpu:
+        """Return the GPU; with nothing in it where that is not known."""
+        return self.gpu or parts.RecordedGpu()
+
+    @property
     def source_hash(self) -> str | None:
         """Return the hash of the code and its headers."""
-        source = self.source or parts.RecordedSource()
-        return source.sha256
+        return self.known_source.sha256
 
     @property
     def sass_hash(self) -> str | None:
         """Return the hash of the machine code; None where it is not known."""
-        source = self.source or parts.RecordedSource()
-        return source.sass
+        return self.known_source.sass
 
     @property
     def timing_session(self) -> str | None:
         """Return the id that runs share which were timed in turns in one process."""
-        timing = self.timing or parts.Timing()
-        return timing.session
+        return self.known_timing.session
 
     @property
     def warm_samples(self) -> tuple[float, ...]:
         """Return seconds per call with a warm L2, in the order taken."""
-        timing = self.timing or parts.Timing()
-        warm = timing.l2.warm or parts.TimedSide()
+        warm = self.known_timing.l2.warm or parts.TimedSide()
         return warm.samples
 
     @property
     def cold_samples(self) -> tuple[float, ...]:
         """Return seconds per call with a cold L2, in the order taken."""
-        timing = self.timing or parts.Timing()
-        cold = timing.l2.cold or parts.TimedSide()
+        cold = self.known_timing.l2.cold or parts.TimedSide()
         return cold.samples
 
     @property
     def sm_clock(self) -> float | None:
         """Return the SM clock after the timing, in Hz."""
-        timing = self.timing or parts.Timing()
-        after = timing.after or parts.GpuState()
+        after = self.known_timing.after or parts.GpuState()
         return after.sm_clock
 
     @property
@@ -154,7 +163,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     @property
     def code_identity(self) -> CodeIdentity:
         """Return the hashes of what ran, by which two records are compared."""
-        source = self.source or parts.RecordedSource()
+        source = self.known_source
         lines = [launch.describe_in_one_line() for launch in self.launches]
         return CodeIdentity(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),

@@ -15,7 +15,7 @@ import re
 import struct
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -96,15 +96,13 @@ def _read_header_fields(data: bytes, oddities: Oddities) -> Iterator[tuple[int, 
     Not the names, of which a report has thousands: they are read at once.
     """
     shape = find_message_shape("BlockHeader")
-    at = before = 0
-    while at < len(data):
-        begin = at
-        number, wire_type, start, stop, at = read_field(data, at, len(data))
+    before = 0
+    for number, wire_type, start, stop, begin, end in _iterate_fields_with_offsets(data):
         verify_field_order(number, before, shape, oddities)
         before = number
         if number != NAMES or wire_type != BYTES:
             inspect_field(data, (number, wire_type, start, stop), shape, oddities)
-        yield number, start, stop, data[begin:at]
+        yield number, start, stop, data[begin:end]
 
 
 def make_single_frame_header(counter: int, frame: bytes, process: bytes = b"") -> bytes:
@@ -214,8 +212,8 @@ def find_misplaced_ids(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 def _verify_domains(data: bytes, at: int, end: int) -> None:
     """Check that each stack of NVTX ranges is of a domain that is there."""
-    known: set[int] = set()
-    used: set[int] = set()
+    known: set[int | None] = set()
+    used: set[int | None] = set()
     for number, _, start, stop in iterate_fields(data, at, end):
         if number == 1:
             known.add(_read_first_number(data, start, stop))
@@ -229,12 +227,12 @@ def _verify_domains(data: bytes, at: int, end: int) -> None:
         raise Malformed("an NVTX range of a domain that is not there")
 
 
-def _read_first_number(data: bytes, at: int, end: int) -> int:
-    """Return field 1 of a message, an id."""
+def _read_first_number(data: bytes, at: int, end: int) -> int | None:
+    """Return field 1 of a message, an id; None where it has none."""
     for number, _, value, _ in iterate_fields(data, at, end):
         if number == 1:
             return value
-    return -1
+    return None
 
 
 def repair_frame(data: bytes, kind: ResultKind) -> bytes | None:
@@ -538,7 +536,6 @@ def _read_version(data: bytes, at: int, end: int) -> str | None:
 MAGIC = b"NVR\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _LAUNCHES = {kind.counter for kind in KINDS}
-_SOURCE_ID = 1  # field of a source, and of what a launch says of its own
 _Source = tuple[bytes, int | None]  # the process and the id, which two processes may both use
 
 
@@ -645,12 +642,8 @@ class LaunchCopier:
 
 def _read_source_id(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
-    try:
-        for field, _, number, _ in iterate_fields(source, at, end or len(source)):
-            if field == _SOURCE_ID:
-                return number
-    except Malformed:
-        pass
+    with suppress(Malformed):
+        return _read_first_number(source, at, end or len(source))
     return None
 
 

@@ -191,7 +191,7 @@ def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refr
             record = read_record(path)
         except ProfkitError:
             continue  # list names it
-        source = record.source or RecordedSource()
+        source = record.known_source
         same = today.get(f"{record.variant} {source.arch} {source.sass}")
         if same is None:
             continue

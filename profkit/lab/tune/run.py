@@ -197,7 +197,6 @@ class SearchResult:
         task, study, final = self.task, self.study, self.final
         measured = final.measured
         every = study.list_trials()
-        distinct = sum(trial.is_counted for trial in every)
         trials = [trial for trial in every if trial.outcome != "repeated"]
         outcomes = Counter(trial.outcome for trial in trials)
         basis = msgspec.convert(study.read_note("basis"), Basis)
@@ -210,7 +209,7 @@ class SearchResult:
             space=task.space.describe_values(),
             possible=len(task.possible_configs),
             refused_by_arithmetic=dict(task.refusal_counts),
-            distinct=distinct,
+            distinct=study.count_trials(),
             outcomes=dict(outcomes),
             refused=count_refusals(trials),
             ended=self.outcome.why,
@@ -223,7 +222,7 @@ class SearchResult:
             no_anchor=study.read_note("no_anchor"),
             no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
-            times=_summarize_times_by_name(measured.times),
+            times=_summarize_times(measured.times),
             keep=final.keep,
             because=final.because,
             importances=study.estimate_importances(),
@@ -256,16 +255,15 @@ def count_refusals(trials: Iterable[Trial]) -> dict[str, int]:
     return dict(kinds)
 
 
-def _summarize_times_by_name(times: Mapping[str, Times]) -> JsonObject:
-    """Return name -> the summary of its times."""
-    return {name: _summarize_times(own) for name, own in times.items()}
-
-
-def _summarize_times(times: Times) -> JsonObject:
+def _summarize_times(times: Mapping[str, Times]) -> JsonObject:
+    """Return name -> the medians of its times, with a warm L2 and a cold one."""
     from profkit.evidence.stats import estimate_median
 
-    samples = {"warm": times.warm, "cold": times.cold}
-    return {name: estimate_median(list(s)).to_json() for name, s in samples.items() if s}
+    summaries: JsonObject = {}
+    for name, taken in times.items():
+        sides = {"warm": taken.warm, "cold": taken.cold}
+        summaries[name] = {side: estimate_median(s).to_json() for side, s in sides.items() if s}
+    return summaries
 
 
 def choose_storage(task: Task) -> str:
