@@ -90,3 +90,63 @@ def test_an_optimizer_that_goes_through_rows_that_were_not_read_is_named() -> No
 
 def test_a_table_of_which_much_is_read_has_a_dense_gradient() -> None:
     assert not train_with_table(used=500_000)
+
+
+def test_a_table_whose_sizes_are_not_known_is_no_finding() -> None:
+    clear = Kernel(name="clear", us=3000.0, op="aten::zero_")
+    rows = Kernel(name="rows", us=10.0, op="aten::embedding_dense_backward", sizes=((8, 64), (8,)))
+    assert not find_redundant(run_training(FORWARD, [clear, rows, *BACKWARD]))
+
+
+POSITIONS, WIDTH, WORDS, MASKED = 16_384, 512, 30_000, 1280
+SCORES = Kernel(
+    name="nvjet_scores",
+    us=3000.0,
+    op="aten::mm",
+    sizes=((POSITIONS, WIDTH), (WIDTH, WORDS)),
+    types=("c10::BFloat16", "c10::BFloat16"),
+)
+CHOSEN = Kernel(
+    name="select_rows",
+    us=50.0,
+    op="aten::index_select",
+    sizes=((POSITIONS, WORDS), (), (MASKED, WORDS)),
+)
+LOSS = Kernel(name="loss", us=50.0, op="aten::_log_softmax", sizes=((MASKED, WORDS),))
+ZEROS = Kernel(name="zeros", us=500.0, op="aten::fill_", sizes=((POSITIONS, WORDS),))
+GRADIENT = Kernel(
+    name="nvjet_gradient", us=2000.0, op="aten::mm", sizes=((POSITIONS, WORDS), (WORDS, WIDTH))
+)
+
+
+def test_rows_that_are_selected_are_all_that_is_used_forward_and_backward() -> None:
+    forward = [*FORWARD, SCORES, CHOSEN, LOSS]
+    (found,) = find_redundant(run_training(forward, [ZEROS, GRADIENT, *BACKWARD]))
+    assert "of 491,520,000 computed values are used" in found.cause
+    used = MASKED / POSITIONS
+    assert abs(found.saving.expected - 5.5 * (1 - used)) < 0.2
+
+
+def test_scores_that_a_loss_reads_whole_are_used() -> None:
+    whole = Kernel(name="loss", us=50.0, op="aten::_log_softmax", sizes=((POSITIONS, WORDS),))
+    forward = [*FORWARD, SCORES, whole]
+    assert not find_redundant(run_training(forward, [ZEROS, GRADIENT, *BACKWARD]))
+
+
+def find_sorts(*after: Kernel) -> list[StepFinding]:
+    """Judge a sort, of which no slice was recorded, with what comes after it."""
+    sort = Kernel(name="radixSort", us=4000.0, op="aten::sort", sizes=((1024, 120_000),))
+    found = triage_timeline(run_example([sort, *after, *FORWARD])).findings
+    return [row for row in found if "only the first few are used" in row.cause]
+
+
+def test_a_sort_of_which_the_first_columns_are_read_next_could_be_topk() -> None:
+    (found,) = find_sorts(Kernel(name="hits", us=5.0, op="aten::eq", sizes=((1024, 20), (1024, 1))))
+    assert 2.4 <= found.saving.expected <= 3.2
+
+
+def test_a_sort_that_is_read_whole_is_needed() -> None:
+    first = Kernel(name="hits", us=5.0, op="aten::eq", sizes=((1024, 20), (1024, 1)))
+    whole = Kernel(name="sums", us=400.0, op="aten::cumsum", sizes=((1024, 120_000),))
+    assert not find_sorts(first, whole)
+    assert not find_sorts(Kernel(name="hits", us=5.0, op="aten::eq", sizes=((512, 20),)))

@@ -238,3 +238,26 @@ def test_memory_that_is_cleared_to_be_written_is_cleared_in_each_step(tmp_path: 
         steps.run_operator("aten::add_", total, (BATCH, *FREE), makes=False)
 
     assert not trace_steps(tmp_path, step)["aten::zeros"]
+
+
+def test_a_gradient_that_is_added_after_its_memory_was_read_is_needless(tmp_path: Path) -> None:
+    """A generator's weights get gradients in the discriminator's step, and are cleared afterwards."""
+
+    def step(steps: Steps, number: int) -> None:
+        steps.run_operator("aten::copy_", (BATCH, *FREE), (99, *ON_CPU), makes=False)
+        begin, place = steps.clock, len(steps.rows)
+        kept = steps.run_operator("aten::mm", (BATCH, *FREE))
+        steps.rows.insert(place, [begin, steps.clock - 1, THREAD, NODE, [], [], ""])
+        steps.rows.append(
+            [steps.clock, steps.clock + 8, THREAD, f"{NODE}: AccumulateGrad", [kept], [], ""]
+        )
+        steps.clock += 10
+        steps.run_operator("aten::add_", (WEIGHT, *HELD), kept, makes=False)
+        begin, place = steps.clock, len(steps.rows)
+        more = steps.run_operator("aten::bmm", (BATCH, *FREE))
+        steps.run_operator("aten::mul_", kept, more, makes=False)
+        steps.rows.insert(place, [begin, steps.clock - 1, THREAD, NODE, [], [], ""])
+
+    found = trace_steps(tmp_path, step)
+    assert found["aten::bmm"] == UNREAD
+    assert found["aten::mm"] == ""

@@ -257,6 +257,9 @@ def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterat
     if case.sum_work_ms(found) * 1e6 < LEAST * case.split.period:
         return
     size = " x ".join(map(str, case.find_longest_work(found).maker.shapes[0]))
+    operators = {case.works[i].maker.ordinal for i in found}
+    alike = case.select_works(lambda w: w.maker.op in SORTING and not w.maker.shapes, claimed)
+    found += [i for i in alike if case.works[i].maker.ordinal in operators]
     change = StepChange(dict.fromkeys(found, REACH["sort"]))
     yield case.make_finding(SORTS, found, change, size=size)
 
@@ -284,7 +287,26 @@ def is_result_sliced(case: StepCase, index: int) -> bool:
     later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
     near = islice((s for s in later if s.name in CUTS | SORTING), NEXT)
     whole = work.maker.shapes[:1]
-    return bool(whole) and any(s.name in CUTS and s.shapes[:1] == whole for s in near)
+    if not whole:
+        return False
+    if any(s.name in CUTS and s.shapes[:1] == whole for s in near):
+        return True
+    return _are_few_columns_read(case, index, whole[0])
+
+
+def _are_few_columns_read(case: StepCase, index: int, whole: Sequence[int]) -> bool:
+    """Whether what comes after a sort reads the first of each of its rows, and nothing all of them.
+
+    Recordings may lack operators that launch nothing, as slices.
+    """
+    later = [*case.works[index + 1 :], *case.works[:index]]  # the next step begins as this one
+    behind = [work for work in later if work.maker.op not in SORTING][:NEXT]
+    read = [sizes for work in behind for sizes in work.maker.shapes if sizes]
+    if not read or not whole or any(prod(sizes) == prod(whole) for sizes in read):
+        return False
+    first = behind[0].maker.shapes[:1]
+    few = FEW_READ * whole[-1]
+    return any(sizes[:-1] == tuple(whole[:-1]) and sizes[-1] <= few for sizes in first if sizes)
 
 
 def _list_large_groups(

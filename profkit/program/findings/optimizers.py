@@ -249,9 +249,10 @@ def _list_dense_tables(case: StepCase) -> list[_DenseTable]:
     for index, work in enumerate(case.works):
         maker = work.maker
         used = read.get(maker.ordinal, 0)
-        if maker.op not in CLEARING or not used or len(maker.shapes[0]) != 2:
+        sizes = maker.shapes[0] if maker.shapes else ()
+        if maker.op not in CLEARING or not used or len(sizes) != 2:
             continue
-        rows, width = maker.shapes[0]
+        rows, width = sizes
         if used <= FEW_ROWS * rows:
             tables.append(_DenseTable(rows, rows * width, used, index))
     return tables

@@ -34,7 +34,7 @@ LEAST = 0.02  # of the step
 ALL = 0.9  # of the GPU's time: where so much computes the same, the modules hold the step's data
 PASSES = 4  # over growing rows, from which on they are a loop that generates
 LAYER_KERNELS = 6  # in a row that a layer has at least
-LAYER_ORIGINS = 3  # lines, modules or operators of them: one operator may launch the same both ways
+LAYER_ORIGINS = 3  # lines or operators of them: one operator may launch the same both ways
 STARTS = 16  # of equal kernels on the way forward: places that are tried
 BY_ROWS = frozenset({"norm", "elementwise", "softmax", "convert", "layout", "reduce"})
 
@@ -159,8 +159,19 @@ def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Use
         along = _follow_result(case, index, needs.result)
         share = _find_used_share(case, cuts, along, needs.result)
         if share is not None and share <= USED:
+            along += _list_works_of_gradient(case, along[-1], needs.result)
             used |= dict.fromkeys(along, _Used(share, needs.result))
     return used
+
+
+def _list_works_of_gradient(case: StepCase, last: int, values: int) -> list[int]:
+    """List what the backward pass does with the gradient of a sliced result: most of it is zeros."""
+    return [
+        index
+        for index in range(last + 1, len(case.works))
+        if is_of_backward(case.works[index])
+        and values in _list_tensor_value_counts(case.works[index])
+    ]
 
 
 def _estimate_time_left_of_used_share(share: float) -> Range:
@@ -189,7 +200,9 @@ def _find_used_share(
     """Return the share of a cut result that is read; None where it is read whole, or not cut."""
     last = along[-1]
     begin = case.step.calls[case.works[last].call].start
-    after = case.works[last + 1 : last + 1 + NEXT]
+    # What the backward pass has of that size is its gradient.
+    forward = [work for work in case.works[last + 1 :] if not is_of_backward(work)]
+    after = forward[:NEXT]
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
@@ -199,7 +212,7 @@ def _find_used_share(
     largest = 0
     for work in after:
         counts = _list_tensor_value_counts(work)
-        if values in counts:
+        if values in counts and work.maker.top not in CUTS:
             return None
         largest = max([largest, *(count for count in counts if count < values)])
     if largest:
@@ -214,7 +227,7 @@ def _is_cut_by_sizes(case: StepCase, along: Sequence[int], values: int) -> bool:
     """
     product, last = case.works[along[0]], along[-1]
     factors = [sizes for sizes in product.maker.shapes if len(sizes) > 1]
-    behind = case.works[last + 1 :]
+    behind = [work for work in case.works[last + 1 :] if not is_of_backward(work)]
     if not factors or not behind:
         return False
     columns = factors[-1][-1]
@@ -493,13 +506,14 @@ def _measure_longest_run(
 
 
 def _make_kernel_key(work: StepWork) -> Hashable:
-    """Return what a kernel has in common with the same one that runs again."""
-    return work.activity.name, work.activity.grid, work.maker.op, _make_origin(work)
+    """Return what a kernel has in common with the same one that runs again.
+
+    Its module is no part of that: where a layer runs again, the module of its last kernels is not known.
+    """
+    return work.activity.name, work.activity.grid, _make_origin(work)
 
 
 def _make_origin(work: StepWork) -> Hashable:
-    """Return the line and the module that launched a kernel; where they are not known, its operator."""
+    """Return the operator that launched a kernel, and its line, as far as they are known."""
     place = work.maker.place
-    if place is not None and place.line:
-        return place.line, place.module
-    return work.maker.op
+    return work.maker.op, place.line if place is not None else ""

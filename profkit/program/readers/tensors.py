@@ -382,28 +382,29 @@ class GradientReaders:
             self.is_gradient[at] = any(GRADIENT in uses[own].name for own in frames)
 
     def find_unread_work(self) -> set[int]:
-        """Find the places of operators of a backward pass that make what nothing reads.
+        """Find the places of operators of a backward pass that make what nothing reads afterwards.
 
         Where no gradient at all is read, the recorded steps hold no optimizer's: nothing is known.
         """
-        read: set[int] = set()
-        gradients: set[int] = set()
-        for at, use in enumerate(self.uses):
-            numbers = {one.number for one in use.operands}
-            if self.is_gradient[at]:
-                gradients |= numbers
-            elif not self.is_backward[at] and not use.name.endswith(CLEARS):
-                read |= numbers
+        read: set[int] = set()  # later
         unread: set[int] = set()
-        if not gradients & read:
-            return unread
+        is_any_gradient_read = False
         for at in reversed(range(len(self.uses))):
             use = self.uses[at]
+            numbers = {one.number for one in use.operands}
+            if not self.is_backward[at]:
+                if not use.name.endswith(CLEARS):
+                    read |= numbers
+                continue
+            if self.is_gradient[at] and not numbers.isdisjoint(read):
+                is_any_gradient_read = True
             results = self.made[at] | {one.number for one in use.written}
-            if not self.is_backward[at] or not results or self.outer[at] != at:
+            if not results or self.outer[at] != at:
                 continue
             if results.isdisjoint(read):
                 unread.add(at)
             else:
-                read.update(one.number for one in use.operands)
+                read |= numbers
+        if not is_any_gradient_read:
+            return set()
         return {at for at, outer in enumerate(self.outer) if outer in unread}
