@@ -334,7 +334,7 @@ REDUNDANT: StepRule = StepRule(
     title="work is thrown away, repeated in every step, or launched piece by piece",
     meaning=(
         "By the tensors of operators, which a live recording has: work that reads nothing that changes "
-        "from step to step, and gradients that nothing reads. By lines and operators: layers "
+        "from step to step, and gradients that nothing reads. By lines, modules or operators: layers "
         "that the backward pass runs forward again. By sizes: embedding tables whose rows are all "
         "updated where an eighth or less was read; a product whose result "
         "is sliced to an eighth or less before anything reads it whole, with the elementwise kernels "

@@ -24,6 +24,7 @@ from profkit.records import gpus
 from profkit.reports.figures import seconds
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 from tests.program.test_equal_work import decode, generate
+from tests.program.test_rerun import BACKWARD, FORWARD, run_training, train_table
 
 Step = Callable[[Program], None]
 ALIGN1 = (
@@ -356,6 +357,8 @@ def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     answers.append(judged(averaging, tmp_path))
     answers.append(judged(decode, tmp_path))
     answers.append(judged(lambda p: generate(p, more=16), tmp_path))
+    answers.append(triage_timeline(run_training(FORWARD, [*FORWARD, *BACKWARD])))
+    answers.append(triage_timeline(train_table(used=8192)))
     for rule in RULES:
         answers += [triage_timeline(run_example(example)) for example in rule.fires]
     for answer in answers:
