@@ -14,15 +14,16 @@ import time
 
 import profkit_recorder_operators as hook
 
-LOOKS_AFTER = 6.0  # seconds from the import of torch, which takes some of them
+LOOKS_AFTER = 8.0  # seconds from the import of torch on; CUDA and warm steps take some of them
 OVER_AFTER = 3.0  # seconds that the look, the recording and the writing take at most
-SECONDS = 13.0
+SECONDS = 15.0
 WARM = 20  # steps
 
 hook.PAUSE = hook.LONGEST_PAUSE = LOOKS_AFTER
-began = time.monotonic()
 
 from cost import SIZES, make_step  # noqa: E402  # imports torch: the hook begins to wait
+
+began = time.monotonic()
 
 
 def time_steps() -> list[tuple[float, float]]:
