@@ -654,7 +654,9 @@ def describe_larger_gains(row: LaunchRow, rows: Sequence[LaunchRow], leading: La
     larger = find_larger_gains(row.median_launch)
     if not larger:
         return _say_larger_but_unsure(row, rows)
-    gains = [f"{finding.rule}, {format_expected_gain(finding)}" for finding in larger[:2]]
+    gains = []
+    for finding in larger[:2]:
+        gains.append(f"{finding.rule}, {format_expected_gain(finding)}")
     said = f"Larger gains are expected from {' and '.join(gains)}"
     if len(larger) == 1:
         said = f"A larger gain is expected from {gains[0]}"

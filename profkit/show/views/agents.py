@@ -165,11 +165,14 @@ def select_launch_change(launch: LaunchChange) -> Entry:
     for metric in choose_metrics(launch, BRIEF_METRICS):
         moved.append({"metric": metric.metric, **select_figures(metric, ("before", "after"))})
     findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
-    gone = [finding.rule for finding in findings if finding.what == "gone"]
-    new = [finding.rule for finding in findings if finding.what == "new"]
+    gone, new = [], []
     still_there: dict[str, dict[str, str]] = {}
     for finding in findings:
-        if finding.what in ("hidden", "uncovered"):
+        if finding.what == "gone":
+            gone.append(finding.rule)
+        elif finding.what == "new":
+            new.append(finding.rule)
+        elif finding.what in ("hidden", "uncovered"):
             still_there.setdefault(finding.what, {})[finding.rule] = finding.why
     entry = {
         "kernel": shorten_name(launch.kernel.after, NAME),

@@ -582,7 +582,10 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[MovedMetric]:
         if finding.what != "stays":
             looked_at += [*finding.before.looked_at, *finding.after.looked_at]
     places = {name: place for place, name in enumerate(looked_at)}
-    moved = [metric for metric in launch.moved if metric.metric not in _CLOCKS]
+    moved = []
+    for metric in launch.moved:
+        if metric.metric not in _CLOCKS:
+            moved.append(metric)
     order = sorted(moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved))
     return order[:shown]
 
@@ -729,7 +732,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
         yield f"{name}: not compared: {why}"
         return
     sentence, answer = say_time_change(change)
-    under_ncu = [_write_marked(line) for line in show_time_under_ncu(change)]
+    under_ncu = map(_write_marked, show_time_under_ncu(change))
     if change.has_no_pair:
         yield f"{name}: not compared: no kernel is on both sides"
     else:

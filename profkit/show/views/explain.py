@@ -366,12 +366,12 @@ def _find_rules_with_near_words(name: str) -> list[str]:
     asked = _WORD.findall(name.lower())
     titles = {rule.id: rule.title for rule in BY_ID.values()}
     titles |= {rule.id: rule.title for rule in STEP_RULES.values()}
-    counts = {}
+    counts: dict[str, int] = {}
     for rule, title in titles.items():
         own = _WORD.findall(f"{rule} {title}".lower())
-        same = [word for word in asked if difflib.get_close_matches(word, own, 1, _NEAR_WORD)]
-        if same:
-            counts[rule] = len(same)
+        for word in asked:
+            if difflib.get_close_matches(word, own, 1, _NEAR_WORD):
+                counts[rule] = counts.get(rule, 0) + 1
     return sorted(counts, key=lambda rule: -counts[rule])
 
 

@@ -102,7 +102,9 @@ def _list_larger_gains(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     said = []
     for number, row in enumerate(rows, 1):
         larger = words.find_larger_gains(row.median_launch)
-        gains = [f"{finding.rule} {format_gain_cell(finding)}" for finding in larger]
+        gains = []
+        for finding in larger:
+            gains.append(f"{finding.rule} {format_gain_cell(finding)}")
         if gains:
             said.append(f"row {number} from {', '.join(gains)}")
     if said:
@@ -175,8 +177,12 @@ def _show_first_row(row: LaunchRow, further: int) -> blocks.Fold:
     title = TextSpan(
         f"{shorten_name(run.kernel, words.NAME)}: {_describe_verdict_figures(run)}", "strong"
     )
-    causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
-    firing = [finding for finding in causes if not finding.repeats]
+    causes, firing = [], []
+    for finding in run.diagnosis.findings:
+        if finding.status == "fires" and not finding.note:
+            causes.append(finding)
+            if not finding.repeats:
+                firing.append(finding)
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
         *(_show_leading_finding(finding, causes, run) for finding in firing[:1]),
@@ -312,7 +318,12 @@ def show_measurement_doubts(rows: Sequence[LaunchRow]) -> Iterator[blocks.TextLi
 
 
 def _list_measured_runs(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
-    return [run for row in rows for run in row.launches if run.status == "ok"]
+    measured = []
+    for row in rows:
+        for run in row.launches:
+            if run.status == "ok":
+                measured.append(run)
+    return measured
 
 
 def _show_what_is_missing(rows: Sequence[LaunchRow]) -> Iterator[Block]:
