@@ -13,7 +13,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.claims import Answer, claim, decide
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, compare_samples
-from profkit.records.grid import GridCell, TimeGrid, read_grid
+from profkit.records.grid import GridCell, TimeGrid, read_time_grid
 
 HELD = Path(__file__).resolve().parents[1] / "artifacts" / "attention" / "held.jsonl"
 GRID = 60  # shapes that the entry is held to; what follows them in the file no table has
@@ -23,7 +23,7 @@ FEW = 6  # rounds
 
 def _held() -> TimeGrid:
     try:
-        return read_grid(HELD)
+        return read_time_grid(HELD)
     except ProfkitError as error:
         raise MissingEvidence(error.message, "python tools/attention_grid.py hold") from error
 

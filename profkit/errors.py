@@ -86,7 +86,7 @@ def require_package(package: str, doing: str) -> Iterator[None]:
         raise ProfkitError(message, suggest_install_command(package)) from error
 
 
-def name_cause(error: BaseException) -> str:
+def summarize_error_in_one_line(error: BaseException) -> str:
     """Return the first line of what an error says, or else what kind of error it is."""
     return str(error).partition("\n")[0] or type(error).__name__
 

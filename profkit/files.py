@@ -80,14 +80,14 @@ class ReadBudget:
 
         What is made of an event goes when the next one is read: nothing is taken.
         """
-        if self._weigh_document(content) > self.left:
+        if self._estimate_parsed_size(content) > self.left:
             self.spend_bytes(self.left + 1)
 
     def spend_document(self, content: str | bytes) -> None:
         """Take what the values of JSON or TOML take: `[],` is three bytes, and seventy as a list."""
-        self.spend_bytes(self._weigh_document(content))
+        self.spend_bytes(self._estimate_parsed_size(content))
 
-    def _weigh_document(self, content: str | bytes) -> int:
+    def _estimate_parsed_size(self, content: str | bytes) -> int:
         if isinstance(content, str):
             return sum(size * content.count(mark.decode()) for mark, size in self.MARKS)
         return sum(size * content.count(mark) for mark, size in self.MARKS)
@@ -119,7 +119,7 @@ _LEAST_DATA = 120 << 20
 
 def measure_memory_taken() -> int:
     """Return the bytes that this process has taken for itself; 0 where the system does not say."""
-    return _read_status("VmData")
+    return _read_own_memory_status("VmData")
 
 
 def measure_memory_left(reserved: int = _RESERVED) -> int | None:
@@ -130,10 +130,10 @@ def measure_memory_left(reserved: int = _RESERVED) -> int | None:
     left = []
     data = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if data != resource.RLIM_INFINITY:
-        left.append(data - _read_status("VmData"))
+        left.append(data - _read_own_memory_status("VmData"))
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses != resource.RLIM_INFINITY:
-        left.append(addresses - _read_status("VmSize") - reserved)
+        left.append(addresses - _read_own_memory_status("VmSize") - reserved)
     return min(left, default=None)
 
 
@@ -148,14 +148,17 @@ def refuse_too_little_memory() -> None:
             `ulimit -d` less memory than the libraries take that verbs are written with.
     """
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if addresses != resource.RLIM_INFINITY and addresses - _read_status("VmSize") < _LEAST:
+    if (
+        addresses != resource.RLIM_INFINITY
+        and addresses - _read_own_memory_status("VmSize") < _LEAST
+    ):
         raise ProfkitError("out of memory", "allow more: ulimit -v 1000000")
     data = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    if data != resource.RLIM_INFINITY and data - _read_status("VmData") < _LEAST_DATA:
+    if data != resource.RLIM_INFINITY and data - _read_own_memory_status("VmData") < _LEAST_DATA:
         raise ProfkitError("out of memory", "allow more: --max-memory 400M, or ulimit -d")
 
 
-def _read_status(name: str) -> int:
+def _read_own_memory_status(name: str) -> int:
     """Return a number of bytes that Linux says of this process; 0 elsewhere."""
     try:
         lines = Path("/proc/self/status").read_text("utf-8").splitlines()
@@ -227,7 +230,7 @@ def set_environment(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _refuse_outside(path: str | Path, opened: str | Path | None = None) -> None:
+def _refuse_path_outside_limit(path: str | Path, opened: str | Path | None = None) -> None:
     """Raise an OSError where reading is confined to a folder, and a path leads to none in it.
 
     `opened`: a path of what is open, where something is: the first may lead elsewhere by now.
@@ -255,7 +258,7 @@ def look_at(path: str | Path) -> os.stat_result | None:
     """
     try:
         found = os.stat(path)
-        _refuse_outside(path)
+        _refuse_path_outside_limit(path)
         return found
     except ValueError:  # a NUL, or what is no character: no file has such a name
         return None
@@ -282,7 +285,7 @@ def is_folder(path: str | Path) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def is_text(path: str | Path) -> bool:
+def is_utf8_path(path: str | Path) -> bool:
     """Return whether a path can be written as UTF-8: a name of a file may be any bytes."""
     try:
         os.fspath(path).encode()
@@ -332,7 +335,7 @@ def list_folder(folder: str | Path) -> list[Path]:
     """
     try:
         names = os.listdir(folder)
-        _refuse_outside(folder)
+        _refuse_path_outside_limit(folder)
     except ValueError:
         return []
     except OSError as error:
@@ -378,7 +381,7 @@ def list_matching_paths(pattern: str | Path) -> list[str]:
     No folder is looked into twice for the same part of the pattern: links that lead in a circle
     would give one file any number of names. What may not be read matches nothing.
     """
-    start, pattern_parts = _split_pattern(Path(pattern))
+    start, pattern_parts = _split_fixed_folder_from_pattern(Path(pattern))
     matched: list[str] = []
     seen: set[tuple[int, int, int]] = set()
     waiting = [(start, 0)]
@@ -395,7 +398,7 @@ def list_matching_paths(pattern: str | Path) -> list[str]:
     return sorted(set(matched))
 
 
-def _split_pattern(pattern: Path) -> tuple[str, tuple[str, ...]]:
+def _split_fixed_folder_from_pattern(pattern: Path) -> tuple[str, tuple[str, ...]]:
     """Return the folder that a pattern begins with ("" for the current one), and what is left of it.
 
     Folders above that one are not looked into: they may lie outside of where reading is confined to.
@@ -414,7 +417,7 @@ def _is_first_visit(place: str, at: int, seen: set[tuple[int, int, int]]) -> boo
     """Return whether a folder is looked into for the first time with this part of a pattern."""
     with contextlib.suppress(OSError, ValueError):
         state = os.stat(place)
-        _refuse_outside(place)
+        _refuse_path_outside_limit(place)
         key = state.st_dev, state.st_ino, at
         if stat.S_ISDIR(state.st_mode) and key not in seen:
             seen.add(key)
@@ -510,7 +513,7 @@ def get_current_folder() -> Path:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def open_regular(path: str | Path) -> BufferedReader:
+def open_regular_file(path: str | Path) -> BufferedReader:
     """Open a file for reading.
 
     Raises:
@@ -522,9 +525,9 @@ def open_regular(path: str | Path) -> BufferedReader:
     except ValueError as error:  # a NUL, or what is no character
         raise OSError(errno.EINVAL, f"cannot be a path: {error}", repr(path)) from error
     try:
-        if kind := _describe_kind(os.fstat(handle).st_mode):
+        if kind := _describe_irregular_file(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
-        _refuse_outside(path, f"/proc/self/fd/{handle}")
+        _refuse_path_outside_limit(path, f"/proc/self/fd/{handle}")
     except OSError:
         os.close(handle)
         raise
@@ -535,9 +538,9 @@ def read_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
     """Return a file's content.
 
     Raises:
-        OSError: As open_regular; or it is larger than `most` bytes.
+        OSError: As open_regular_file; or it is larger than `most` bytes.
     """
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
     if content is None or len(content) > most:
         raise OSError(errno.EFBIG, f"is larger than {most / 1e6:.0f} MB", os.fspath(path))
@@ -554,7 +557,7 @@ def read_text(path: str | Path, most: int = TEXT_LIMIT) -> str:
     return read_bytes(path, most).decode("utf-8")
 
 
-def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
+def read_json_or_toml_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
     """Return the content of JSON or TOML that may be parsed: its values do not take too much memory.
 
     `[],` is three bytes, and seventy as a list of Python.
@@ -574,15 +577,15 @@ def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
     Raises:
         OSError: As read_bytes.
         ValueError: It is no JSON, or nested deeper than anything that means something; or as
-            read_structured.
+            read_json_or_toml_bytes.
     """
     try:
-        return json.loads(read_structured(path, most))
+        return json.loads(read_json_or_toml_bytes(path, most))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _describe_kind(mode: int) -> str | None:
+def _describe_irregular_file(mode: int) -> str | None:
     """Return what a thing is, if it is no regular file."""
     if stat.S_ISREG(mode):
         return None
@@ -592,7 +595,7 @@ def _describe_kind(mode: int) -> str | None:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
+def verify_output_can_be_written(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     """Return a name that may be written to; it is checked before anything is read or computed.
 
     Raises:
@@ -616,7 +619,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     if stat.S_ISDIR(mode):
         raise ProfkitError(f"{path}: is a folder", "name a file in it")
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
-        raise ProfkitError(f"{path}: is {_describe_kind(mode)}", "name a file to write")
+        raise ProfkitError(f"{path}: is {_describe_irregular_file(mode)}", "name a file to write")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise ProfkitError(f"{path}: may not be written", "choose another name or folder")
     return Path(path)
@@ -635,7 +638,7 @@ def replace_when_done(path: str | Path) -> Iterator[Path]:
     with _resolve_for_writing(path) as target:
         folder = find_temporary_folder() if _is_written_in_place(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
-        _check_access(target)
+        _refuse_unwritable_target(target)
         with make_temporary_folder(folder) as place:
             part = place / f".{target.stem[:_NAME]}.part"  # no reader's ending
             handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -676,7 +679,7 @@ def open_log(path: str | Path) -> BinaryIO:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     handle = os.open(path, flags, 0o666)
-    if kind := _describe_kind(os.fstat(handle).st_mode):
+    if kind := _describe_irregular_file(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
     os.ftruncate(handle, 0)
@@ -689,7 +692,11 @@ def copy_file(source: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: The source cannot be read, or the copy not written.
     """
-    with replace_when_done(path) as part, open_regular(source) as original, part.open("wb") as copy:
+    with (
+        replace_when_done(path) as part,
+        open_regular_file(source) as original,
+        part.open("wb") as copy,
+    ):
         shutil.copyfileobj(original, copy)
 
 
@@ -711,8 +718,8 @@ def move_file(made: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: It cannot be written there; the file that was made stays.
     """
-    with _resolve_for_writing(path) as target, open_regular(made) as file:
-        _check_access(target)
+    with _resolve_for_writing(path) as target, open_regular_file(made) as file:
+        _refuse_unwritable_target(target)
         _replace_target(target, Path(made), file.fileno())
         with contextlib.suppress(FileNotFoundError):  # moved
             os.unlink(made)
@@ -726,7 +733,7 @@ def move_folder(made: str | Path, path: str | Path) -> None:
     """
     with _resolve_for_writing(path) as target:
         for entry in walk_folder(made)[0]:
-            with open_regular(entry) as file:
+            with open_regular_file(entry) as file:
                 os.fsync(file.fileno())
         old = Path(made).with_name(f"{Path(made).name}.old")
         if target.exists():
@@ -767,7 +774,7 @@ def _is_written_in_place(target: Path) -> bool:
     return target.exists() and (special or not target.is_file())
 
 
-def _check_access(target: Path) -> None:
+def _refuse_unwritable_target(target: Path) -> None:
     if not _is_written_in_place(target) and target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
 
@@ -787,7 +794,7 @@ def _replace_target(target: Path, made: Path, handle: int) -> None:
 def _copy_into_device(part: Path, target: Path) -> None:
     """Write into a device or a pipe. One that nobody reads is an error, not a wait."""
     handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if _describe_kind(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
+    if _describe_irregular_file(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
         os.close(handle)
         raise OSError(errno.EINVAL, "is not a file")
     os.set_blocking(handle, True)
@@ -843,7 +850,7 @@ def _create_folder_lock(name: str) -> int:
     handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        os.write(handle, _write_token(os.stat(name)))
+        os.write(handle, _make_ownership_token(os.stat(name)))
     except OSError:
         os.close(handle)
         raise
@@ -864,7 +871,7 @@ def find_temporary_folder() -> Path:
         raise ProfkitError(why, hint) from error
 
 
-def _write_token(folder: os.stat_result) -> bytes:
+def _make_ownership_token(folder: os.stat_result) -> bytes:
     """Return what only profkit writes into a folder that it made, and of no other folder is true."""
     text = (
         "profkit made this folder for a while; what is in it can be removed.\n"
@@ -880,7 +887,7 @@ def _is_made_by_profkit(folder: Path) -> bool:
     """
     try:
         state = os.lstat(folder)
-        token = _write_token(state)
+        token = _make_ownership_token(state)
         if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
             return False
         handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

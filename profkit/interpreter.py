@@ -21,14 +21,14 @@ from runpy import run_module
 _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def make_command(module: str, *arguments: str) -> list[str]:
+def make_module_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of profkit as `python -m MODULE ARGUMENTS` would."""
-    return [*_start_isolated(), encode_import_folders(), module, *arguments]
+    return [*_make_isolated_interpreter_command(), encode_import_folders(), module, *arguments]
 
 
 def make_command_from_file(packages: str, module: str, *arguments: str) -> list[str]:
     """Return the same command where what encode_import_folders() says is in a file, `packages`."""
-    return [*_start_isolated(), packages, module, *arguments]
+    return [*_make_isolated_interpreter_command(), packages, module, *arguments]
 
 
 def encode_import_folders() -> str:
@@ -71,7 +71,7 @@ def _list_standard_library() -> tuple[str, ...]:
     return zipped, folder, os.path.join(folder, "lib-dynload")
 
 
-def _start_isolated() -> list[str]:
+def _make_isolated_interpreter_command() -> list[str]:
     """Return how an isolated interpreter is started with this file."""
     # -I hides PYTHONUTF8 and PYTHONDONTWRITEBYTECODE too; names of files have to be read as here.
     settings = ["-I", "-X", f"utf8={sys.flags.utf8_mode}"]

@@ -25,7 +25,7 @@ class Estimate(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is to be expected, and not only a bound."""
+        """Return whether anything is to be expected, and not only a bound."""
         return not isnan(self.expected)
 
     def limit_to(self, most: float) -> Estimate:

@@ -252,9 +252,9 @@ def is_committed(path: str) -> bool:
 
 def read_in_child(function: str, item: object) -> object:
     """What a function says of a report, in a process whose memory goes with it."""
-    from profkit.reports.isolated import run_isolated
+    from profkit.reports.isolated import run_in_child_processes
 
-    (found,) = run_isolated(function, [item], 1, lambda _item, why: pytest.fail(why))
+    (found,) = run_in_child_processes(function, [item], 1, lambda _item, why: pytest.fail(why))
     return found
 
 

@@ -40,7 +40,7 @@ SPECIAL = {"pipe": "a named pipe", "socket": "", "folder": "a folder", "zero": "
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_only_regular_files_are_read(kind: str, tmp_path: Path) -> None:
     path = special(kind, tmp_path)
-    for read in (files.open_regular, files.read_bytes, files.read_json):
+    for read in (files.open_regular_file, files.read_bytes, files.read_json):
         with pytest.raises(OSError, match=SPECIAL[kind] or "."):
             read(path)
 
@@ -151,7 +151,7 @@ def test_dev_stdout_is_written_into_what_stdout_is(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused_before_the_work(kind: str, tmp_path: Path) -> None:
     path = special(kind, tmp_path)
     with pytest.raises(ProfkitError):
-        files.check_output(path)
+        files.verify_output_can_be_written(path)
     with pytest.raises(ProfkitError):
         files.write_text(path, "x")
     assert path.exists()
@@ -163,12 +163,12 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(report)
     for name in (report, tmp_path / "link", tmp_path / "." / "r.ncu-rep"):
         with pytest.raises(ProfkitError, match="one of the files to read"):
-            files.check_output(name, [str(report)])
+            files.verify_output_can_be_written(name, [str(report)])
 
 
 def test_a_folder_that_is_not_there_says_how_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match="its folder does not exist") as caught:
-        files.check_output(tmp_path / "no/x.png")
+        files.verify_output_can_be_written(tmp_path / "no/x.png")
     assert caught.value.hint == f"mkdir -p {tmp_path / 'no'}"
 
 
@@ -177,7 +177,7 @@ def test_what_is_read_only_stays(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     path.chmod(0o444)
-    for write in (files.check_output, lambda p: files.write_text(p, "new")):
+    for write in (files.verify_output_can_be_written, lambda p: files.write_text(p, "new")):
         with pytest.raises(ProfkitError, match="may not be written"):
             write(path)
     assert path.read_text() == "old"
@@ -280,10 +280,10 @@ LOCKS: dict[str, Callable[[Path], object]] = {
     "a link to nothing": lambda lock: lock.symlink_to("nothing"),
     "a link to a token": lambda lock: lock.symlink_to(lock.parents[1] / "token"),
     "a token of another folder": lambda lock: lock.write_bytes(
-        files._write_token(lock.parents[1].stat())
+        files._make_ownership_token(lock.parents[1].stat())
     ),
     "a token and more": lambda lock: lock.write_bytes(
-        files._write_token(lock.parent.stat()) + b"mine"
+        files._make_ownership_token(lock.parent.stat()) + b"mine"
     ),
 }
 PREFIXES = ("profkit-", "profkit-mine", ".profkit-", ".profkit-0123456789abcdef", ".profkit-x.part")
@@ -302,7 +302,7 @@ def test_what_others_made_stays_whatever_it_is_called(
         folder = tmp_path / name
         folder.mkdir()
         (folder / "precious").touch()
-        (tmp_path / "token").write_bytes(files._write_token(folder.stat()))
+        (tmp_path / "token").write_bytes(files._make_ownership_token(folder.stat()))
         LOCKS[lock](folder / ".lock")
         (tmp_path / f"{name}-link").symlink_to("elsewhere")
         (tmp_path / f"{name}-file").write_text("precious")

@@ -23,7 +23,7 @@ from verdicts import main_launches
 
 from profkit.files import write_text
 from profkit.records.ablation import AblationRecord
-from profkit.records.header import parse_header, split_ids
+from profkit.records.header import parse_header, split_into_ids
 from profkit.records.record import parse_record
 from profkit.reports.figures import format_percent
 from profkit.reports.reader import read_report_files
@@ -70,7 +70,7 @@ def read_planted() -> dict[str, set[str]]:
     planted = {}
     for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
         keys = parse_header(path.read_text("utf-8"), path.name).keys
-        planted[path.stem.split("_")[0]] = {keys["cause"], *split_ids(keys.get("also", ""))}
+        planted[path.stem.split("_")[0]] = {keys["cause"], *split_into_ids(keys.get("also", ""))}
     return planted
 
 
@@ -386,7 +386,7 @@ def read_steps() -> list[Step]:
     fixed = {}
     for path in sorted((ROOT / "kernels").glob("[!p]*/**/*.cu")):
         keys = parse_header(path.read_text("utf-8"), path.name).keys
-        fixed[path.stem.split("_")[0]] = split_ids(keys.get("fixes", ""))
+        fixed[path.stem.split("_")[0]] = split_into_ids(keys.get("fixes", ""))
     steps = []
     for record in json.loads(lzma.decompress(STEPS.read_bytes())):
         found = AblationRecord.from_record(record["ablation"])

@@ -28,7 +28,7 @@ from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
-from profkit.cli.app import group_verbs, import_verbs
+from profkit.cli.app import import_verbs, read_verb_summaries_by_group
 from profkit.diagnosis.pages import read_probe_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
@@ -118,7 +118,7 @@ def verbs() -> Iterator[tuple[str, str]]:
     """The help of every verb, as the program prints it."""
     blocks: list[Block] = [Heading("Verbs", 0)]
     parsers = import_verbs()
-    for group, listed in group_verbs().items():
+    for group, listed in read_verb_summaries_by_group().items():
         blocks.append(Heading(group))
         for name, _ in listed:
             with parsers[name].make_context(name, ["--help"], resilient_parsing=True) as context:

@@ -116,7 +116,7 @@ def _container(content: bytes, folder: Path) -> None:
 
 def _flips(content: bytes, folder: Path) -> None:
     """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
-    from profkit.reports.isolated import run_isolated
+    from profkit.reports.isolated import run_in_child_processes
     from profkit.reports.reader import recover_metrics
 
     data = content[_BIT.size :]
@@ -124,7 +124,7 @@ def _flips(content: bytes, folder: Path) -> None:
     path = folder / "x.ncu-rep"
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-    (part,) = run_isolated(
+    (part,) = run_in_child_processes(
         "profkit.reports.reader:read_one_report", [str(path)], 1, recover_metrics
     )
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):

@@ -43,9 +43,9 @@ from profkit.model.scenario import (
     Expectation,
     Kind,
     expect_less_of_unexplained_wait,
-    make_expectation,
+    make_bounded_expectation,
 )
-from profkit.records.ablation import read_causes
+from profkit.records.ablation import read_ablations_by_rule
 from profkit.reports.metrics import CATALOGUE
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
@@ -468,7 +468,7 @@ def make_interval(
 ) -> Expectation:
     """Return the interval of a fix, made of these quantiles."""
     if fix.modelled is None:
-        return make_expectation(fix.expected, rest, fix.gain)
+        return make_bounded_expectation(fix.expected, rest, fix.gain)
     saving = expect_less_of_unexplained_wait(fix.modelled, unexplained)
     return Expectation(saving.expected, saving.low, saving.high)
 
@@ -580,7 +580,7 @@ MEASURES = {
 
 def say_measured(rule: str) -> str:
     """Return how ablation measures a rule's cause, or why nobody does."""
-    causes = read_causes()
+    causes = read_ablations_by_rule()
     for group, what in MEASURES.items():
         by = causes[group].get(rule)
         if by is not None:

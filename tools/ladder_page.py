@@ -26,7 +26,7 @@ from profkit.evidence.ladder import Ladder, LadderStep, build_ladder
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.files import read_json
-from profkit.lab.measure.variants.problem import is_complete, load_problem
+from profkit.lab.measure.variants.problem import is_complete_problem_folder, load_problem
 from profkit.records.record import SourceFile
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
@@ -339,7 +339,9 @@ def _session(session: dict[str, Any]) -> str:
 
 def other_problems(known: Evidence) -> Iterator[str]:
     """The problems beside attention, with the rungs of each at every recorded case."""
-    for folder in sorted(d for d in KERNELS.iterdir() if d.name != "attention" and is_complete(d)):
+    for folder in sorted(
+        d for d in KERNELS.iterdir() if d.name != "attention" and is_complete_problem_folder(d)
+    ):
         problem = load_problem(folder)
         of_this = {k.partition("/")[2] for k in known.headers if k.startswith(f"{folder.name}/")}
         said = ast.get_docstring(ast.parse(problem.path.read_text("utf-8"))) or ""
@@ -430,10 +432,10 @@ def grid_digest() -> str:
 
 def draw_grid(made_of: str) -> None:
     """The heat map of the recorded grid."""
-    from profkit.records.grid import read_grid
+    from profkit.records.grid import read_time_grid
     from profkit.show import plots
 
-    _draw(plots.heatmap(read_grid(GRID)), HEATMAP, made_of)
+    _draw(plots.heatmap(read_time_grid(GRID)), HEATMAP, made_of)
 
 
 def _draw(ax: Axes, path: Path, made_of: str) -> None:

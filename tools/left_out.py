@@ -77,14 +77,14 @@ class Program:
 def read_programs() -> list[Program]:
     """Read each recorded program, and ask the rules."""
     from profkit.program.findings import draft_findings
-    from profkit.program.triage import make_case
+    from profkit.program.triage import make_step_case
 
     read = []
     for name, truth in sorted(programs.read_truths().items()):
         if not programs.is_recorded(name, truth):
             continue
         triage, _ = programs.answer(f"{name}.planted.json.gz")
-        case = make_case(triage.process, triage.steps, triage.hosts)
+        case = make_step_case(triage.process, triage.steps, triage.hosts)
         read.append(Program(name, case, draft_findings(case), truth))
     return read
 

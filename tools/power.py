@@ -58,7 +58,7 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
             call(stream)
         device.record_event(stop, stream)
         device.wait_for_gpu_or_stream(stream)
-        times.append((time.monotonic(), device.measure_elapsed(start, stop) / n))
+        times.append((time.monotonic(), device.measure_seconds_between_events(start, stop) / n))
     sampler.ended.set()
     sampler.join()
     since = began + _SETTLED * seconds
@@ -87,7 +87,7 @@ def alone(call: Any, stream: int) -> float:
         call(stream)
         device.record_event(stop, stream)
         device.wait_for_gpu_or_stream(stream)
-        took.append(device.measure_elapsed(start, stop))
+        took.append(device.measure_seconds_between_events(start, stop))
     return median(took)
 
 

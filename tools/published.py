@@ -27,8 +27,14 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.files import read_text, write_bytes, write_text
 from profkit.lab.ablation import assemble, run
-from profkit.lab.ablation.foreign import CASE, Argument, LaunchFile, complete_launch, make_problem
-from profkit.lab.measure.targets import LabFolders, Target, build_target, find_target_of_options
+from profkit.lab.ablation.foreign import (
+    CASE,
+    Argument,
+    LaunchFile,
+    check_and_complete_launch,
+    write_problem_of_source_file,
+)
+from profkit.lab.measure.targets import LabFolders, Target, build_target, make_target_of_options
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "ablation" / "public.toml"
@@ -72,7 +78,7 @@ def make_launch(kernel: Mapping[str, Any], side: str, sources: Path) -> LaunchFi
         argument=tuple(arguments),
         shared=shape.get("shared", 0),
     )
-    return complete_launch(launch, sources / kernel["name"])
+    return check_and_complete_launch(launch, sources / kernel["name"])
 
 
 def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -> Target:
@@ -82,7 +88,7 @@ def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -
     for side in SIDES:
         source = sources / f"{kernel['name']}-{side}.cu"
         launch = make_launch(kernel, side, sources)
-        name = make_problem(source, kernel[side]["kernel"], launch, folder / side)
+        name = write_problem_of_source_file(source, kernel[side]["kernel"], launch, folder / side)
         text = read_text(folder / side / name / f"{name}_as_launched.cu")
         write_text(folder / "kernels" / "pair" / f"{name}_as_launched.cu", text)
         problem = read_text(folder / side / name / "problem.py")
@@ -91,7 +97,7 @@ def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -
     if fixed:
         names.reverse()
     places = LabFolders(folder / "kernels", sources / "build" / "out")
-    return find_target_of_options(places, names, False, (CASE,), False)
+    return make_target_of_options(places, names, False, (CASE,), False)
 
 
 def compile_kernel(kernel: Mapping[str, Any], sources: Path, arch: str) -> str:

@@ -3,7 +3,7 @@
     python tools/rename.py tools/renamed.txt      # lines that were applied before change nothing
     python tools/rename.py my_table.txt --dry     # only say what would change, and what is left
 
-A line is `show/plots/bars: chosen -> choose_kernels, Panel.draw -> draw_panel`, of a file under
+A line is `show/plots/bars: chosen -> choose_kernels_to_draw, Panel.draw -> draw_panel`, of a file under
 profkit/; one that begins with two spaces goes on with the one before. mypy says which function each
 name and each attribute is: a local variable, or a method of the same name of another class, stays.
 Strings and pages that hold an old name are listed at the end, for eyes: none is changed.

@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT))
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
 from profkit.reports.banks import SharedMemoryAccess, find_shared_accesses  # noqa: E402
 from profkit.reports.container import check_report  # noqa: E402
-from profkit.reports.cubin import read_code  # noqa: E402
-from profkit.reports.reader import open_launches  # noqa: E402
+from profkit.reports.cubin import read_machine_code  # noqa: E402
+from profkit.reports.reader import open_report_actions  # noqa: E402
 
 LANES = 32
 
@@ -52,8 +52,8 @@ def main(words: list[str]) -> int:
 
 def open_kernels(path: str) -> Iterator[LaunchedCode]:
     """Yield the launches of a report, each good until the next is asked for."""
-    code = read_code(path)
-    with open_launches(path) as open_launch:
+    code = read_machine_code(path)
+    with open_report_actions(path) as open_launch:
         for number in range(check_report(path).launches):
             yield LaunchedCode(
                 open_launch(number), lambda: code.functions, lambda: code.has_bounded_lines

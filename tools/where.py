@@ -22,7 +22,7 @@ from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, answer_line_requests
-from profkit.reports.reader import open_launches, read_report_files
+from profkit.reports.reader import open_report_actions, read_report_files
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts
@@ -225,7 +225,7 @@ def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]
         for _, keys, launch in probes
     ]
     answers = answer_line_requests(wishes)
-    with open_launches(report) as action_of:
+    with open_report_actions(report) as action_of:
         every = _tables([LaunchedCode(action_of(launch), list) for *_, launch in probes])
         for (name, keys, _), answer in zip(probes, answers, strict=True):
             path = verdicts.truths().probes(PROBES)[name]

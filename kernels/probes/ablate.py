@@ -103,7 +103,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
                 twin=twins.get(built.variant.id, ""),
                 ptx=str(assemble.find_ptx_file(built, folder)),
                 arch=built.arch,
-                flags=tuple(assemble.read_ptxas_flags(built.flags)),
+                flags=tuple(assemble.select_ptxas_flags(built.flags)),
             )
         )
     return Task(str(build.require_library(support)), str(folder), tuple(items))
@@ -302,7 +302,7 @@ def _ablate_probe(
     main = _make_call(item.library, buffers)
     if once:
         text = Path(item.ptx).read_text()
-        refused = measurement.check_changes_run(
+        refused = measurement.run_each_change_once(
             main, buffers.reset, text, conditions, lambda what: tell(begin=what)
         )
         return {"refused": msgspec.to_builtins(refused)}
@@ -311,7 +311,7 @@ def _ablate_probe(
         call(device.create_non_blocking_stream())
         device.wait_for_gpu_or_stream()
     text = Path(item.ptx).read_text()
-    record, _ = measurement.measure_call(
+    record, _ = measurement.ablate_call(
         main, buffers.reset, text, conditions, lambda what: tell(begin=what), beside
     )
     return msgspec.to_builtins(record)

@@ -51,11 +51,11 @@ from profkit.show.text.escape import escape_text, shorten_name
 from profkit.show.text.terminal import make_console, render_text
 from profkit.show.views.agents import (
     NAME,
-    select_comparison,
-    select_launches,
-    select_origins,
-    select_programs,
-    select_triage,
+    list_origin_entries,
+    make_comparison_entry,
+    make_launches_entry,
+    make_program_change_entry,
+    make_triage_entry,
 )
 from profkit.show.views.diagnosis import ROWS, write_brief_diagnosis
 from profkit.show.views.explain import explain
@@ -83,7 +83,7 @@ ASK_NAME = "name one that is in the server's folder"
 LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
 
 
-def list_line_rows(report: str, launch: int, count: int) -> list[dict[str, Any]]:
+def list_source_lines_of_launch(report: str, launch: int, count: int) -> list[dict[str, Any]]:
     """Return the source lines of a launch's findings; several instructions of a line are one place."""
     frame = make_launch_lines_frame(report, launch, count).head(LINES)
     frame = frame[frame["file"].notna()]
@@ -104,7 +104,7 @@ class ToolAnswer:
 
 
 def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
-    """A question whose answer reads nothing outside of the server's folder, whatever links lead to."""
+    """Return a question whose answer reads nothing outside of the server's folder."""
 
     @wraps(ask)
     def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
@@ -145,16 +145,16 @@ class Answers:
             f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
         ]
         launches = judge_reports(read)
-        kept = find_requested_launches(read, launches, kernel, where)
+        kept = find_indices_of_matching_launches(read, launches, kernel, where)
         table = group_and_rank_launches([launches[n] for n in kept])
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
-        lined, text = self._write_diagnosis(table, max(1, min(top, TOP)))
+        lined, text = self._add_lines_and_write_diagnosis(table, max(1, min(top, TOP)))
         names = [self._make_relative(run.report) for run in lined]
-        content = select_launches(lined, names, len(table), bad)
-        return self._make_answer("\n".join(filter(None, [text, *bad[:5]])), content)
+        content = make_launches_entry(lined, names, len(table), bad)
+        return self._make_shortened_answer("\n".join(filter(None, [text, *bad[:5]])), content)
 
-    def _write_diagnosis(
+    def _add_lines_and_write_diagnosis(
         self, table: list[LaunchRow], count: int
     ) -> tuple[list[JudgedLaunch], str]:
         """Return the first launches with their source lines, and the text on all of them."""
@@ -163,7 +163,7 @@ class Answers:
             row.replace_launch(row.median_launch, run)
             for row, run in zip(table, lined, strict=False)
         ]
-        calls = [*self._iterate_next_calls(lined[:1])]
+        calls = [*self._iterate_suggested_next_calls(lined[:1])]
         brief = write_brief_diagnosis([*first, *table[len(lined) :]], calls)
         return lined, replace_commands_by_calls(brief)
 
@@ -181,16 +181,16 @@ class Answers:
         from profkit.program.sides import compare_recordings
         from profkit.show.views.comparison import write_brief_comparison
 
-        sides = self._resolve_side(before), self._resolve_side(after)
+        sides = self._resolve_compared_side(before), self._resolve_compared_side(after)
         if (programs := compare_recordings(*sides)) is not None:
             text = render_text(show_compared_triages(programs), make_console(width=100))
-            return self._make_answer(text, select_programs(programs))
-        evidence = sources.open_evidence(self._resolve_inside("artifacts"))
+            return self._make_shortened_answer(text, make_program_change_entry(programs))
+        evidence = sources.open_evidence(self._resolve_path_inside("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
         text = _IN_BRACKETS.sub(
             rf"({ASK}\1", replace_commands_by_calls(write_brief_comparison(compared))
         )
-        return self._make_answer(text, select_comparison(compared))
+        return self._make_shortened_answer(text, make_comparison_entry(compared))
 
     @_confine_reads
     def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> ToolAnswer:
@@ -203,7 +203,7 @@ class Answers:
         """
         if by not in TABLES:
             raise ProfkitError(f"by={by}: no such table", f"one of {', '.join(TABLES)}")
-        path = self._find_file(recording)
+        path = self._require_file_inside(recording)
         self._refuse_file_of_another_tool(str(path), "triage")
         answer, counts = judge_recordings([path], plain_ms=step_ms or None)
         content = make_triage_document(answer, counts)
@@ -212,12 +212,14 @@ class Answers:
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
         screen = show_triage(content, "profkit triage --json", by)
-        blocks = [mark_shell_command(block) for block in screen if not is_only_visual(block)]
-        chosen = select_triage(convert_to_second_form(content))
+        blocks = [
+            mark_shell_command_for_user(block) for block in screen if not is_only_visual(block)
+        ]
+        chosen = make_triage_entry(convert_to_second_form(content))
         if by != "kernel":
             del chosen["kernels"]
-            chosen["table"] = select_origins(content, by)
-        return self._make_answer(render_text(blocks, make_console(width=100)), chosen)
+            chosen["table"] = list_origin_entries(content, by)
+        return self._make_shortened_answer(render_text(blocks, make_console(width=100)), chosen)
 
     @_confine_reads
     def explain(self, name: str = "") -> ToolAnswer:
@@ -230,9 +232,9 @@ class Answers:
         if not name.strip():
             rules = [f"{rule.id}: {rule.title}" for rule in ALL]
             rules += [f"{rule.id}: {rule.title}" for rule in STEP_RULES.values()]
-            return self._make_answer("\n".join(rules))
+            return self._make_shortened_answer("\n".join(rules))
         try:
-            return self._make_answer(str(explain(name)))
+            return self._make_shortened_answer(str(explain(name)))
         except ProfkitError as error:
             if _SHELL.search(error.hint):  # of everything that there is
                 raise ProfkitError(
@@ -254,7 +256,7 @@ class Answers:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         self._refuse_file_of_another_tool(path, "diagnose")
-        rows = list_line_rows(path, launch, min(count, LINES))
+        rows = list_source_lines_of_launch(path, launch, min(count, LINES))
         if not rows:
             return ToolAnswer(f"no source lines in this report. {ASK}{LINES_HINT}")
         text = []
@@ -263,7 +265,7 @@ class Answers:
             row["share"] = round(row["share"], 4)
             where = f"{os.path.basename(row['file'])}:{row['line'] or '?'}"
             text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
-        return self._make_answer("\n".join(text), {"lines": rows})
+        return self._make_shortened_answer("\n".join(text), {"lines": rows})
 
     @_confine_reads
     def roofline(
@@ -282,7 +284,7 @@ class Answers:
             self._refuse_file_of_another_tool(paths[0], "roofline")
         read = read_reports_or_raise(paths)
         launches = judge_reports(read)
-        kept = find_requested_launches(read, launches, kernel, where)
+        kept = find_indices_of_matching_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
         rows = make_row_views(frame)
         if why := numbers.explain_empty_roofline(rows):
@@ -295,18 +297,18 @@ class Answers:
         text = [describe_nearest_roof(row) for row in rows[:TOP]]
         if len(rows) > TOP:
             text.append(f"{len(rows) - TOP} more launches: ask for fewer with kernel or where")
-        told = self._make_answer("\n".join(text))
+        told = self._make_shortened_answer("\n".join(text))
         return replace(told, picture=drawn)
 
     def expand_inside(self, patterns: str | list[str]) -> tuple[str, ...]:
-        """The reports that paths or globs name; a ProfkitError where one is outside."""
+        """Return the reports that paths or globs name; a ProfkitError where one is outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
         if len(named) == 1 and not has_magic(named[0]):
-            self._find_file(named[0])
-        paths = expand_paths([str(self._resolve_inside(pattern)) for pattern in named])
-        return tuple(str(self._resolve_inside(path)) for path in paths)
+            self._require_file_inside(named[0])
+        paths = expand_paths([str(self._resolve_path_inside(pattern)) for pattern in named])
+        return tuple(str(self._resolve_path_inside(path)) for path in paths)
 
-    def _iterate_next_calls(self, worst: list[JudgedLaunch]) -> Iterator[str]:
+    def _iterate_suggested_next_calls(self, worst: list[JudgedLaunch]) -> Iterator[str]:
         for run in worst:
             if run.top:
                 yield f"Call: explain(name={run.top.rule!r})"
@@ -319,9 +321,11 @@ class Answers:
         """Return a text in which paths are what an agent calls them: relative to the folder."""
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
 
-    def _make_answer(self, text: str, content: Mapping[str, Any] | None = None) -> ToolAnswer:
+    def _make_shortened_answer(
+        self, text: str, content: Mapping[str, Any] | None = None
+    ) -> ToolAnswer:
         """Return an answer that is no longer than anyone reads."""
-        short = shorten_text(self.make_paths_relative(text).rstrip("\n"))
+        short = escape_and_shorten_text(self.make_paths_relative(text).rstrip("\n"))
         return ToolAnswer(short, _cut_lists_to_fit(content) if content else None)
 
     def _refuse_file_of_another_tool(self, path: str, tool: str) -> None:
@@ -331,9 +335,9 @@ class Answers:
             why = f"{name}: {other.meaning}, which {tool} does not read"
             raise ProfkitError(why, self.make_paths_relative(other.command))
 
-    def _find_file(self, name: str) -> Path:
+    def _require_file_inside(self, name: str) -> Path:
         """Return a path in the folder; a ProfkitError that names near ones where there is none."""
-        path = self._resolve_inside(name)
+        path = self._resolve_path_inside(name)
         if not name.strip():
             raise ProfkitError("no file was named", ASK_NAME)
         if not is_there(path):
@@ -347,10 +351,10 @@ class Answers:
         hint = did_you_mean(self._make_relative(str(path)), near, ASK_NAME)
         return ProfkitError(f"{name[:WIDTH]}: no such file", hint)
 
-    def _resolve_side(self, side: str) -> str:
+    def _resolve_compared_side(self, side: str) -> str:
         if not side.strip():
             raise ProfkitError("no file was named", ASK_NAME)
-        path = self._resolve_inside(side)
+        path = self._resolve_path_inside(side)
         if is_there(path):
             return str(path)
         # Not a path of another folder, which it would be where the server was started: a variant.
@@ -363,7 +367,7 @@ class Answers:
             raise ProfkitError(f"{side}: no such report in the folder of profkit mcp", hint)
         return side
 
-    def _resolve_inside(self, name: str) -> Path:
+    def _resolve_path_inside(self, name: str) -> Path:
         try:
             path = resolve_path(self.root / name)
         except ProfkitError as error:
@@ -374,7 +378,7 @@ class Answers:
         return path
 
 
-def find_requested_launches(
+def find_indices_of_matching_launches(
     read: Reports, launches: Sequence[JudgedLaunch], kernel: str, where: str
 ) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
@@ -393,15 +397,15 @@ def find_requested_launches(
 def describe_nearest_roof(row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
     launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
-    return f"{launch}, {numbers.say_position(row)}"
+    return f"{launch}, {numbers.describe_roofline_position(row)}"
 
 
-def describe_error(error: ProfkitError) -> str:
-    """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
+def describe_error_for_agent(error: ProfkitError) -> str:
+    """Return what is wrong and what to do about it, for an agent: a tool where a hint has a command."""
     lines = [_OPTION.sub(r"\1=", error.message)]
     for hint in _OTHERWISE.split(replace_commands_by_calls(error.hint)):
         lines.append(ASK + hint if _SHELL.search(hint) else _OPTION.sub(r"\1=", hint))
-    return shorten_text("\n".join(filter(None, lines)))
+    return escape_and_shorten_text("\n".join(filter(None, lines)))
 
 
 def replace_commands_by_calls(text: str) -> str:
@@ -420,41 +424,41 @@ def is_only_visual(block: Block) -> bool:
     return isinstance(block, Strip) or (isinstance(block, TextLine) and block.mark == "lines")
 
 
-def mark_shell_command(block: Block) -> Block:
+def mark_shell_command_for_user(block: Block) -> Block:
     """Return a line of a screen; one that has a command of a shell is for the user."""
     if isinstance(block, TextLine) and isinstance(block.text, str) and _SHELL.search(block.text):
         return replace(block, text=ASK + block.text)
     return block
 
 
-def shorten_text(text: str) -> str:
-    """An answer whose lines show what would act in them, and are no longer than anyone reads."""
-    cut = "\n".join(map(_shorten_line, text.split("\n")))
+def escape_and_shorten_text(text: str) -> str:
+    """Return an answer that is no longer than anyone reads, with what acts in a line written out."""
+    cut = "\n".join(map(_escape_and_shorten_line, text.split("\n")))
     return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
 
 
-def _shorten_line(line: str) -> str:
+def _escape_and_shorten_line(line: str) -> str:
     line = escape_text(line)
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
 def _cut_lists_to_fit(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The same data, no longer than a text: lists are cut to as many items as there is room for."""
+    """Return the same data no longer than a text: lists are cut to what there is room for."""
     for most in (None, 20, 10, 5, 3, 1):
-        cut: dict[str, Any] = _shorten_lists(content, most)
+        cut: dict[str, Any] = _shorten_lists_and_strings(content, most)
         if len(dumps(cut)) <= MOST:
             return cut
     return {}
 
 
-def _shorten_lists(value: Any, most: int | None) -> Any:
-    """Plain values, with lists of at most so many items and strings as a line of text shows them."""
+def _shorten_lists_and_strings(value: Any, most: int | None) -> Any:
+    """Return plain values with lists of so many items at most, and strings as a line shows them."""
     if isinstance(value, str):
-        return _shorten_line(value)
+        return _escape_and_shorten_line(value)
     if isinstance(value, Mapping):
-        return {key: _shorten_lists(of, most) for key, of in value.items()}
+        return {key: _shorten_lists_and_strings(of, most) for key, of in value.items()}
     return (
-        [_shorten_lists(of, most) for of in value[:most]]
+        [_shorten_lists_and_strings(of, most) for of in value[:most]]
         if isinstance(value, list | tuple)
         else value
     )

@@ -34,7 +34,7 @@ from profkit.cli.options import (
     UsageError,
     Verb,
     explain_usage_error,
-    find_settings,
+    find_pyproject_with_settings,
     format_option_spellings,
     write_option_help,
 )
@@ -116,7 +116,7 @@ GONE = {
 }
 
 
-def _is_report_name(word: str) -> bool:
+def _is_report_name_or_folder(word: str) -> bool:
     from profkit.records.paths import SUFFIXES
 
     return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
@@ -124,17 +124,22 @@ def _is_report_name(word: str) -> bool:
 
 def _is_report_of_variant(args: list[str]) -> bool:
     page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
-    return args[:1] == ["report"] and len(args) > 1 and not page and not _is_report_name(args[1])
+    return (
+        args[:1] == ["report"]
+        and len(args) > 1
+        and not page
+        and not _is_report_name_or_folder(args[1])
+    )
 
 
-def _count_own_words(args: list[str]) -> int:
+def _count_words_before_double_dash(args: list[str]) -> int:
     """Return how many words come before `--`, behind which they are another program's."""
     return [*args, "--"].index("--")
 
 
 def replace_flag_by_verb(args: list[str]) -> list[str]:
     """Return the words of the verb that a flag became; the same words where there is none."""
-    end = _count_own_words(args)
+    end = _count_words_before_double_dash(args)
     for (name, flag_), verb in OLD_FLAGS.items():
         if args[:1] != [name]:
             continue
@@ -167,7 +172,7 @@ def _convert_variant_options(words: list[str]) -> list[str]:
 
 def refuse_removed_words(args: list[str]) -> None:
     """Raise a ProfkitError that names the new way, where a verb or a flag is no longer there."""
-    flags = {word.partition("=")[0] for word in args[1 : _count_own_words(args)]}
+    flags = {word.partition("=")[0] for word in args[1 : _count_words_before_double_dash(args)]}
     for (verb, flag), (why, instead) in GONE.items():
         if args[:1] == [verb] and (not flag or flag in flags):
             raise ProfkitError(f"{verb} {flag}".strip() + f": {why}", instead)
@@ -175,10 +180,10 @@ def refuse_removed_words(args: list[str]) -> None:
 
 def list_verbs() -> list[str]:
     """Return the names of all verbs, and import none."""
-    return sorted(_find_verbs())
+    return sorted(_find_modules_of_verbs())
 
 
-def _find_verbs() -> dict[str, tuple[str, Path]]:
+def _find_modules_of_verbs() -> dict[str, tuple[str, Path]]:
     """Return verb -> its module and its file."""
     verbs = {}
     for package, folder in VERB_PACKAGES.items():
@@ -187,11 +192,11 @@ def _find_verbs() -> dict[str, tuple[str, Path]]:
     return verbs
 
 
-def group_verbs() -> dict[str, list[tuple[str, str]]]:
+def read_verb_summaries_by_group() -> dict[str, list[tuple[str, str]]]:
     """Return group -> its verbs with their summaries, read from the files: no verb is imported."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
-    for name, (_, file) in sorted(_find_verbs().items()):
-        constants = _read_constants(file)
+    for name, (_, file) in sorted(_find_modules_of_verbs().items()):
+        constants = _read_group_and_summary(file)
         group = constants.get("GROUP", "")
         if group not in groups or "SUMMARY" not in constants:
             message = f"{file}: GROUP is none of the help's groups, or there is no SUMMARY"
@@ -200,7 +205,7 @@ def group_verbs() -> dict[str, list[tuple[str, str]]]:
     return groups
 
 
-def _read_constants(file: Path) -> dict[str, str]:
+def _read_group_and_summary(file: Path) -> dict[str, str]:
     """Return GROUP and SUMMARY of a file of a verb, each of which it assigns in a line of its own.
 
     Parsing all files of verbs took a seventh of the help's time.
@@ -222,7 +227,7 @@ def _print_renamed_verb(ctx: Any, old: str, new: str) -> None:
 
 # What too little memory, or too few threads or files, becomes in Python and in libraries.
 LIMITS = (ImportError, MemoryError, RuntimeError, SystemError)
-# What users' input or code, or a limit, can cause; explain_error says which it was.
+# What users' input or code, or a limit, can cause; convert_to_user_error says which it was.
 FORESEEN: tuple[type[BaseException], ...] = (
     *LIMITS,
     ProfkitError,
@@ -257,7 +262,7 @@ class Verbs(TyperGroup):
         return list_verbs()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
-        verbs = _find_verbs()
+        verbs = _find_modules_of_verbs()
         if name not in verbs:
             return None
         module = import_module(verbs[name][0])
@@ -277,7 +282,7 @@ class Verbs(TyperGroup):
             gone = sorted(set(args) - set(replaced))
             _print_renamed_verb(ctx, " ".join([first, *gone][:2]), replaced[0])
             args = replaced
-        elif first not in list_verbs() and _is_report_name(first):
+        elif first not in list_verbs() and _is_report_name_or_folder(first):
             args = ["diagnose", *args]
         elif first not in list_verbs() and not first.startswith("-"):
             hint = did_you_mean(first, list_verbs(), "profkit --help lists them")
@@ -286,7 +291,7 @@ class Verbs(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs by the question that they answer, then the options that all of them have."""
-        groups = group_verbs()
+        groups = read_verb_summaries_by_group()
         width = max(len(name) for verbs in groups.values() for name, _ in verbs)
         for group, verbs in groups.items():
             with formatter.section(group):
@@ -306,7 +311,7 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
         treat_sigterm_as_interrupt()
-        FORM.set_forms({})
+        FORM.set_output_flags({})
         try:
             refuse_too_little_memory()
             return super().invoke(ctx)
@@ -316,7 +321,7 @@ class Verbs(TyperGroup):
             redirect_streams_to_devnull()
             raise typer.Exit(PIPE_CLOSED) from error
         except FORESEEN as error:
-            told = explain_error(error, ctx.invoked_subcommand)
+            told = convert_to_user_error(error, ctx.invoked_subcommand)
             if told is None:
                 raise
             if isinstance(error, LIMITS):
@@ -329,7 +334,7 @@ class Verbs(TyperGroup):
                 raise typer.Exit(INTERRUPTED)
 
 
-def explain_error(error: BaseException, verb: str | None = None) -> ProfkitError | None:
+def convert_to_user_error(error: BaseException, verb: str | None = None) -> ProfkitError | None:
     """Return what a user is told of an error; None of a bug of profkit's own, which is a traceback."""
     if isinstance(error, ProfkitError):
         return error
@@ -352,12 +357,12 @@ def explain_error(error: BaseException, verb: str | None = None) -> ProfkitError
 
 def _explain_users_error(error: Exception) -> ProfkitError | None:
     """Return what is wrong in the user's own code; None where the error comes from profkit's."""
-    from profkit.evidence.users_code import explain_failure, find_users_file
+    from profkit.evidence.users_code import explain_failure_of_users_code, find_users_file_of_error
 
-    file = find_users_file(error)
+    file = find_users_file_of_error(error)
     if file is None:
         return None
-    why = f"{file}: {explain_failure(error, file)}"
+    why = f"{file}: {explain_failure_of_users_code(error, file)}"
     return ProfkitError(why, "this is your own code: fix it in that file")
 
 
@@ -384,7 +389,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version_and_exit(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -400,7 +405,7 @@ def _profkit(
         typer.Option(
             "--version",
             "-V",
-            callback=_print_version,
+            callback=_print_version_and_exit,
             is_eager=True,
             help="Show the version and exit.",
         ),
@@ -420,10 +425,10 @@ def _profkit(
     Reading Nsight Compute reports and torch.profiler or Nsight Systems traces needs no GPU; with one,
     profkit also runs the profilers for you.
     """
-    if file := find_settings():
-        from profkit.cli.settings import read_defaults
+    if file := find_pyproject_with_settings():
+        from profkit.cli.settings import read_defaults_of_verbs
 
-        ctx.default_map = read_defaults(file, get_current_folder())
+        ctx.default_map = read_defaults_of_verbs(file, get_current_folder())
     if trust:
         os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
     if max_memory is not None:
@@ -471,7 +476,7 @@ def import_verbs() -> dict[str, TyperCommand]:
 def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
     let_signals_end_process()
-    ensure_output_streams()
+    make_output_streams_tolerant()
     try:
         try:
             app(prog_name="profkit")
@@ -536,7 +541,7 @@ def treat_sigterm_as_interrupt() -> None:
 _LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EFBIG, errno.EBADF}
 
 
-def ensure_output_streams() -> None:
+def make_output_streams_tolerant() -> None:
     """Let neither a name that the terminal cannot show nor `>&-` stop a report."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

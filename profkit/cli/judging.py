@@ -24,7 +24,9 @@ def parse_fail_on(given: Sequence[str]) -> set[str]:
     return words
 
 
-def print_exit_reasons(comparisons: Iterable[RunComparison], fail_if: set[str]) -> int:
+def report_failures_and_get_exit_status(
+    comparisons: Iterable[RunComparison], fail_if: set[str]
+) -> int:
     """Say on stderr why the exit status is not 0; return it."""
     from profkit.evidence.compare import list_exit_reasons
 

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from profkit.files import resolve_path
-from profkit.lab.measure.variants.variants import find_kernels_dir, find_variants, scan_variants
+from profkit.lab.measure.variants.variants import (
+    find_kernels_dir,
+    find_variants,
+    read_variants_and_problems,
+)
 from profkit.records.record import SourceFile
 
 
@@ -39,11 +43,11 @@ class SourceFiles(Mapping[str, SourceFile]):
 
 def read_code_hashes(kernels: Path) -> dict[str, str]:
     """Return problem/variant -> the hash of its code, of the variants that can be read."""
-    readable, _ = scan_variants(kernels)
+    readable, _ = read_variants_and_problems(kernels)
     return {f"{variant.problem}/{variant.id}": variant.source_hash for variant in readable}
 
 
-def list_variant_titles(kernels: Path) -> dict[str, str]:
+def read_variant_titles(kernels: Path) -> dict[str, str]:
     """Return variant -> its title, of the variants that can be read."""
-    readable, _ = scan_variants(kernels)
+    readable, _ = read_variants_and_problems(kernels)
     return {variant.id: variant.header.title for variant in readable}

@@ -93,11 +93,11 @@ def read_and_judge_launches(
             reports = reader.read_report_files(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
-    complete = _report_unread_files(reports) and complete
+    complete = _report_damage_and_check_wholeness(reports) and complete
     launches = judge_reports(reports)
     left_out: dict[str, int] = {}
     if ignore:
-        left_out = count_findings(launches, ignore)
+        left_out = count_launches_where_rules_fire(launches, ignore)
         launches = [drop_findings_of_rules(run, ignore) for run in launches]
     chosen = ChosenLaunches(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel is not None:
@@ -112,7 +112,9 @@ def read_and_judge_launches(
     return chosen
 
 
-def count_findings(launches: Sequence[JudgedLaunch], rules: Sequence[str]) -> dict[str, int]:
+def count_launches_where_rules_fire(
+    launches: Sequence[JudgedLaunch], rules: Sequence[str]
+) -> dict[str, int]:
     """Return in how many launches each of these rules fires."""
     counts = dict.fromkeys(rules, 0)
     for run in launches:
@@ -137,7 +139,7 @@ def drop_findings_of_rules(run: JudgedLaunch, ignored: Sequence[str]) -> JudgedL
     )
 
 
-def _report_unread_files(reports: Reports) -> bool:
+def _report_damage_and_check_wholeness(reports: Reports) -> bool:
     """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
@@ -294,7 +296,7 @@ def _refuse_forbidden_node(
         raise ProfkitError(why, EXAMPLE)
     if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
         for leaf in (node.left, node.right):
-            if _is_text(leaf, texts):
+            if _is_text_expression(leaf, texts):
                 raise ProfkitError(f"--where {expression}: arithmetic with text", EXAMPLE)
     if isinstance(node, ast.Name) and node.id not in columns:
         near = get_close_matches(node.id, columns, 1)
@@ -321,7 +323,7 @@ def refuse_unsafe_expression(
         raise ProfkitError(f"--where {expression}: not a comparison", EXAMPLE)
 
 
-def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
+def _is_text_expression(node: ast.expr, texts: Collection[str]) -> bool:
     """Return whether a part of an expression is text, or several values."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str | bytes)

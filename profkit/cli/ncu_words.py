@@ -47,7 +47,7 @@ def show_ncu_output(log: Path, program: bool = True) -> Iterator[NcuWords]:
                     task, description=f"{where} {escape_text(name)}", completed=number, total=of
                 )
 
-            sink = NcuWords(log, _Above(on) if aloud else None, show_progress_of)
+            sink = NcuWords(log, _ProgramOutputAboveBar(on) if aloud else None, show_progress_of)
         try:
             yield sink
         except ProfkitError:
@@ -57,11 +57,11 @@ def show_ncu_output(log: Path, program: bool = True) -> Iterator[NcuWords]:
             sink.close()
 
 
-class _Above:
+class _ProgramOutputAboveBar:
     """The program's words above the bar, line by line."""
 
-    def __init__(self, on: Console) -> None:
-        self._on, self._left = on, b""
+    def __init__(self, console: Console) -> None:
+        self._on, self._left = console, b""
 
     def write(self, content: bytes) -> int:
         *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")

@@ -115,10 +115,10 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def list_known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
-    from profkit.cli.lab import find_kernels_folder, list_variant_titles
+    from profkit.cli.lab import find_kernels_folder, read_variant_titles
 
     try:
-        titles = list_variant_titles(find_kernels_folder(ctx.params.get("kernels")))
+        titles = read_variant_titles(find_kernels_folder(ctx.params.get("kernels")))
     except ProfkitError:
         titles = {}
     return [*(dict.fromkeys(list_recorded_variants(ctx), "recorded") | titles).items()]
@@ -306,7 +306,7 @@ Picture = Annotated[
 
 
 @dataclass
-class _Form:
+class _OutputFlags:
     """How the answer of the verb that runs is given, and whether it is quiet: its flags."""
 
     brief: bool = False
@@ -314,16 +314,16 @@ class _Form:
     markdown: bool = False
     quiet: bool = False
 
-    def set_forms(self, flags: Mapping[str, bool]) -> None:
-        vars(self).update(vars(_Form(**flags)))
+    def set_output_flags(self, flags: Mapping[str, bool]) -> None:
+        vars(self).update(vars(_OutputFlags(**flags)))
         if self.json and self.markdown:
             raise ProfkitError("--json and --markdown cannot be combined", "choose one of them")
 
 
-FORM = _Form()
+FORM = _OutputFlags()
 
 
-def find_settings() -> Path | None:
+def find_pyproject_with_settings() -> Path | None:
     """Return the nearest pyproject.toml, from the current folder upwards, if it names profkit."""
     try:
         folder = get_current_folder()
@@ -408,7 +408,7 @@ class _Command(TyperCommand):
             source = ctx.get_parameter_source(name)
             if source is not None and source.name == "DEFAULT_MAP":
                 FROM_SETTINGS.add(name)
-        FORM.set_forms({name: ctx.params.pop(name) for name in self.verb.forms.split()})
+        FORM.set_output_flags({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

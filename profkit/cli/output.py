@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from profkit.cli.options import FORM, FORMATS, supports_colour
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
-    check_output,
     is_file,
     is_there,
     replace_when_done,
     resolve_path,
+    verify_output_can_be_written,
     write_text_pieces,
 )
 from profkit.show.text.escape import escape_text, iterate_csv
@@ -150,7 +150,7 @@ def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> 
     print("\n ]\n}")
 
 
-def check_format(form: str | None) -> None:
+def check_annotation_format(form: str | None) -> None:
     """Raise a ProfkitError for a --format that there is not, or beside another form."""
     if form is None:
         return
@@ -205,13 +205,13 @@ def print_unwrapped(text: str) -> None:
 
 
 def check_output_path(path: Path, reads: Sequence[str] = ()) -> Path:
-    """Return a file that a verb may write (files.check_output), asked before anything is read.
+    """Return a file that a verb may write, asked before anything is read.
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
     """
     from profkit.records.paths import expand_paths
 
-    check_output(path, expand_paths(reads) if reads else ())
+    verify_output_can_be_written(path, expand_paths(reads) if reads else ())
     refuse_overwriting_evidence(path)
     return path
 
@@ -229,9 +229,9 @@ def open_in_browser(path: Path) -> None:
 
 def refuse_overwriting_evidence(path: Path) -> None:
     """Raise a ProfkitError where a file is there that is evidence: nothing else is to stand there."""
-    from profkit.records.paths import name_protected_kind
+    from profkit.records.paths import get_protected_kind
 
-    kind = name_protected_kind(path)
+    kind = get_protected_kind(path)
     if kind:
         raise ProfkitError(f"{path}: is {kind}, which would be lost", "name another file to write")
 

@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import profkit
-from profkit.cli.agents import Answers, ToolAnswer, describe_error, shorten_text
+from profkit.cli.agents import (
+    Answers,
+    ToolAnswer,
+    describe_error_for_agent,
+    escape_and_shorten_text,
+)
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     is_folder,
@@ -53,7 +58,7 @@ def make_filtered_request_stream(handle: int, answers: TextIO) -> TextIO:
 
     def forward_lines() -> None:
         with os.fdopen(writing, "wb") as checked, contextlib.suppress(OSError):
-            for line in _split_lines(handle):
+            for line in _iterate_limited_lines(handle):
                 refusal = _answer_invalid_line(line)
                 if refusal is None:
                     checked.write(line + b"\n")
@@ -66,7 +71,7 @@ def make_filtered_request_stream(handle: int, answers: TextIO) -> TextIO:
     return io.TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8")
 
 
-def _split_lines(handle: int) -> Iterator[bytes]:
+def _iterate_limited_lines(handle: int) -> Iterator[bytes]:
     """Yield the lines of a descriptor; of one that is too long, a little more than is taken."""
     kept = b""
     while chunk := os.read(handle, 1 << 16):
@@ -96,12 +101,12 @@ def _answer_invalid_line(line: bytes) -> dict[str, Any] | None:
     return {
         "jsonrpc": "2.0",
         "id": number,
-        "error": {"code": -32700, "message": shorten_text(why)},
+        "error": {"code": -32700, "message": escape_and_shorten_text(why)},
     }
 
 
-def make_server(root: Path) -> Any:
-    """The server with its six tools, none of which runs a command or writes a file."""
+def make_mcp_server(root: Path) -> Any:
+    """Return the server with its six tools, none of which runs a command or writes a file."""
     with require_package("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
     if not is_folder(root):
@@ -113,9 +118,9 @@ def make_server(root: Path) -> Any:
     tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for ask in (*tools, answers.roofline):
-        summary, _ = split_docstring(ask.__doc__ or "")
+        summary, _ = split_tool_docstring(ask.__doc__ or "")
         server.tool(description=summary, annotations=reads, structured_output=False)(
-            _make_tool(ask)
+            _make_mcp_tool(ask)
         )
     _reword_argument_errors(server)
     return server
@@ -151,10 +156,10 @@ def say_wrong_arguments(
         argument = ".".join(str(part) for part in error["loc"])
         wrong.add(f"{argument}: {error['msg'].lower()}")
     problems = "; ".join(sorted(wrong))
-    return shorten_text(f"{tool}: {problems}\narguments: {', '.join(known)}")
+    return escape_and_shorten_text(f"{tool}: {problems}\narguments: {', '.join(known)}")
 
 
-def split_docstring(text: str) -> tuple[str, dict[str, str]]:
+def split_tool_docstring(text: str) -> tuple[str, dict[str, str]]:
     """Return what a tool answers, and what each of its arguments is, in a line each."""
     summary, _, listed = inspect.cleandoc(text).partition("Args:")
     arguments: dict[str, list[str]] = {}
@@ -169,8 +174,8 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     return " ".join(summary.split()), {name: " ".join(lines) for name, lines in arguments.items()}
 
 
-def _make_tool(ask: Callable[..., ToolAnswer]) -> Callable[..., Any]:
-    """A question as the library wants it: text with the data beside it, a picture, or a refusal."""
+def _make_mcp_tool(ask: Callable[..., ToolAnswer]) -> Callable[..., Any]:
+    """Return a question as the library wants it: its text with the data, a picture, or a refusal."""
     from mcp.server.mcpserver import Image
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import CallToolResult, ContentBlock, TextContent
@@ -181,16 +186,16 @@ def _make_tool(ask: Callable[..., ToolAnswer]) -> Callable[..., Any]:
         try:
             told = ask(**given)
         except ProfkitError as error:
-            raise ToolError(describe_error(error)) from error
+            raise ToolError(describe_error_for_agent(error)) from error
         except (OSError, ValueError, RecursionError, MemoryError) as error:  # the server goes on
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ToolError(shorten_text(f"{ask.__name__}: {why}")) from error
+            raise ToolError(escape_and_shorten_text(f"{ask.__name__}: {why}")) from error
         content: list[ContentBlock] = [TextContent(type="text", text=told.text)]
         if told.picture:
             content.append(Image(data=told.picture, format="png").to_image_content())
         return CallToolResult(content=content, structured_content=told.content)
 
-    _, described = split_docstring(ask.__doc__ or "")
+    _, described = split_tool_docstring(ask.__doc__ or "")
     signature = inspect.signature(ask, eval_str=True)
     parameters = []
     for name, parameter in signature.parameters.items():

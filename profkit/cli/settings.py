@@ -9,7 +9,7 @@ from typing import Any
 
 from profkit.cli.options import FAIL_ON
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import read_structured
+from profkit.files import read_json_or_toml_bytes
 
 # A key -> the verbs that take it, and the name of their parameter.
 PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -24,14 +24,14 @@ MOST = 1 << 20  # bytes of a pyproject.toml
 DOTS_MOST, TABLE_DOTS_MOST, SQUARES_MOST = 1000, 50, 4_000_000
 
 
-def read_defaults(file: Path, current: Path) -> Defaults:
+def read_defaults_of_verbs(file: Path, current: Path) -> Defaults:
     """Return what a pyproject.toml says of each verb's parameters.
 
     Raises:
         ProfkitError: The file is no TOML, or a key or a value is not known: it names both.
     """
     try:
-        text = read_structured(file, MOST).decode("utf-8")
+        text = read_json_or_toml_bytes(file, MOST).decode("utf-8")
         refuse_long_keys(text)
         content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def read_defaults(file: Path, current: Path) -> Defaults:
             why = f"{file}: [tool.profkit] {key}: unknown key"
             raise ProfkitError(why, did_you_mean(key, PLACES))
         parameter, verbs = PLACES[key]
-        checked = check_setting(file, key, value)
+        checked = verify_and_convert_setting(file, key, value)
         if key == "artifacts":
             checked = os.path.relpath(file.parent / checked, current)
         for verb in verbs:
@@ -69,7 +69,7 @@ def refuse_long_keys(text: str) -> None:
         raise ValueError("its lines have too many dots")
 
 
-def check_setting(file: Path, key: str, value: object) -> Any:
+def verify_and_convert_setting(file: Path, key: str, value: object) -> Any:
     """Return a value that has the type of its key, and names what there is."""
     where = f"{file}: [tool.profkit] {key}"
     if key == "artifacts":

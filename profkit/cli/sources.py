@@ -38,7 +38,7 @@ def open_evidence(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers)
 
 
-def refuse_other_kind(path: str | Path, verb: str) -> None:
+def refuse_file_of_another_verb(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
     if other := suggest_verb(path, verb):
         raise ProfkitError(f"{path}: {other.meaning}, which {verb} does not read", other.command)
@@ -66,12 +66,14 @@ def is_timeline_folder(path: str | Path) -> bool:
     return False
 
 
-def list_stale_runs(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
+def make_errors_of_stale_runs(
+    artifacts: Path, variants_with_cases: Collection[str]
+) -> list[ProfkitError]:
     """Return errors that name the runs ("variant.case") whose code has changed since."""
     from profkit.records.record import suggest_run_command
 
     evidence, problems = open_evidence(artifacts), []
-    for need in sorted(needs) if evidence.headers else ():
+    for need in sorted(variants_with_cases) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
             run = evidence.load_without_report(variant, case)

@@ -18,10 +18,9 @@ from profkit.cli.output import (
     print_unwrapped,
     refuse_overwriting_evidence,
 )
-from profkit.cli.sources import is_timeline_folder, is_triage_folder, refuse_other_kind
+from profkit.cli.sources import is_timeline_folder, is_triage_folder, refuse_file_of_another_verb
 from profkit.errors import ProfkitError
 from profkit.files import (
-    check_output,
     copy_file,
     expand_home,
     is_executable,
@@ -34,6 +33,7 @@ from profkit.files import (
     make_write_error,
     move_folder,
     resolve_path,
+    verify_output_can_be_written,
     write_text,
 )
 from profkit.program.counts import KernelVerdicts
@@ -103,20 +103,22 @@ class Question:
 def print_brief_answer(content: TriageDocument) -> None:
     """Print the answer in few lines; as data, with the keys that tools for agents have."""
     if options.FORM.json:
-        from profkit.show.views.agents import select_triage
+        from profkit.show.views.agents import make_triage_entry
 
-        print_compact_json(select_triage(convert_to_second_form(content)))
+        print_compact_json(make_triage_entry(convert_to_second_form(content)))
     else:
         print_unwrapped(write_brief_triage(content))
 
 
-def judge_and_save(paths: Sequence[Path], asked: Question, kept: Outputs) -> TriageDocument:
+def judge_and_save(paths: Sequence[Path], question: Question, outputs: Outputs) -> TriageDocument:
     """Judge recordings of one program, a file per rank, and keep what was asked for."""
-    answer, counts = judge_recordings(paths, asked.ranks, asked.step, asked.step_ms)
-    content = make_triage_document(answer, kept.set_final_report_path(counts or KernelVerdicts()))
-    kept.name = paths[0].name
-    kept.save_recording(answer.timeline, content, counts)
-    kept.write_files(answer, content)
+    answer, counts = judge_recordings(paths, question.ranks, question.step, question.step_ms)
+    content = make_triage_document(
+        answer, outputs.set_final_report_path(counts or KernelVerdicts())
+    )
+    outputs.name = paths[0].name
+    outputs.save_recording(answer.timeline, content, counts)
+    outputs.write_files(answer, content)
     return content
 
 
@@ -128,47 +130,47 @@ def print_annotations(content: TriageDocument, form: str, recording: str) -> Non
 
 
 def record_and_judge(
-    command: Sequence[str], window: RecordingWindow, asked: Question, kept: Outputs
+    command: Sequence[str], window: RecordingWindow, question: Question, outputs: Outputs
 ) -> None:
     """Record, judge and print; then count, and print a sharper answer."""
     from profkit.cli import watching
 
     timeline, ended = watching.record_program(command, window)
-    timeline = select_ranks(timeline, asked.ranks)
-    kept.save_timeline(timeline)
-    answer = triage_timeline(timeline, asked.step, asked.step_ms)
+    timeline = select_ranks(timeline, question.ranks)
+    outputs.save_timeline(timeline)
+    answer = triage_timeline(timeline, question.step, question.step_ms)
     counts = None
-    if asked.budget and not ended:
+    if question.budget and not ended:
         counts = KernelVerdicts(notes=(watching.UNENDED,))
     content = make_triage_document(answer, counts)
-    kept.save_answer(answer, content)
-    if not asked.budget or not ended:
-        asked.print_answer(content)
+    outputs.save_answer(answer, content)
+    if not question.budget or not ended:
+        question.print_answer(content)
         return
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
     if one_document:
-        with _print_answer_if_interrupted(content, asked):
-            counts = _collect_counters(command, answer, asked, kept)
+        with _print_answer_if_interrupted(content, question):
+            counts = _collect_counters(command, answer, question, outputs)
     else:
-        asked.print_answer(content)
+        question.print_answer(content)
         sys.stdout.flush()
         print_note(
             "now collecting counters of the important kernels; press Ctrl-C to stop and keep this "
             "answer"
         )
-        counts = _collect_counters(command, answer, asked, kept)
-    sharper = triage_timeline(timeline, asked.step, asked.step_ms, counts.expected_gains)
+        counts = _collect_counters(command, answer, question, outputs)
+    sharper = triage_timeline(timeline, question.step, question.step_ms, counts.expected_gains)
     content = make_triage_document(sharper, counts)
-    kept.save_answer(sharper, content)
+    outputs.save_answer(sharper, content)
     if one_document or counts.groups:
-        asked.print_answer(content)
+        question.print_answer(content)
     else:
         print_blocks([TextLine(text, "note") for text in counts.notes])
 
 
 @contextmanager
-def _print_answer_if_interrupted(content: TriageDocument, asked: Question) -> Iterator[None]:
+def _print_answer_if_interrupted(content: TriageDocument, question: Question) -> Iterator[None]:
     """Print the answer that is known if the block does not end well, whatever ends it."""
     is_done = False
     try:
@@ -176,19 +178,19 @@ def _print_answer_if_interrupted(content: TriageDocument, asked: Question) -> It
         is_done = True
     finally:
         if not is_done:
-            asked.print_answer(content)
+            question.print_answer(content)
 
 
 def _collect_counters(
-    command: Sequence[str], answer: Triage, asked: Question, kept: Outputs
+    command: Sequence[str], answer: Triage, question: Question, outputs: Outputs
 ) -> KernelVerdicts:
     """Collect hardware counters of the kernels that matter, within the budget."""
     from profkit.cli import watching
 
-    with kept.open_report_folder() as folder:
+    with outputs.open_report_folder() as folder:
         report = folder / "counters.ncu-rep"
-        counts = watching.collect_program_counters(command, answer, asked.budget, report)
-    if kept.output is None:  # the report went with its folder
+        counts = watching.collect_program_counters(command, answer, question.budget, report)
+    if outputs.output is None:  # the report went with its folder
         return replace(counts, report="")
     return counts
 
@@ -208,7 +210,7 @@ class Outputs:
         _check_output_paths(self.output, self.page, what)
         for file in (self.trace, self.speedscope):
             if file:
-                check_output(file, what)
+                verify_output_can_be_written(file, what)
 
     def save_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""
@@ -294,7 +296,7 @@ def _open_output(output: Path) -> Iterator[Path]:
 def _check_output_paths(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
-        check_output(page, what)
+        verify_output_can_be_written(page, what)
         refuse_overwriting_evidence(page)
     if output and page and resolve_path(page).is_relative_to(resolve_path(output)):
         why = f"--page {page}: is in the folder that -o {output} replaces"
@@ -331,14 +333,14 @@ def _is_recording_name(path: Path) -> bool:
     return is_file(path) and not is_executable(path)
 
 
-def list_recordings(what: Sequence[str]) -> list[Path]:
-    paths = [expand_home(word) for word in what]
+def list_recordings_unless_command(words: Sequence[str]) -> list[Path]:
+    paths = [expand_home(word) for word in words]
     recorded = all(_is_recording_name(path) for path in paths)
     for path in paths if recorded else paths[:1]:
         if path == STANDARD_INPUT:
             continue
         if recorded or not is_executable(path):  # what may be run is a command
-            refuse_other_kind(path, "triage")
+            refuse_file_of_another_verb(path, "triage")
     if recorded:
         return paths
     return []

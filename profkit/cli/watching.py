@@ -19,7 +19,7 @@ from profkit.program.ranks import find_main_gpu
 from profkit.program.readers import injected
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 UNENDED = (
     "no counters were collected: that takes a run that ends by itself, and this one did not; to "
@@ -54,14 +54,14 @@ def collect_program_counters(
     device = None
     if len(answer.timeline.processes) > 1:
         device = find_main_gpu(answer.process)
-    names = [base_name(g.name) for g in counting.choose_groups_to_count(groups)]
+    names = [get_base_name_of_kernel(g.name) for g in counting.choose_groups_to_count(groups)]
     if not names:
         return KernelVerdicts(notes=("no kernel to profile",))
     try:
         with show_ncu_output(report.with_suffix(".log"), program=False) as words:
             done = recorder.collect_counters(command, names, report, budget, words, device)
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
-            counted = counting.read_counters_of_groups(report, groups)
+            counted = counting.judge_groups_by_counters(report, groups)
         packed = recorder.compress_report(report)
     except ProfkitError as error:  # the timeline is an answer too
         print_error(error)

@@ -15,7 +15,7 @@ from pathlib import Path
 from profkit.collect.process import Sink
 from profkit.errors import ProfkitError
 from profkit.files import open_log
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 
 class NoCounters(ProfkitError):
@@ -174,14 +174,14 @@ class NcuWords:
         self._seen = int(line["n"])
         of = int(line["of"]) if line["of"] else None
         name = line["name"].decode("utf-8", "replace")
-        self._progress(self._seen + 1, of, base_name(name) or name)
+        self._progress(self._seen + 1, of, get_base_name_of_kernel(name) or name)
 
 
 def list_available_kernels(output: str) -> list[str]:
     """Return the kernels that ncu names where none matched, each once and short."""
     _, _, listed = output.partition("Available Kernels:")
     names = [m["name"].strip() for m in map(_AVAILABLE.match, listed.splitlines()) if m]
-    return list(dict.fromkeys(base_name(name) or name for name in names))
+    return list(dict.fromkeys(get_base_name_of_kernel(name) or name for name in names))
 
 
 def make_pattern_case_insensitive(pattern: str) -> str:

@@ -146,7 +146,9 @@ def run_command(
         raise
     guard.watch(process.pid)
     kept: deque[bytes] = deque()
-    reader = threading.Thread(target=_read_output, args=(process.stdout, kept, echo), daemon=True)
+    reader = threading.Thread(
+        target=_keep_end_and_echo_output, args=(process.stdout, kept, echo), daemon=True
+    )
     reader.start()
     status: int | None = None
     try:
@@ -220,7 +222,7 @@ fi
 """
 
 
-def _read_output(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
+def _keep_end_and_echo_output(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
     size = 0
     while chunk := source.read1(65536):  # type: ignore[attr-defined]
         kept.append(chunk)
@@ -258,7 +260,7 @@ def _send_signal(
     process.poll()  # a zombie leader is not something left
     members = set(elsewhere)
     for pid in _list_pids():
-        if _read_session(pid) == process.pid:
+        if _get_session_of_process(pid) == process.pid:
             members.add(pid)
     if process.returncode is not None:
         members.discard(process.pid)
@@ -278,7 +280,7 @@ def _list_pids() -> list[int]:
     return pids
 
 
-def _read_session(pid: int) -> int | None:
+def _get_session_of_process(pid: int) -> int | None:
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
@@ -288,7 +290,7 @@ def _list_descendants(pid: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for child in _list_pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
-            children.setdefault(int(_read_status(child)[1]), []).append(child)
+            children.setdefault(int(_read_proc_stat_fields(child)[1]), []).append(child)
     descendants: set[int] = set()
     ahead = [pid]
     while ahead:
@@ -301,10 +303,10 @@ def _list_descendants(pid: int) -> set[int]:
 def is_alive(pid: int) -> bool:
     """Return whether it is there, and no zombie."""
     with contextlib.suppress(OSError, IndexError):
-        return _read_status(pid)[0] != "Z"
+        return _read_proc_stat_fields(pid)[0] != "Z"
     return False
 
 
-def _read_status(pid: int) -> list[str]:
+def _read_proc_stat_fields(pid: int) -> list[str]:
     """Return state, parent, ... out of `pid (name, which may hold anything) state parent ...`."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -19,7 +19,7 @@ from typing import Protocol
 from profkit.collect import ncu_output, process
 from profkit.errors import ProfkitError
 from profkit.files import get_size, is_file, make_temporary_folder, move_file
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it
@@ -61,7 +61,7 @@ class CollectedReport:
     note: str = ""  # how the program ended, if it failed after its kernels had been profiled
 
 
-def list_common_options(ncu: Path, options: CollectOptions) -> list[str]:
+def make_common_ncu_command(ncu: Path, options: CollectOptions) -> list[str]:
     """Return the command of ncu that all profiles have in common."""
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
@@ -86,18 +86,21 @@ def profile_one_call(
         program = call.write_program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
-        command = [*list_common_options(ncu, options), *limits]
+        command = [*make_common_ncu_command(ncu, options), *limits]
         draft, done = _run_ncu(command, program, folder, options)
         if ended := ncu_output.find_program_failure(done.output):
-            raise _explain_failure(ended, done)
-        kernels = list_kernels(draft)
+            raise _explain_failed_program(ended, done)
+        kernels = read_kernel_names_of_report(draft)
         verify_captured_kernels(expected, kernels, call.label)
-        return _keep_report(draft, report, command + program, done, kernels)
+        return _move_report_into_place(draft, report, command + program, done, kernels)
 
 
 def verify_captured_kernels(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
-    launched, profiled = list(map(base_name, expected)), list(map(base_name, captured))
+    launched, profiled = (
+        list(map(get_base_name_of_kernel, expected)),
+        list(map(get_base_name_of_kernel, captured)),
+    )
     if launched != profiled:
         raise ProfkitError(
             f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",
@@ -115,14 +118,14 @@ def profile_program(
 ) -> CollectedReport:
     """Profile a program into a report, in place of an older one when it is complete."""
     with _make_folder_beside_report(report) as folder:
-        command = [*list_common_options(ncu, options), *options.filters]
+        command = [*make_common_ncu_command(ncu, options), *options.filters]
         draft, done = _run_ncu(command, program, folder, options, echo)
-        kernels = list_kernels(draft)
-        kept = _keep_report(draft, report, [*command, *program], done, kernels)
+        kernels = read_kernel_names_of_report(draft)
+        kept = _move_report_into_place(draft, report, [*command, *program], done, kernels)
         return replace(kept, note=ncu_output.find_program_failure(done.output) or "")
 
 
-def list_launch_filters(
+def make_launch_filter_options(
     kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
 ) -> tuple[str, ...]:
     """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
@@ -133,7 +136,7 @@ def list_launch_filters(
     """
     filters: list[str] = []
     if kernel is not None:
-        check_regex(kernel)
+        check_kernel_regex(kernel)
         regex = f"regex:{ncu_output.make_pattern_case_insensitive(kernel)}"
         filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
     if skip:
@@ -143,7 +146,7 @@ def list_launch_filters(
     return (*filters, *(ncu_output.list_nvtx_filters(nvtx) if nvtx else ()))
 
 
-def check_regex(kernel: str) -> None:
+def check_kernel_regex(kernel: str) -> None:
     """Raise a ProfkitError where --kernel is no regular expression."""
     try:
         re.compile(kernel)
@@ -187,13 +190,13 @@ def _run_ncu(
         raise known
     ended = ncu_output.find_program_failure(done.output)
     if done.status and not (ended and is_file(draft)):
-        raise _explain_failure(ended, done)
+        raise _explain_failed_program(ended, done)
     if not is_file(draft) or get_size(draft) == 0:
-        raise _explain_no_match(done)
+        raise _explain_no_profiled_launch(done)
     return draft, done
 
 
-def _explain_no_match(done: process.FinishedCommand) -> ProfkitError:
+def _explain_no_profiled_launch(done: process.FinishedCommand) -> ProfkitError:
     if "==PROF== Connected to process" not in done.output:
         return ProfkitError(
             "the command started no CUDA under ncu: no report was written",
@@ -214,7 +217,7 @@ def _explain_no_match(done: process.FinishedCommand) -> ProfkitError:
     )
 
 
-def _explain_failure(ended: str | None, done: process.FinishedCommand) -> ProfkitError:
+def _explain_failed_program(ended: str | None, done: process.FinishedCommand) -> ProfkitError:
     own = []
     for s in done.output.splitlines():
         if s.strip() and not s.startswith("=="):
@@ -237,7 +240,7 @@ def _preload_readers() -> None:
             return  # whoever needs it says so
 
 
-def list_kernels(report: Path) -> list[str]:
+def read_kernel_names_of_report(report: Path) -> list[str]:
     """Return the kernels in a report, in order; an error if it is damaged or a launch failed."""
     from profkit.reports.reader import read_report_files
 
@@ -254,7 +257,7 @@ def list_kernels(report: Path) -> list[str]:
     return [str(launch["kernel"]) for launch in launches]
 
 
-def _keep_report(
+def _move_report_into_place(
     draft: Path,
     report: Path,
     command: Sequence[str],

@@ -24,7 +24,7 @@ from profkit.files import (
     get_home_folder,
     is_file,
     open_log,
-    open_regular,
+    open_regular_file,
     replace_when_done,
     resolve_path,
 )
@@ -167,7 +167,7 @@ def record_timeline(
         ProfkitError: It ended badly before any kernel, or cannot be started.
     """
     window = window or RecordingWindow()
-    env = _build_environment(folder, window)
+    env = _make_recording_environment(folder, window)
     limit = window.timeout
     if window.seconds is not None:
         limit = min(limit, window.after + window.seconds)
@@ -190,7 +190,7 @@ def record_timeline(
     return RecordingResult(done.seconds, f"{how}: its timeline ends there; {hint}")
 
 
-def _build_environment(folder: Path, window: RecordingWindow) -> dict[str, str]:
+def _make_recording_environment(folder: Path, window: RecordingWindow) -> dict[str, str]:
     """Return the environment of a program that is recorded."""
     injection = build_injection_library()
     paths = [str(INJECTED)]
@@ -278,7 +278,7 @@ def compress_report(report: Path) -> Path:
     import zstandard
 
     target = report.with_suffix(".ncu-repz")
-    with open_regular(report) as raw, replace_when_done(target) as part, open_log(part) as out:
+    with open_regular_file(report) as raw, replace_when_done(target) as part, open_log(part) as out:
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()
     return target

@@ -16,7 +16,7 @@ from profkit.records.record import Record
 
 
 def find_matching_ablation(record: Record | None, device: str | None) -> AblationRecord | None:
-    """A record's ablation, if it is of one kernel and of the GPU that the report is of."""
+    """Return a record's ablation, if it is of one kernel and of the GPU that the report is of."""
     if record is None or record.ablation is None:
         return None
     found = AblationRecord.from_record(record.ablation)
@@ -27,11 +27,11 @@ def find_matching_ablation(record: Record | None, device: str | None) -> Ablatio
     return found
 
 
-def add_measured_gains(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis:
-    """The verdict with what was measured of its findings, which come in another order then."""
+def add_measured_gains(diagnosis: Diagnosis, ablation: AblationRecord) -> Diagnosis:
+    """Return the verdict with what was measured of its findings, which come in another order then."""
     findings = []
     for finding in diagnosis.findings:
-        row = _find_ablation_of_rule(found.measured, finding.rule)
+        row = _find_ablation_of_rule(ablation.measured, finding.rule)
         if row and finding.status == "fires":
             finding = replace(finding, measured=_convert_to_measured_gain(row))  # noqa: PLW2901
         findings.append(finding)
@@ -39,7 +39,7 @@ def add_measured_gains(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis
 
 
 def _find_ablation_of_rule(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation | None:
-    """What measures a rule: the largest gain that a fix can reach, else the largest bound."""
+    """Return what measures a rule: the largest gain that a fix can reach, else the largest bound."""
     rows = [row for row in rows if rule in row.rules]
     return max(rows, key=lambda row: (row.reachable, row.gain), default=None)
 
@@ -61,7 +61,7 @@ def _convert_to_measured_gain(row: MeasuredAblation) -> MeasuredGain:
 
 
 def _rank_by_measured_gain(finding: LaunchFinding) -> tuple[int, float]:
-    """Measured and worth it, then what is expected, then what was measured to bring nothing."""
+    """Rank what was measured and is worth it, then what is expected, then what brought nothing."""
     if not finding.is_cause:
         return 3, 0.0
     if finding.measured_reachable_gain is None:

@@ -21,18 +21,18 @@ from profkit.diagnosis.rule import (
 )
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import (
-    clear_if_worthless,
-    get_number_or_nan,
+    clear_finding_without_expected_gain,
+    convert_to_number_or_nan,
     judge_launch,
     make_clear_finding,
 )
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
 from profkit.judge import NOT_PRICED
-from profkit.model.launch import Launch, is_impossible
+from profkit.model.launch import Launch, is_impossible_value
 from profkit.records.record import Record, read_record_beside
 from profkit.reports import figures
-from profkit.reports.frame import list_frame_rows, strip_attrs
+from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -105,18 +105,21 @@ class JudgedLaunch:
 
     @property
     def time(self) -> float:
-        """Duration under ncu in s; NaN when not collected, or when no launch takes that long."""
+        """Return duration under ncu in s; NaN when not collected, or when no launch takes that long."""
         time = self.values.get("time", nan)
-        return nan if is_impossible("time", time) else time
+        return nan if is_impossible_value("time", time) else time
 
     @property
     def top(self) -> LaunchFinding | None:
-        """The finding that leads: the verdict's cause; None when nothing fires but notes."""
+        """Return the finding that leads: the verdict's cause; None when nothing fires but notes."""
         return self.diagnosis.top
 
     @property
     def seconds_saved(self) -> float:
-        """Seconds that fixing the leading finding is expected to save; 0 at a roof, or not known."""
+        """Return seconds that fixing the leading finding is expected to save.
+
+        0 at a roof, or not known.
+        """
         return _replace_nan_by_zero(self.diagnosis.estimate_saved_time(self.time))
 
 
@@ -133,7 +136,7 @@ class LaunchRow:
 
     @property
     def known_times_sorted(self) -> list[float]:
-        """The durations that are known, in s, shortest first."""
+        """Return the durations that are known, in s, shortest first."""
         known = []
         for run in self.launches:
             if not isnan(run.time):
@@ -142,17 +145,23 @@ class LaunchRow:
 
     @property
     def total(self) -> float:
-        """The sum of the durations that are known, in s."""
+        """Return the sum of the durations that are known, in s."""
         return sum(self.known_times_sorted)
 
     @property
     def seconds_saved(self) -> float:
-        """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
+        """Return seconds of all its time that fixing what is said of the launch shown should save.
+
+        Else 0.
+        """
         return _replace_nan_by_zero(self.median_launch.diagnosis.estimate_saved_time(self.total))
 
     @property
     def sure_seconds_saved(self) -> float:
-        """Seconds of all its time that fixing the leading finding should save at least; else 0."""
+        """Return seconds of all its time that fixing the leading finding should save at least.
+
+        Else 0.
+        """
         return _replace_nan_by_zero(
             self.median_launch.diagnosis.estimate_least_saved_time(self.total)
         )
@@ -165,7 +174,7 @@ class LaunchRow:
 
     @property
     def median_launch(self) -> JudgedLaunch:
-        """The launch that is shown for the row: the one of median time."""
+        """Return the launch that is shown for the row: the one of median time."""
         times = self.known_times_sorted
         if times:
             median = times[(len(times) - 1) // 2]
@@ -197,10 +206,10 @@ def _replace_nan_by_zero(seconds: float) -> float:
 
 def judge_reports(reports: Reports) -> list[JudgedLaunch]:
     """Return the verdict on every launch, in the order of the files; makes no frame."""
-    return list(chain.from_iterable(map(_judge_part, reports.parts)))
+    return list(chain.from_iterable(map(_judge_launches_of_report, reports.parts)))
 
 
-def _judge_part(part: ReportLaunches) -> Iterator[JudgedLaunch]:
+def _judge_launches_of_report(part: ReportLaunches) -> Iterator[JudgedLaunch]:
     rules: dict[int, list[NvidiaRule]] = {}
     for _, launch, rule, title, message, speedup, scope in part.rules:
         known = speedup if isfinite(speedup) else None
@@ -265,7 +274,7 @@ def group_and_rank_launches(
         rows.append(row)
         total += row.total
     rows.sort(key=lambda row: (-row.seconds_saved, -row.total))
-    sure = find_row_with_sure_saving(rows)
+    sure = find_leading_row_with_sure_saving(rows)
 
     def rank_row(row: LaunchRow) -> tuple[bool, bool]:
         return not row.leads_with_uncollected_cause(total), row is not sure
@@ -273,7 +282,7 @@ def group_and_rank_launches(
     return sorted(rows, key=rank_row)
 
 
-def find_row_with_sure_saving(rows: Sequence[LaunchRow]) -> LaunchRow | None:
+def find_leading_row_with_sure_saving(rows: Sequence[LaunchRow]) -> LaunchRow | None:
     """Return the row whose saving is sure, and which leads where the largest may save nothing.
 
     Of rows that should save at least a third of the most, the one with the largest low end; None where
@@ -327,15 +336,15 @@ def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judge
     launches = []
     places = []  # of the launches whose report is still there
     for place, row in enumerate(list_frame_rows(runs)):
-        also = OwnColumns(row) if rules else None
+        also = UserRuleColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
         values = {}
         for name in CATALOGUE:
-            values[name] = get_number_or_nan(row.get(name))
+            values[name] = convert_to_number_or_nan(row.get(name))
         launches.append(_make_judged_launch(row, values, diagnosis))
         if is_file(str(launches[place].report)):
             places.append(place)
-    lined, _ = add_readable_source_lines([launches[place] for place in places])
+    lined, _ = add_source_lines_and_explain_missing([launches[place] for place in places])
     for place, run in zip(places, lined, strict=True):
         launches[place] = run
     return launches
@@ -370,7 +379,7 @@ def add_verdict_columns(reports: Reports, launches: Sequence[JudgedLaunch]) -> D
     expect, expect_low and expect_high (speed-up factors); NaN for what is not known.
     """
     # The files' status is not the table's, and no file format can hold it. Its columns are shared.
-    frame = strip_attrs(reports.launches)
+    frame = drop_file_status_attribute(reports.launches)
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     rows = []
     for run in launches:
@@ -386,7 +395,7 @@ def add_verdict_columns(reports: Reports, launches: Sequence[JudgedLaunch]) -> D
     return frame
 
 
-class OwnColumns(Mapping[str, float]):
+class UserRuleColumns(Mapping[str, float]):
     """What a rule of one's own may index besides metrics: the row's numbers, then raw counters.
 
     The report is read when the first name is asked for that the row has not.
@@ -457,7 +466,7 @@ def add_source_lines(
             asked.append(request)
     answers = answer_line_requests(asked, strict=count is not None)
     for place, answer in zip(places, answers, strict=True):
-        lined[place] = _add_lines(runs[place], answer)
+        lined[place] = _add_answered_lines(runs[place], answer)
     return lined
 
 
@@ -470,7 +479,7 @@ def explain_unread_lines(runs: Iterable[JudgedLaunch]) -> list[str]:
     return list(said)
 
 
-def add_readable_source_lines(
+def add_source_lines_and_explain_missing(
     runs: Sequence[JudgedLaunch], *how: Any
 ) -> tuple[list[JudgedLaunch], list[str]]:
     """Return the launches with their lines (`how` as above), and why some are left without."""
@@ -482,7 +491,7 @@ def add_readable_source_lines(
             return list(runs), [error.message]
     lined, unread = [], []
     for run in runs:
-        alone, why = add_readable_source_lines([run], *how)
+        alone, why = add_source_lines_and_explain_missing([run], *how)
         lined += alone
         unread += why
     return lined, unread
@@ -502,16 +511,16 @@ def _make_lines_request(run: JudgedLaunch, count: int, listed: int, around: int)
     return LinesRequest(run.report, run.index, chosen, count, listed, around, instructions)
 
 
-def _add_lines(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
+def _add_answered_lines(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
     listed = tuple(map(_make_hot_line, answer.sampled))
     findings = []
     for finding in run.diagnosis.findings:
         lines = answer.counters.get(finding.rule)
         if lines:
-            finding = replace(finding, where=tuple(_list_source_shares(lines)))  # noqa: PLW2901
+            finding = replace(finding, where=tuple(_iterate_lines_with_source(lines)))  # noqa: PLW2901
         gathered = answer.gathered.get(finding.rule)
         if gathered:
-            finding = _estimate_gain_without_gathers(run, finding, gathered)  # noqa: PLW2901
+            finding = _price_unused_sectors_without_gathers(run, finding, gathered)  # noqa: PLW2901
         findings.append(finding)
     for rule, share in answer.fusable.items():
         findings = _correct_gain_of_unfused_arithmetic(run, findings, rule, share)
@@ -538,7 +547,7 @@ def _make_hot_line(line: CounterLine) -> HotLine:
         share=line.share,
         stall=line.stall,
         stall_share=line.stall_share,
-        called_at=_find_caller(line),
+        called_at=_get_call_of_inlined_line(line),
         sass=tuple(instructions),
     )
 
@@ -559,7 +568,7 @@ def _correct_gain_of_unfused_arithmetic(
             judged = make_clear_finding(rule, finding.note, BY_ID[rule].title)
             if asked:
                 priced = replace(finding, saving=asked[1])
-                judged = clear_if_worthless(BY_ID[rule], priced, leading)
+                judged = clear_finding_without_expected_gain(BY_ID[rule], priced, leading)
         if judged.status == "fires":
             fires.append(judged)
         else:
@@ -571,11 +580,11 @@ def _add_conflict_free_layouts(finding: LaunchFinding, layouts: Layouts | None) 
     """Return a finding of bank conflicts with the layouts that have none; of other rules as it is."""
     if layouts is None:
         return finding
-    from profkit.diagnosis.layouts import advise_layouts
+    from profkit.diagnosis.layouts import write_layout_advice
 
     advice = finding.advice
     if layouts.found:
-        advice = advise_layouts(layouts, advice)
+        advice = write_layout_advice(layouts, advice)
     return replace(finding, layouts=layouts, advice=advice)
 
 
@@ -585,7 +594,7 @@ _GATHERS = (
 )
 
 
-def _estimate_gain_without_gathers(
+def _price_unused_sectors_without_gathers(
     run: JudgedLaunch, finding: LaunchFinding, share: float
 ) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
@@ -623,7 +632,7 @@ def _replace_advice_for_triton(finding: LaunchFinding) -> LaunchFinding:
     return finding
 
 
-def _list_source_shares(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
+def _iterate_lines_with_source(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
     """Yield the lines of source; an instruction without one says nothing to a reader."""
     for line in lines:
         if line.file is None or line.line is None:
@@ -641,11 +650,11 @@ def _list_source_shares(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
             line.opcode,
             line.source,
             producer,
-            _find_caller(line),
+            _get_call_of_inlined_line(line),
         )
 
 
-def _find_caller(line: CounterLine) -> Caller | None:
+def _get_call_of_inlined_line(line: CounterLine) -> Caller | None:
     call = line.called_at
     if call is None:
         return None

@@ -11,7 +11,7 @@ WORD, LINE = 4, 128  # bytes of a bank, and of all of them
 MOST = 0.5  # of the conflicts, from which nothing else needs to be said
 
 
-def advise_layouts(layouts: Layouts, usual: str) -> str:
+def write_layout_advice(layouts: Layouts, usual: str) -> str:
     """Return layouts without conflicts as advice; the usual one too where they are not most of it."""
     sentences = [say_layout(layout) for layout in layouts.found]
     if sum(layout.share for layout in layouts.found) < MOST:

@@ -144,8 +144,8 @@ def parse_page(text: str) -> WrittenPage:
     return WrittenPage(
         hardware=" ".join(hardware.split()),
         official=parts.get("Official page", "").strip().strip("<>"),
-        before=_read_snippet(parts.get("Before", "")),
-        after=_read_snippet(parts.get("After", "")),
+        before=_find_first_code_snippet(parts.get("Before", "")),
+        after=_find_first_code_snippet(parts.get("After", "")),
         false_alarms=_list_bullets(parts.get("False alarms", "")),
         thresholds=_list_bullets(parts.get("Thresholds", "")),
     )
@@ -155,7 +155,7 @@ def _list_bullets(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"^- (.+)$", text, re.M))
 
 
-def _read_snippet(text: str) -> Snippet | None:
+def _find_first_code_snippet(text: str) -> Snippet | None:
     match = _CODE.search(text)
     if match:
         return Snippet(match[1], match[2])
@@ -177,7 +177,7 @@ def read_probe_pairs(rule: str) -> tuple[MeasuredPair, ...]:
     return tuple(MeasuredPair(**pair) for pair in _read_probe_measurements()["rules"].get(rule, ()))
 
 
-def find_probe_range(metric: str) -> ProbeRange | None:
+def find_metric_range_over_probes(metric: str) -> ProbeRange | None:
     """Return where a metric goes on the probes; None where none of them has it."""
     ends = _read_probe_measurements()["metrics"].get(metric)
     return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))

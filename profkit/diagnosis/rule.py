@@ -97,24 +97,27 @@ class LaunchFinding(Finding):
 
     @property
     def gain(self) -> float | None:
-        """The bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given."""
+        """Return the bound on the speed-up (1.8: at most 1.8 times faster); None where there is none."""
         return self.saving.bound
 
     @property
     def expect(self) -> Expectation | None:
-        """What people got who fixed it; None where nothing was ever measured, and at a roof."""
+        """Return what people got who fixed it; None where nothing was ever measured, and at a roof."""
         return get_expectation(self.saving)
 
     @property
     def measured_reachable_gain(self) -> float | None:
-        """The speed-up that was measured and that a fix could reach; None: not measured."""
+        """Return the speed-up that was measured and that a fix could reach; None: not measured."""
         if self.measured and self.measured.reachable:
             return self.measured.gain
         return None
 
     @property
     def ranking_gain(self) -> float:
-        """The speed-up to rank by: measured, expected, else the bound; 1 at a roof or without any."""
+        """Return the speed-up to rank by: measured, expected, else the bound.
+
+        1 at a roof or without any.
+        """
         if self.measured_reachable_gain is not None:
             return self.measured_reachable_gain
         if self.at_roof:
@@ -293,7 +296,7 @@ class Diagnosis:
 
     @property
     def top(self) -> LaunchFinding | None:
-        """The finding that leads: the verdict's cause; None when nothing fires but notes."""
+        """Return the finding that leads: the verdict's cause; None when nothing fires but notes."""
         for finding in self.findings:
             if finding.is_cause:
                 return finding
@@ -325,7 +328,7 @@ class Diagnosis:
 
     @property
     def label(self) -> str:
-        """What it is bound by in two words: "memory: shared", "unknown"."""
+        """Return what it is bound by in two words: "memory: shared", "unknown"."""
         if self.limiter:
             return f"{self.bound}: {self.limiter}"
         return self.bound

@@ -37,7 +37,7 @@ from profkit.model.resources import (
     ResourceUse,
     find_next_limit,
     list_resource_uses,
-    measure_full_slice,
+    measure_busiest_full_l2_slice,
 )
 from profkit.model.scenario import (
     AT_ROOF,
@@ -72,7 +72,7 @@ class _Facts:
 def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
     shape, worth = _judge_launch_shape(launch)
-    waste = _find_largest_waste_gain(launch) if shape else 1.0
+    waste = _estimate_largest_gain_of_less_work(launch) if shape else 1.0
     facts = _Facts(tuple(list_resource_uses(launch)), shape, worth, waste)
     verdict = _choose_bound(facts, launch)
     border = _find_bound_across_border(verdict, facts, launch)
@@ -105,8 +105,8 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     return _judge_latency(launch, facts.usages)
 
 
-def _find_largest_waste_gain(launch: Launch) -> float:
-    """The most that is to be expected of work that need not be done, 1 where there is none.
+def _estimate_largest_gain_of_less_work(launch: Launch) -> float:
+    """Return the most that is to be expected of work that need not be done, 1 where there is none.
 
     A wait of an empty machine is another name of its shape; wasted work is not: it takes its time on
     however many SMs it is spread.
@@ -123,7 +123,7 @@ def _find_largest_waste_gain(launch: Launch) -> float:
 
 
 def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
-    """A bound from a few throughputs, or none; what else to collect for a sure one."""
+    """Return a bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "the throughputs of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
     for bound, whole in halves:
@@ -142,7 +142,7 @@ def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -
 
 
 def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
-    """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
+    """Return the verdict that the shape is the cause, and what a launch of ideal shape would gain."""
     gains, causes = {}, {}
     for rule in ALL:
         with suppress(NotCollected):
@@ -199,7 +199,7 @@ def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
-    hot = measure_full_slice(launch)
+    hot = measure_busiest_full_l2_slice(launch)
     if hot > 0:
         text += f", but one slice of L2 is at {share(hot)}: all blocks access few addresses"
     try:
@@ -255,12 +255,12 @@ def _find_factor_that_changes_bound(
     return turned
 
 
-def _scale_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
+def _scale_figure(facts: _Facts, figure_index: int, factor: float, launch: Launch) -> _Facts:
     """Return the facts with one figure that many times as large: a usage, or for -1 the shape's cost."""
-    if figure < 0:
+    if figure_index < 0:
         return replace(facts, worth=facts.worth * factor)
     usages = list(facts.usages)
-    usages[figure] = usages[figure].scale_share(factor, launch)
+    usages[figure_index] = usages[figure_index].scale_share(factor, launch)
     return replace(facts, usages=tuple(usages))
 
 
@@ -301,17 +301,17 @@ def judge_launch(
     metrics = {}
     for k, v in values.items():
         if k in CATALOGUE:
-            metrics[k] = get_number_or_nan(v)
+            metrics[k] = convert_to_number_or_nan(v)
     launch = Launch(metrics)
     try:
-        return _judge_collected(launch, metrics, values, more, also)
+        return _judge_launch_with_metrics(launch, metrics, values, more, also)
     except ArithmeticError as error:
         # Each value may be possible, and all of them together not.
         why = f"the counters of this launch contradict each other: {error}"
         return Diagnosis("unknown", None, why, missing=(Missing("", why),))
 
 
-def get_number_or_nan(value: Any) -> float:
+def convert_to_number_or_nan(value: Any) -> float:
     """Return a cell of anybody's frame as a number; NaN for what is none."""
     try:
         return float(value)
@@ -319,7 +319,7 @@ def get_number_or_nan(value: Any) -> float:
         return nan
 
 
-def _judge_collected(
+def _judge_launch_with_metrics(
     launch: Launch,
     metrics: Mapping[str, float],
     values: Mapping[str, Any],
@@ -332,7 +332,7 @@ def _judge_collected(
     ncu = str(values.get("ncu_version") or "")
     asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
-    findings = [clear_if_worthless(rule, found, lead) for rule, found in asked]
+    findings = [clear_finding_without_expected_gain(rule, found, lead) for rule, found in asked]
     ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
     told = _mark_symptoms_of_leading_cause(ordered, verdict)
     both = _estimate_combined_gain(launch, told)
@@ -354,20 +354,20 @@ def _evaluate_all_rules(
         if rule.id in BY_ID:
             subject = launch
         found = _evaluate_rule(rule, subject, counted, ncu)
-        asked.append(_silence_fallback_rule(rule, found, asked))
+        asked.append(_clear_fallback_rule_if_another_fires(rule, found, asked))
     return asked
 
 
-def _silence_fallback_rule(
-    rule: LaunchRule, found: LaunchFinding, before: Sequence[Asked]
+def _clear_fallback_rule_if_another_fires(
+    rule: LaunchRule, finding: LaunchFinding, before: Sequence[Asked]
 ) -> Asked:
     """Return what a rule says after others: a fallback nothing where one of them fires."""
-    if not rule.otherwise or found.status == "unknown":
-        return rule, found
+    if not rule.otherwise or finding.status == "unknown":
+        return rule, finding
     for _, other in before:
         if other.is_cause:
             return rule, make_clear_finding(rule.id, rule.note, rule.title)
-    return rule, found
+    return rule, finding
 
 
 def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[LaunchFinding]:
@@ -473,7 +473,7 @@ def _estimate_combined_gain(
 
 def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     """Return the verdict with the counters that were left out of it, where there are any."""
-    impossible = launch.find_impossible()
+    impossible = launch.find_impossible_metrics()
     if not impossible:
         return verdict
     several = []
@@ -580,19 +580,19 @@ def say_distance_from_roof(room: float) -> str:
     return f"at the best rate on record the same work takes {share(left)} less time"
 
 
-def _mark_findings_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
+def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) -> list[Asked]:
     """Mark the findings whose unit does the problem's own work as fast as it can.
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
     """
     if room is None or room > AT_ROOF:
-        return asked
-    for rule, found in asked:
+        return answers_of_rules
+    for rule, found in answers_of_rules:
         if rule.less_work and found.status == "fires" and found.ranking_gain >= WORTH_NAMING:
-            return asked
+            return answers_of_rules
     said = say_distance_from_roof(room)
     marked = []
-    for rule, found in asked:
+    for rule, found in answers_of_rules:
         judged = found
         if rule.own_work and found.status == "fires":
             cause, bound = f"{found.cause}; {said}", Estimate(bound=found.gain)
@@ -601,20 +601,22 @@ def _mark_findings_at_roof(asked: list[Asked], room: float | None) -> list[Asked
     return marked
 
 
-def clear_if_worthless(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
+def clear_finding_without_expected_gain(
+    rule: LaunchRule, finding: LaunchFinding, lead: list[str]
+) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.
 
     What leads stays: it says what the launch is bound by.
     """
-    expected = found.expect
-    if expected is None or found.rule in lead[:1]:
-        return found
+    expected = finding.expect
+    if expected is None or finding.rule in lead[:1]:
+        return finding
     if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
-        return found
-    return make_clear_finding(found.rule, found.note, rule.title)
+        return finding
+    return make_clear_finding(finding.rule, finding.note, rule.title)
 
 
-def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
+def _choose_leading_rules(verdict: Diagnosis, answers_of_rules: list[Asked]) -> list[str]:
     """Return the rules that name the verdict's cause, the first one first.
 
     A rule explains a limiter when it can be behind it. A special cause with something to gain
@@ -623,7 +625,7 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     limiters = set((verdict.limiter or "").split("+"))
     first, plain, special = [], [], []
     wait_worth = 1.0
-    for rule, finding in asked:
+    for rule, finding in answers_of_rules:
         if finding.status != "fires":
             continue
         if rule.leads:
@@ -636,12 +638,12 @@ def _choose_leading_rules(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
                 wait_worth = max(wait_worth, finding.ranking_gain)
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
-    special = _rank_special_causes(special, wait_worth**MOST)
-    before = _select_findings_worth_more_than_limiter(verdict, asked, [*special, *plain])
+    special = _select_and_rank_special_causes(special, wait_worth**MOST)
+    before = _select_findings_worth_more_than_limiter(verdict, answers_of_rules, [*special, *plain])
     return [finding.rule for finding in (*first, *before, *special, *plain)]
 
 
-def _rank_special_causes(
+def _select_and_rank_special_causes(
     special: Sequence[LaunchFinding], least_gain: float
 ) -> list[LaunchFinding]:
     """Return the special causes that are worth the least, those that no counter bounds first.
@@ -660,7 +662,7 @@ def _rank_special_causes(
 
 
 def _select_findings_worth_more_than_limiter(
-    verdict: Diagnosis, asked: list[Asked], lead: list[LaunchFinding]
+    verdict: Diagnosis, answers_of_rules: list[Asked], lead: list[LaunchFinding]
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
 
@@ -670,7 +672,7 @@ def _select_findings_worth_more_than_limiter(
     if verdict.bound != "latency" or not lead or lead[0].gain is None:
         return []
     before = []
-    for rule, finding in asked:
+    for rule, finding in answers_of_rules:
         is_work = rule.fix is not None and rule.fix.kind in ("waste", "throughput")
         if is_work and finding.is_cause and finding.ranking_gain > lead[0].ranking_gain:
             before.append(finding)

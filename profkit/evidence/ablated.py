@@ -34,7 +34,7 @@ class HistoryAblation:
 
 def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]:
     """Yield what each cause costs a run that was ablated, and which causes could not be removed."""
-    found = _read_ablation(record)
+    found = _get_ablation_of_record(record)
     if found is None:
         return
     for row in found.measured:
@@ -67,7 +67,7 @@ def describe_changed_ablation_gains(before: Record | None, after: Record | None)
 
     Of one that costs more than before, what it cost.
     """
-    was, now = _read_ablation(before), _read_ablation(after)
+    was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
     if before is None or after is None or was is None or now is None:
         return
     dearer: dict[str, str] = {}
@@ -126,11 +126,11 @@ def check_fix_by_ablation(
     rule: str, before: Record | None, after: Record | None
 ) -> tuple[bool | None, str]:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
-    was, now = _read_ablation(before), _read_ablation(after)
-    row = _find_reachable_gain(was, rule)
+    was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
+    row = _find_ablation_of_largest_reachable_gain(was, rule)
     if now is None or row is None or row.sure_gain < WORTH:
         return None, ""
-    later = _find_reachable_gain(now, rule)
+    later = _find_ablation_of_largest_reachable_gain(now, rule)
     said = f"removing it brought {speedup(row.gain)}"
     if later is None:
         refused = {refusal.ablation: refusal.code for refusal in now.refused}
@@ -143,13 +143,15 @@ def check_fix_by_ablation(
     return (False if later.sure_gain >= WORTH else None), because
 
 
-def _read_ablation(record: Record | None) -> AblationRecord | None:
+def _get_ablation_of_record(record: Record | None) -> AblationRecord | None:
     if record is None or record.ablation is None:
         return None
     return AblationRecord.from_record(record.ablation)
 
 
-def _find_reachable_gain(ablation: AblationRecord | None, rule: str) -> MeasuredAblation | None:
+def _find_ablation_of_largest_reachable_gain(
+    ablation: AblationRecord | None, rule: str
+) -> MeasuredAblation | None:
     """Find the largest gain that a fix of a rule can reach."""
     largest = None
     for row in ablation.measured if ablation else ():

@@ -27,7 +27,7 @@ from profkit.evidence.gate import (
     make_gate_report,
     make_unpaired_subject,
 )
-from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
+from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_json_or_toml_bytes, resolve_path
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -164,14 +164,14 @@ def read_benchmarks(path: Path) -> BenchmarkFile:
         ProfkitError: It is none of these, or has another form: where in it is said.
     """
     try:
-        content = msgspec.json.decode(read_structured(path))
+        content = msgspec.json.decode(read_json_or_toml_bytes(path))
         keys = set(content) if isinstance(content, dict) else set()
         if {"machine_info", "benchmarks"} <= keys:
-            return read_pytest(msgspec.convert(content, PytestFile))
+            return convert_pytest_benchmarks(msgspec.convert(content, PytestFile))
         if {"context", "benchmarks"} <= keys:
-            return read_google(msgspec.convert(content, GoogleFile))
+            return convert_google_benchmarks(msgspec.convert(content, GoogleFile))
         if {"devices", "benchmarks"} <= keys:
-            return read_nvbench(msgspec.convert(content, NvbenchFile), path)
+            return read_nvbench_cold_times(msgspec.convert(content, NvbenchFile), path)
     except FileNotFoundError as error:
         raise ProfkitError(f"{path}: no such file", TAKES) from error
     except (OSError, ValueError, RecursionError) as error:
@@ -179,7 +179,7 @@ def read_benchmarks(path: Path) -> BenchmarkFile:
     raise ProfkitError(f"{path}: not a benchmark's result", TAKES)
 
 
-def read_pytest(content: PytestFile) -> BenchmarkFile:
+def convert_pytest_benchmarks(content: PytestFile) -> BenchmarkFile:
     """Return the rounds of each test; a round is the mean of its iterations."""
     machine = content.machine_info.cpu.brand_raw or content.machine_info.machine
     found = BenchmarkFile("pytest-benchmark")
@@ -188,7 +188,7 @@ def read_pytest(content: PytestFile) -> BenchmarkFile:
     return found
 
 
-def read_google(content: GoogleFile) -> BenchmarkFile:
+def convert_google_benchmarks(content: GoogleFile) -> BenchmarkFile:
     """Return the repetitions of each benchmark, without aggregates; runs with errors are counted."""
     machine = ""
     if content.context.num_cpus:
@@ -211,7 +211,7 @@ def read_google(content: GoogleFile) -> BenchmarkFile:
     return found
 
 
-def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
+def read_nvbench_cold_times(content: NvbenchFile, path: Path) -> BenchmarkFile:
     """Return the cold times of each state; they lie in files beside the JSON."""
     devices: dict[int | None, str] = {device.id: device.name for device in content.devices}
     found = BenchmarkFile("nvbench")
@@ -223,12 +223,12 @@ def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
             run = BenchmarkRun(devices.get(state.device, ""))
             for summary in state.summaries or ():
                 if summary.tag == TIMES:
-                    run.samples = read_sample_file(summary, path, read)
+                    run.samples = read_nvbench_sample_file(summary, path, read)
             found.runs[f"{benchmark.name} [{state.name}]"] = run
     return found
 
 
-def read_sample_file(summary: NvbenchSummary, path: Path, read: set[Path]) -> array[float]:
+def read_nvbench_sample_file(summary: NvbenchSummary, path: Path, read: set[Path]) -> array[float]:
     """Return the samples of a file of nvbench: 32-bit floats, seconds, little endian.
 
     Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside

@@ -12,7 +12,12 @@ from typing import Literal
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import FindingChange, FindingState, LaunchChange, index_findings
+from profkit.evidence.counters import (
+    FindingChange,
+    FindingState,
+    LaunchChange,
+    index_findings_by_rule,
+)
 from profkit.evidence.stats import TimeComparison
 from profkit.records.store import Document
 
@@ -58,8 +63,10 @@ def compare_estimate_with_gain(
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
     if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
         return None
-    estimates = index_findings(before)
-    for change in _order_findings_by_gain(launch, launch.leads.before, ("gone", "better")):
+    estimates = index_findings_by_rule(before)
+    for change in _iterate_findings_in_states_by_gain(
+        launch, launch.leads.before, ("gone", "better")
+    ):
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:
             continue
@@ -77,14 +84,20 @@ def compare_estimate_with_gain(
     return None
 
 
-def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause | None:
+def find_cause_of_time_change(
+    launch: LaunchChange, time: TimeComparison | None
+) -> ChangeCause | None:
     """Return the finding that explains a change in time; None where none does, or nothing changed."""
     if time is None or time.answer not in ("faster", "slower"):
         return None
     if time.answer == "faster":
-        candidates = _order_findings_by_gain(launch, launch.leads.before, ("gone", "better"))
+        candidates = _iterate_findings_in_states_by_gain(
+            launch, launch.leads.before, ("gone", "better")
+        )
     else:
-        candidates = _order_findings_by_gain(launch, launch.leads.after, ("new", "worse"))
+        candidates = _iterate_findings_in_states_by_gain(
+            launch, launch.leads.after, ("new", "worse")
+        )
     for change in candidates:
         share = estimate_explained_share(change, time)
         if can_explain_change(change, time, share):
@@ -92,7 +105,7 @@ def find_cause(launch: LaunchChange, time: TimeComparison | None) -> ChangeCause
     return None
 
 
-def _order_findings_by_gain(
+def _iterate_findings_in_states_by_gain(
     launch: LaunchChange, leading_rule: str, states: tuple[FindingState, ...]
 ) -> Iterator[FindingChange]:
     """Yield the findings in these states: the one that led first, then by what they were worth."""

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import GateResult, compare_times
-from profkit.evidence.conditions import list_refusals
+from profkit.evidence.conditions import list_comparison_refusals
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
 from profkit.evidence.users_code import import_file, try_users_code
@@ -81,7 +81,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     undecided.
     """
     one, other = (evidence.load(*name.split(".", 1)) for name in (before, after))
-    refused = list_refusals(one, other)
+    refused = list_comparison_refusals(one, other)
     if refused:
         why = "; ".join(r.sentence for r in refused)
         raise MissingEvidence(f"{before} and {after} are not compared: {why}")
@@ -187,7 +187,7 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
     return tuple(_verify_file(Path(path), evidence) for path in paths)
 
 
-def find_exit_status(results: Iterable[Verified]) -> int:
+def choose_exit_status(results: Iterable[Verified]) -> int:
     """Return 2 if a file or claim could not be tried, 1 if a binding gate is not met, else 0."""
     status = 0
     for file in results:
@@ -218,7 +218,7 @@ def _verify_module(path: Path, evidence: Evidence) -> Verified:
     own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
     claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
     for c in claims:
-        _check_claim(c)
+        _refuse_malformed_claim(c)
     judged = {c: judge_claim(c, evidence, path) for c in claims}
     return Verified(
         path=path,
@@ -237,7 +237,7 @@ def _judge_gate(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
 _LARGEST = 1 << 1023  # of a whole number: every reader of JSON has it as a float
 
 
-def _check_claim(claim: object) -> None:
+def _refuse_malformed_claim(claim: object) -> None:
     """Raise a ProfkitError for what is no claim, or one whose parts are of another type."""
     if not isinstance(claim, Claim):
         raise ProfkitError(f"a gate of {claim!r:.80}", "gate(name, [claims])")
@@ -247,13 +247,17 @@ def _check_claim(claim: object) -> None:
         raise ProfkitError(f"the claim {claim.name!r:.80}: who and needs are texts", hint)
 
 
-def _check_answer(answer: object) -> str:
+def _find_fault_of_answer(answer: object) -> str:
     """Return what is wrong with what a claim returned; "" when it is an answer."""
     if not isinstance(answer, Answer):
         return f"returned a {type(answer).__name__}; return decide(...)"
     if answer.verdict not in get_args(ClaimVerdict):
         return f"the verdict {answer.verdict!r:.40}: one of {', '.join(get_args(ClaimVerdict))}"
-    texts = (answer.because, *_make_tuple(answer.collect), *_make_tuple(answer.computed))
+    texts = (
+        answer.because,
+        *_make_tuple_or_invalid(answer.collect),
+        *_make_tuple_or_invalid(answer.computed),
+    )
     if not all(isinstance(text, str) for text in texts):
         return "because, collect and computed are texts"
     if not isinstance(answer.numbers, Mapping):
@@ -267,7 +271,7 @@ def _check_answer(answer: object) -> str:
     return ""
 
 
-def _make_tuple(value: object) -> tuple[object, ...]:
+def _make_tuple_or_invalid(value: object) -> tuple[object, ...]:
     if isinstance(value, list | tuple):
         return tuple(value)
     return (None,)
@@ -305,7 +309,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
         answer = undecided(absent.message, *filter(None, [absent.hint]))
     except ProfkitError as mistake:
         error = f"{mistake.message} {mistake.hint}".strip()
-    error = error or _check_answer(answer)
+    error = error or _find_fault_of_answer(answer)
     tried = TriedClaim(
         name=claim.name, sentence=claim.sentence, who=claim.who, needs=claim.needs, because=error
     )

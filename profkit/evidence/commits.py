@@ -31,7 +31,7 @@ def find_ci_commit(environment: dict[str, str]) -> str | None:
     return None
 
 
-def read_commit(folder: Path) -> Commit | None:
+def read_current_commit(folder: Path) -> Commit | None:
     """Return the commit that a folder is at, and whether files differ from it; None without git."""
     try:
         head = _run_git(folder, "rev-parse", "HEAD").decode().strip()
@@ -41,7 +41,7 @@ def read_commit(folder: Path) -> Commit | None:
         return None
 
 
-def resolve_commit(folder: Path, name: str) -> str:
+def resolve_commit_or_keep_name(folder: Path, name: str) -> str:
     """Return the hash of a commit by any of its names; the name as it is without a repository."""
     try:
         _run_git(folder, "rev-parse", "--git-dir")
@@ -73,7 +73,7 @@ def list_committed_versions(folder: Path, read_hashes: ReadHashes) -> Read[list[
     if _run_git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
         why = f"{folder}: a shallow clone, so older records are not in its log"
         problems.append(ProfkitError(why, "git fetch --unshallow, or fetch-depth: 0"))
-    for commit, path in _list_committed_files(folder):
+    for commit, path in _iterate_commits_and_json_files(folder):
         content = _run_git(folder, "show", f"{commit}:{path}")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 in runs or f'"{SCHEMA}"'.encode() not in content[:200]:
@@ -133,7 +133,7 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
         content.readline()
 
 
-def _list_committed_files(folder: Path) -> Iterator[tuple[str, str]]:
+def _iterate_commits_and_json_files(folder: Path) -> Iterator[tuple[str, str]]:
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
     log = _run_git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""

@@ -22,14 +22,14 @@ from profkit.evidence.causes import (
     ChangeCause,
     GainEstimate,
     compare_estimate_with_gain,
-    find_cause,
+    find_cause_of_time_change,
 )
 from profkit.evidence.conditions import (
     WAIVABLE,
     ComparisonRefusal,
     get_gpu_uuid,
     list_comparison_notes,
-    list_refusals,
+    list_comparison_refusals,
 )
 from profkit.evidence.counters import HeaderPrediction, LaunchChange
 from profkit.evidence.runs import (
@@ -126,13 +126,13 @@ class RunComparison(Document, frozen=True, kw_only=True):
 
     @property
     def has_no_pair(self) -> bool:
-        """Whether both sides have launches, and no launch of one belongs to one of the other."""
+        """Return whether both sides have launches, and no launch of one belongs to one of the other."""
         return bool(self.unmatched) and not self.launches and self.time is None
 
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
     """Compare the times, launches and resources of two runs; with refusals, only those."""
-    refusals = tuple(list_refusals(before, after))
+    refusals = tuple(list_comparison_refusals(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = compare_recorded_times(before, after, policy)
@@ -141,7 +141,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
     if not any(unmatched):
-        estimate, cause = _explain_gain(before, pairs, launches, time)
+        estimate, cause = _explain_gain_of_single_launch(before, pairs, launches, time)
     return RunComparison(
         before=before.name,
         after=after.name,
@@ -149,7 +149,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=find_process_spread(before.record, after.record, policy),
+        between_processes=get_spread_between_processes(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         estimate=estimate,
@@ -164,7 +164,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     )
 
 
-def _explain_gain(
+def _explain_gain_of_single_launch(
     before: Run,
     pairs: Sequence[tuple[Row, Row]],
     launches: Sequence[LaunchChange],
@@ -174,7 +174,7 @@ def _explain_gain(
     if len(launches) != 1:
         return None, None
     estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
-    return estimate, find_cause(launches[0], time)
+    return estimate, find_cause_of_time_change(launches[0], time)
 
 
 def _compare_pairs(
@@ -226,7 +226,7 @@ def compare_sides(
     pairs, alone = pair_runs(sides[0], sides[1])
     if not pairs:
         hint = "record both at one case: profkit profile --variant ... --case ..."
-        why = f"nothing to compare: {_join_names(sides[0])} and {_join_names(sides[1])}"
+        why = f"nothing to compare: {_join_run_names(sides[0])} and {_join_run_names(sides[1])}"
         raise ProfkitError(why, hint)
     changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
     return Compared(changes=changes, alone=alone, problems=tuple(problems))
@@ -235,7 +235,7 @@ def compare_sides(
 # --- time ----------------------------------------------------------------------------------------
 
 
-def _join_names(runs: Iterable[Run]) -> str:
+def _join_run_names(runs: Iterable[Run]) -> str:
     return "; ".join(run.name for run in runs)
 
 
@@ -254,8 +254,8 @@ def compare_recorded_times(
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = find_process_spread(was, now, policy)
-    note = f"warm L2, {classify_timing(was, now)}"
+    between = get_spread_between_processes(was, now, policy)
+    note = f"warm L2, {classify_timing_processes(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
 
 
@@ -291,7 +291,7 @@ def is_same_code(before: Run, after: Run) -> bool:
     return before.sha256 == after.sha256 != ""
 
 
-def classify_timing(before: Record | None, after: Record | None) -> Taken:
+def classify_timing_processes(before: Record | None, after: Record | None) -> Taken:
     """Return whether two runs were timed in one process; there, subjects take turns round by round."""
     if before is None or after is None or before.timing_session is None:
         return "apart"
@@ -302,14 +302,14 @@ def classify_timing(before: Record | None, after: Record | None) -> Taken:
     return "one process"
 
 
-def find_process_spread(
+def get_spread_between_processes(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
 
     What was measured counts for the GPU that it was measured on: of two GPUs nobody has.
     """
-    if classify_timing(before, after) != "apart":
+    if classify_timing_processes(before, after) != "apart":
         return None
     uuid = get_gpu_uuid(before)
     if uuid and uuid == get_gpu_uuid(after):
@@ -321,10 +321,10 @@ def find_process_spread(
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = find_process_spread(before, after, policy), policy.thresholds
+    between, known = get_spread_between_processes(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
-    taken = classify_timing(before, after)
+    taken = classify_timing_processes(before, after)
     return stats.compare_samples(
         before.warm_samples, after.warm_samples, taken=taken, thresholds=known
     )
@@ -358,9 +358,9 @@ def match_launches(
 
 def _pair_launches_of_one_name(old: Sequence[Row], new: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Return the n-th launch of a range and a kernel with the n-th of the same."""
-    new_by_key = index_launches(new)
+    new_by_key = index_launches_by_range_and_kernel(new)
     pairs = []
-    for key, row in index_launches(old).items():
+    for key, row in index_launches_by_range_and_kernel(old).items():
         if key in new_by_key:
             pairs.append((row, new_by_key[key]))
     return pairs
@@ -380,7 +380,7 @@ def _list_unpaired_kernels(
     return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
 
 
-def index_launches(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+def index_launches_by_range_and_kernel(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     """Return (NVTX range or None, kernel, how many of these before it) -> row."""
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
@@ -409,7 +409,7 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     """Return registers, bytes of memory and the like that differ between two runs."""
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
-        was, now = read_resource(before, name), read_resource(after, name)
+        was, now = read_resource_of_run(before, name), read_resource_of_run(after, name)
         if was != now:
             worse = is_resource_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
@@ -425,7 +425,7 @@ def is_resource_worse(name: str, before: float | None, after: float | None) -> b
     return after > before
 
 
-def read_resource(run: Run, name: str) -> float | None:
+def read_resource_of_run(run: Run, name: str) -> float | None:
     """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:
@@ -463,7 +463,7 @@ def list_exit_reasons(
     tried = any(change.time or change.untimed == "unchanged" for change in every)
     for change in every:
         if not change.compared:
-            said = [_explain_uncompared(change)]
+            said = [_explain_uncompared_with_exit_status(change)]
         elif change.has_no_pair:
             said = [(2, "no kernel is on both sides")]
         elif change.bad_samples:
@@ -479,7 +479,7 @@ def list_exit_reasons(
     return reasons
 
 
-def _explain_uncompared(change: RunComparison) -> tuple[int, str]:
+def _explain_uncompared_with_exit_status(change: RunComparison) -> tuple[int, str]:
     """Return why two runs were not compared; with 1 where it is AFTER that is wrong, else 2."""
     status = 2
     for reason in change.refusals:

@@ -56,7 +56,7 @@ def _list_run_refusals(run: Run) -> Iterator[ComparisonRefusal]:
         yield ComparisonRefusal(code="stale", sentence=said)
 
 
-def list_refusals(before: Run, after: Run) -> list[ComparisonRefusal]:
+def list_comparison_refusals(before: Run, after: Run) -> list[ComparisonRefusal]:
     """Return why two runs cannot be compared; nothing where they can."""
     reasons: list[ComparisonRefusal] = []
     for run in (before, after):
@@ -112,11 +112,12 @@ def format_clock_or_text(value: Any) -> str:
     return str(value)
 
 
-def get_gpu_name(run: Run) -> Any:
+def get_gpu_name(run: Run) -> str | None:
     """Return the GPU's name, of the record or else of the report."""
     if run.record and run.record.known_gpu.name:
         return run.record.known_gpu.name
-    return run.get_value_of_longest_launch("device")
+    device: str | None = run.get_value_of_longest_launch("device")
+    return device
 
 
 def get_clock_control(run: Run) -> str | None:
@@ -225,7 +226,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
     elif run.record.correct is None:
         yield f"{run.name} was not checked: profkit check --variant {run.variant}"
     if run.record and run.record.damaged:
-        places = format_paths(run.record.damaged)
+        places = format_first_paths(run.record.damaged)
         yield f"{run.name}: parts of its record are damaged and not used: {places}"
     if run.usable.empty:
         why = "no report" if run.launches.empty else "no launch that ncu finished"
@@ -269,7 +270,7 @@ def _list_clock_notes(clock_before: float | None, clock_after: float | None) -> 
         )
 
 
-def format_paths(paths: Sequence[str]) -> str:
+def format_first_paths(paths: Sequence[str]) -> str:
     """Return the first places, and whether there are others."""
     named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
     if len(paths) > _NAMED:

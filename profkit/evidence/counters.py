@@ -17,7 +17,7 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.ablated import check_fix_by_ablation
-from profkit.evidence.moves import compute_factor, parse_expected_changes
+from profkit.evidence.moves import compute_factor_of_change, parse_expected_changes
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES
@@ -262,8 +262,8 @@ def compare_findings(
     rows: tuple[Row, Row] = ({}, {}),
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
-    was, now = index_findings(before), index_findings(after)
-    launches = (Launch(read_metrics(rows[0])), Launch(read_metrics(rows[1])))
+    was, now = index_findings_by_rule(before), index_findings_by_rule(after)
+    launches = (Launch(read_catalogue_metrics(rows[0])), Launch(read_catalogue_metrics(rows[1])))
     found = []
     for rule, old in was.items():
         new = now.get(rule)
@@ -289,10 +289,10 @@ def _has_better_shape(rule_id: str, measured: MeasuredCause | None) -> bool:
     rule = BY_ID.get(rule_id)
     if rule is None or not rule.shape or measured is None:
         return False
-    return compare_amounts(measured) == "better"
+    return judge_amounts_of_cause(measured) == "better"
 
 
-def index_findings(diagnosis: Diagnosis) -> dict[str, LaunchFinding]:
+def index_findings_by_rule(diagnosis: Diagnosis) -> dict[str, LaunchFinding]:
     """Return rule -> its finding."""
     return {finding.rule: finding for finding in diagnosis.findings}
 
@@ -401,7 +401,7 @@ def name_finding_state(
     if became == "hidden" and explained_by:
         return "explained"
     if measured is not None:
-        return compare_amounts(measured)
+        return judge_amounts_of_cause(measured)
     before, after = sides[0].gain, sides[1].gain
     if before is None or after is None:
         return "still there"
@@ -410,7 +410,7 @@ def name_finding_state(
     return "worse"
 
 
-def compare_amounts(measured: MeasuredCause) -> Literal["worse", "better", "still there"]:
+def judge_amounts_of_cause(measured: MeasuredCause) -> Literal["worse", "better", "still there"]:
     """Return whether there is clearly more or less of a cause."""
     before, after = measured.amount.compared_values
     is_cycles = not isnan(measured.amount.cycles_before)
@@ -482,7 +482,7 @@ def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | No
     for other in verdict.findings:
         if not other.is_cause or other.rule == finding.rule:
             continue
-        if is_symptom and not list_explained_limiters(other).isdisjoint(finding.explains):
+        if is_symptom and not list_limiters_finding_can_cause(other).isdisjoint(finding.explains):
             return other.rule
         # A launch has one shape: a grid that fills no wave has no tail.
         other_rule = BY_ID.get(other.rule)
@@ -495,7 +495,7 @@ def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | No
 UNIT_BOUNDS = ("memory", "compute", "balanced")  # of launches in which a unit is full
 
 
-def list_explained_limiters(finding: LaunchFinding) -> set[str]:
+def list_limiters_finding_can_cause(finding: LaunchFinding) -> set[str]:
     """Return the limiters that a finding can be the cause of, with the waits for a unit that is full."""
     return set(finding.explains) | _QUEUES.get(finding.rule, frozenset())
 
@@ -511,7 +511,7 @@ def find_largest_gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
-def read_metrics(row: Row) -> dict[str, float]:
+def read_catalogue_metrics(row: Row) -> dict[str, float]:
     """Return the metrics of a row of the frame."""
     metrics = {}
     for name in CATALOGUE:
@@ -566,19 +566,21 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     if before.usable.empty or after.usable.empty:
         why = "no report on both sides"
-        return tuple(_check_by_ablation(rule, kind, why, before, after) for rule, kind in declared)
+        return tuple(
+            _check_prediction_by_ablation(rule, kind, why, before, after) for rule, kind in declared
+        )
     if not declared:
         return ()
-    return _check_by_counters(declared, before, after)
+    return _check_predictions_by_counters(declared, before, after)
 
 
-def _check_by_counters(
+def _check_predictions_by_counters(
     declared: Sequence[tuple[str, PredictionKind]], before: Run, after: Run
 ) -> tuple[HeaderPrediction, ...]:
     """Return predictions with what the reports of both sides say of them."""
     compared = compare_findings(before.diagnosis(), after.diagnosis(), (before.row, after.row))
     changes = {change.rule: change for change in compared}
-    was, now = _read_statuses(before), _read_statuses(after)
+    was, now = _get_finding_statuses_by_rule(before), _get_finding_statuses_by_rule(after)
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
@@ -589,12 +591,12 @@ def _check_by_counters(
     return tuple(predictions)
 
 
-def _read_statuses(run: Run) -> dict[str, str]:
+def _get_finding_statuses_by_rule(run: Run) -> dict[str, str]:
     """Return rule -> fires, clear or unknown."""
     return {finding.rule: finding.status for finding in run.diagnosis().findings}
 
 
-def _check_by_ablation(
+def _check_prediction_by_ablation(
     rule: str, kind: PredictionKind, otherwise: str, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
@@ -637,7 +639,7 @@ def check_metric_prediction(
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)
     was, now = quantities(pair, CATALOGUE[move.metric].unit)
-    factor = compute_factor(*pair)
+    factor = compute_factor_of_change(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
     kept = move.is_fulfilled(*pair) == (kind == "moves")
     return HeaderPrediction(rule=prediction, said=kind, kept=kept, because=because)

@@ -125,7 +125,7 @@ def say_answer_counts(subjects: Iterable[GateSubject]) -> str:
     return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
 
 
-def judge_gate(
+def judge_head_against_base(
     base: Evidence,
     head: Evidence,
     case: str | None = None,
@@ -141,8 +141,8 @@ def judge_gate(
     problems: list[ProfkitError] = []
     was, now = read_both_sides(base, head, case, problems)
     policy = replace(STRICT, spread_of=spread_of)
-    control = compare_references(was, now, policy, problems)
-    renamed = match_renamed(was, now)
+    control = compare_references_by_case(was, now, policy, problems)
+    renamed = match_renamed_runs(was, now)
     subjects = []
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
@@ -151,13 +151,13 @@ def judge_gate(
             name, get_record(before), get_record(after), base, head
         ):
             subjects.append(faulty)
-        elif is_reference_run(before) and is_reference_run(after):
+        elif is_reference_or_missing_run(before) and is_reference_or_missing_run(after):
             continue  # a library call is not judged: it shows what the machine did
         elif key in renamed:
             because = f"the machine code of {renamed[key][0]}, renamed"
             subjects.append(GateSubject(name=name, answer="same", because=because))
         else:
-            subjects.append(judge_pair(name, before, after, control.get(key[1]), policy))
+            subjects.append(judge_subject(name, before, after, control.get(key[1]), policy))
     return make_gate_report(subjects, problems, strict=strict)
 
 
@@ -176,14 +176,14 @@ def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
     return ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
 
 
-def is_reference_run(run: Run | None) -> bool:
+def is_reference_or_missing_run(run: Run | None) -> bool:
     """Return whether a run, if there is one, timed a library call."""
     if run is None:
         return True
     return bool(run.record and run.record.is_reference)
 
 
-def judge_pair(
+def judge_subject(
     name: str,
     before: Run | None,
     after: Run | None,
@@ -224,7 +224,7 @@ def read_runs_of_side(
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
 
-def match_renamed(
+def match_renamed_runs(
     base: Mapping[RunName, Run], head: Mapping[RunName, Run]
 ) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
@@ -244,7 +244,7 @@ def match_renamed(
     return pairs
 
 
-def compare_references(
+def compare_references_by_case(
     base: Mapping[RunName, Run],
     head: Mapping[RunName, Run],
     policy: Policy,

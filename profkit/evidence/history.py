@@ -26,10 +26,10 @@ from pathlib import Path, PurePosixPath
 from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from profkit.errors import ProfkitError, did_you_mean, name_cause, require_package
+from profkit.errors import ProfkitError, did_you_mean, require_package, summarize_error_in_one_line
 from profkit.evidence import tables
 from profkit.evidence.ablated import HistoryAblation, make_ablation_rows
-from profkit.evidence.runs import Evidence, Run, read_reports_together
+from profkit.evidence.runs import Evidence, Run, read_reports_into_runs
 from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRow,
@@ -42,7 +42,7 @@ from profkit.files import (
     list_folder,
     measure_memory_left,
     measure_memory_taken,
-    open_regular,
+    open_regular_file,
     write_bytes,
 )
 from profkit.records.paths import HISTORY
@@ -105,7 +105,9 @@ class History:
             yield
         except OSError as error:
             hint = "check that it exists and is writable"
-            raise ProfkitError(f"{self.root}: {name_cause(error)}", hint) from error
+            raise ProfkitError(
+                f"{self.root}: {summarize_error_in_one_line(error)}", hint
+            ) from error
 
     def _list_files(self, table: str) -> list[str]:
         """Return the table's files, sorted; none where there is no such folder yet."""
@@ -120,7 +122,7 @@ class History:
             store.invalidate_cache()
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
 
-    def _write_file(self, table: str, name: str, content: bytes) -> None:
+    def _write_parquet_file(self, table: str, name: str, content: bytes) -> None:
         store, path = self._open_store
         if store is None:
             write_bytes(Path(path) / table / f"{name}.parquet", content)
@@ -157,7 +159,7 @@ class History:
         with require_package("pyarrow", "the history"):
             import pyarrow as pa
 
-        wanted = tables.list_columns(name)
+        wanted = tables.make_table_schema(name)
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
         parts, problems = [wanted.empty_table()], []
@@ -165,7 +167,7 @@ class History:
         for file in self._list_files(name):
             left = budget.left
             try:
-                parts.append(self._read_file(file, name, wanted, budget))
+                parts.append(self._read_wanted_columns(file, name, wanted, budget))
             except (OSError, ValueError, pa.ArrowException) as error:
                 budget.left = left  # for the others
                 problems.append(_make_read_error(file, error))
@@ -174,9 +176,9 @@ class History:
     def _open_file(self, file: str) -> Any:
         """Return a file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._open_store
-        return open_regular(file) if store is None else BytesIO(store.cat_file(file))
+        return open_regular_file(file) if store is None else BytesIO(store.cat_file(file))
 
-    def _read_file(
+    def _read_wanted_columns(
         self, file: str, name: str, wanted: pa.Schema, budget: ReadBudget | None = None
     ) -> pa.Table:
         """Return the wanted columns of a file, of their types; ValueError where it has others.
@@ -211,12 +213,12 @@ class History:
             import pyarrow as pa
             import pyarrow.dataset as ds
 
-        wanted = tables.list_columns(name)
+        wanted = tables.make_table_schema(name)
         good, problems = [], []
         store, _ = self._open_store
         for file in self._list_files(name):
             try:
-                self._read_file(file, name, wanted)
+                self._read_wanted_columns(file, name, wanted)
                 good.append(file)
             except (OSError, ValueError, pa.ArrowException) as error:
                 problems.append(_make_read_error(file, error))
@@ -265,10 +267,10 @@ class History:
                 import pyarrow as pa
                 import pyarrow.parquet as pq
             sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-            schema = tables.list_columns(name).with_metadata({"profkit": tables.SCHEMA})
+            schema = tables.make_table_schema(name).with_metadata({"profkit": tables.SCHEMA})
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
-            self._write_file(name, sha256, into.getvalue())
+            self._write_parquet_file(name, sha256, into.getvalue())
 
 
 def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
@@ -296,7 +298,9 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
 
 
 def _make_read_error(file: str, error: Exception) -> ProfkitError:
-    return ProfkitError(f"{file}: not readable ({name_cause(error)})", "restore or remove it")
+    return ProfkitError(
+        f"{file}: not readable ({summarize_error_in_one_line(error)})", "restore or remove it"
+    )
 
 
 def add_artifacts(
@@ -311,7 +315,7 @@ def add_artifacts(
     """
     diagnosed = set(history.read_columns("launches", ["report"]).found["report"].to_pylist())
     found, problems = evidence.load_readable(counters=False)
-    read_reports_together(
+    read_reports_into_runs(
         run for run in found if run.record and get_report_sha256(run.record) not in diagnosed
     )
     runs: list[HistoryRun] = []
@@ -348,7 +352,7 @@ def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
         files, wrong = history.open_dataset(name)
         problems += wrong
         connection.register(f"{name}_files", files)
-        connection.execute(_write_distinct_view(name))
+        connection.execute(_write_sql_of_distinct_view(name))
     return problems
 
 
@@ -363,14 +367,14 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
         import duckdb
     most = _compute_query_memory_limit()
     # Nothing but the tables and this memory: no files, no network, no extensions.
-    limits = {"temp_directory": "", "memory_limit": f"{most}B", **_limit_threads()}
+    limits = {"temp_directory": "", "memory_limit": f"{most}B", **_make_thread_limit_setting()}
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
     late = Timer(SECONDS_MOST, connection.interrupt)
     late.daemon = True
     late.start()
     try:
         problems = _register_tables(connection, history)
-        with _limit_memory(4 * most):
+        with _limit_further_memory(4 * most):
             return Read(_run_query(connection, sql, most), problems)
     except duckdb.InterruptException as error:
         raise _make_unfinished_query_error(f"stopped after {SECONDS_MOST:.0f} s") from error
@@ -384,7 +388,7 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
         ) from error
     except duckdb.Error as error:
         known = "; ".join(
-            f"{name}: {', '.join(tables.list_columns(name).names)}" for name in tables.TABLES
+            f"{name}: {', '.join(tables.make_table_schema(name).names)}" for name in tables.TABLES
         )
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
@@ -410,7 +414,7 @@ def _compute_query_memory_limit() -> int:
     return most
 
 
-def _limit_threads() -> dict[str, str]:
+def _make_thread_limit_setting() -> dict[str, str]:
     """Return DuckDB's setting of one thread where memory is limited: each takes some for itself.
 
     Without memory for one of several, the others wait for it for ever.
@@ -450,7 +454,7 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most_bytes: int)
 
 
 @contextmanager
-def _limit_memory(more_bytes: int) -> Iterator[None]:
+def _limit_further_memory(more_bytes: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
@@ -471,7 +475,7 @@ def _make_unfinished_query_error(why: str) -> ProfkitError:
     return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
-def _write_distinct_view(name: str) -> str:
+def _write_sql_of_distinct_view(name: str) -> str:
     """Return the view of a table in which a row that stands in several files stands once."""
     surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
@@ -528,13 +532,13 @@ def history(
         place = given
     else:
         place = folder
-    frame: pd.DataFrame = _open_existing(place).read_table(table).found.to_pandas()
+    frame: pd.DataFrame = _open_existing_history(place).read_table(table).found.to_pandas()
     if whole:
         return frame
-    return _select_subjects(frame, given, table)
+    return _select_rows_of_subjects(frame, given, table)
 
 
-def _open_existing(place: object) -> History:
+def _open_existing_history(place: object) -> History:
     if not isinstance(place, str | Path):
         raise ProfkitError(f"{type(place).__name__}: no folder of a history", TAKES)
     if "://" not in str(place) and not is_folder(place):
@@ -544,12 +548,12 @@ def _open_existing(place: object) -> History:
     return History(place)
 
 
-def _select_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
+def _select_rows_of_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
     if "variant" not in frame:
         raise ProfkitError(f"the table {table} knows no variants", "pk.history(folder, table)")
     subjects = frame["variant"].astype(str) + "." + frame["case"].astype(str)
     wanted: set[str] = set()
-    for name in _list_names(given):
+    for name in _list_subject_names(given):
         fits = set()
         for x in subjects:
             if name in (x, x.partition(".")[0]) or fnmatchcase(x, name):
@@ -562,7 +566,7 @@ def _select_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataF
     return frame[subjects.isin(wanted)].reset_index(drop=True)
 
 
-def _list_names(given: object) -> list[str]:
+def _list_subject_names(given: object) -> list[str]:
     """Return variants, with their case where there is one."""
     import pandas as pd
 

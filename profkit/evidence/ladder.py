@@ -18,7 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence import compare
 from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.samples import Interval, group_by_process
+from profkit.evidence.samples import Interval, group_samples_by_process
 from profkit.evidence.stats import TimeComparison, estimate_median
 from profkit.records.header import Header
 from profkit.records.store import Document, Unprinted
@@ -96,11 +96,11 @@ def build_ladder_of_runs(
         if fault is not None:
             problems.append(fault)
         if not run.record.is_reference:
-            recorded[run.variant] = run if fault is None else copy_without_timing(run)
+            recorded[run.variant] = run if fault is None else copy_run_without_timing(run)
             parents[run.variant] = run.record.header.after
         elif run.record.warm_samples and fault is None:
             references.append(run)
-    order = order_ladder(parents)
+    order = order_variants_after_parents(parents)
     if order.circular:
         problems.append(
             ProfkitError(
@@ -126,13 +126,15 @@ def explain_bad_samples(run: Run) -> ProfkitError | None:
     if run.record is None or not run.record.warm_samples:
         return None
     try:
-        group_by_process(run.record.warm_samples, f"warm samples of {run.name}", positive=True)
+        group_samples_by_process(
+            run.record.warm_samples, f"warm samples of {run.name}", positive=True
+        )
     except ProfkitError as error:
         return error
     return None
 
 
-def copy_without_timing(run: Run) -> Run:
+def copy_run_without_timing(run: Run) -> Run:
     """Return the run without its times."""
     if run.record:
         return replace(run, record=structs.replace(run.record, timing=None))
@@ -153,7 +155,7 @@ class LadderOrder(NamedTuple):
     circular: list[str]
 
 
-def order_ladder(parents: Mapping[str, str | None]) -> LadderOrder:
+def order_variants_after_parents(parents: Mapping[str, str | None]) -> LadderOrder:
     """Order variants, siblings as they are given; those that lead in a circle are the last."""
     children: dict[str | None, list[str]] = {}
     for variant, parent in parents.items():

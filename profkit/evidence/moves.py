@@ -31,7 +31,7 @@ class ExpectedChange:
 
     def is_fulfilled(self, before: float, after: float) -> bool:
         """Return whether two values changed as the move says."""
-        came = compute_factor(before, after)
+        came = compute_factor_of_change(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor
         if self.way == "<":
@@ -39,7 +39,7 @@ class ExpectedChange:
         return came >= self.factor
 
 
-def compute_factor(before: float, after: float) -> float:
+def compute_factor_of_change(before: float, after: float) -> float:
     """Return after / before; infinite from 0 to anything else, 1 from 0 to 0."""
     if before:
         return after / before

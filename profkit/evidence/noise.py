@@ -41,7 +41,7 @@ SITTING = 0.0025
 _DAY = 20 * 3600.0  # seconds
 
 
-def _find_median(row: HistoryRun | HistoryTwin) -> float | None:
+def _get_median_time(row: HistoryRun | HistoryTwin) -> float | None:
     """Return the median time of a measurement, in s; None where there are no samples."""
     if isinstance(row, HistoryRun):
         return row.median
@@ -59,11 +59,13 @@ class _GpuMedians:
     times: list[float] = field(default_factory=list)  # when, as far as known
 
 
-def _group_medians(rows: Iterable[HistoryRun | HistoryTwin]) -> dict[str, _GpuMedians]:
+def _group_log_medians_and_times(
+    rows: Iterable[HistoryRun | HistoryTwin],
+) -> dict[str, _GpuMedians]:
     """Return the measurements of each GPU (uuid)."""
     by_gpu: dict[str, _GpuMedians] = {}
     for row in rows:
-        middle = _find_median(row)
+        middle = _get_median_time(row)
         if row.gpu_uuid and row.sass and row.session and middle:
             gpu = by_gpu.setdefault(row.gpu_uuid, _GpuMedians())
             gpu.logs.setdefault((row.sass, row.case), {})[row.session] = log(middle)
@@ -84,7 +86,7 @@ def estimate_spreads(
     taken to differ by `least_in_one_sitting` at least.
     """
     spreads = {}
-    for uuid, gpu in _group_medians([*runs, *twins]).items():
+    for uuid, gpu in _group_log_medians_and_times([*runs, *twins]).items():
         spread = estimate_pooled_spread(
             [[*by_session.values()] for by_session in gpu.logs.values()]
         )
@@ -177,7 +179,7 @@ class NoiseDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
     machines: tuple[MachineNoise, ...] = ()
 
 
-def measure_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
+def measure_noise_by_gpu(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     """Return how far repeated runs of one code differ, for each GPU."""
     by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
     for twin in twins:
@@ -299,11 +301,11 @@ def compare_consecutive_runs(
     found: list[HistoryStep] = []
     for _, mine in sorted(measured.by_subject.items()):
         for n, run in enumerate(mine):
-            found.append(judge_step(mine[:n], run, policy, measured.by_machine_code))
+            found.append(judge_history_step(mine[:n], run, policy, measured.by_machine_code))
     by_record: dict[str, list[HistoryAblation]] = {}
     for row in ablations:
         by_record.setdefault(measured.first_record.get(row.record, ""), []).append(row)
-    return add_dearer_causes(found, by_record)
+    return add_notes_on_dearer_causes(found, by_record)
 
 
 @dataclass(frozen=True)
@@ -341,7 +343,7 @@ def _find_same_measurement(earlier: Iterable[HistoryRun], run: HistoryRun) -> Hi
     return None
 
 
-def add_dearer_causes(
+def add_notes_on_dearer_causes(
     steps: Sequence[HistoryStep], by_record: Mapping[str, Sequence[HistoryAblation]]
 ) -> list[HistoryStep]:
     """Return the steps, with a note where a cause costs more than at the last ablation of its GPU."""
@@ -370,7 +372,7 @@ def _judge_first_step(run: HistoryRun, runs_of_same_sass: Sequence[HistoryRun]) 
     return make_history_step(run, "first", note=note)
 
 
-def judge_step(
+def judge_history_step(
     earlier: Sequence[HistoryRun],
     run: HistoryRun,
     policy: Policy,

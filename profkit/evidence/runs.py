@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import is_file, is_folder
-from profkit.model.launch import Launch, is_impossible
+from profkit.model.launch import Launch, is_impossible_value
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import (
@@ -28,7 +28,7 @@ from profkit.records.record import (
     suggest_run_command,
 )
 from profkit.records.store import Read, hash_file
-from profkit.reports.frame import list_frame_rows, strip_attrs
+from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ class Run:
             raise MissingEvidence(f"no counters of {self.name}", self.write_rerun_hint())
         times = []
         for time in usable["time"].fillna(0):
-            times.append(0.0 if is_impossible("time", time) else time)
+            times.append(0.0 if is_impossible_value("time", time) else time)
         return self.rows[times.index(max(times))]
 
     @property
@@ -189,7 +189,7 @@ class Evidence:
     def load_without_report(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
-            self._runs[variant, case] = self.find_run(variant, case)
+            self._runs[variant, case] = self.get_unread_run(variant, case)
         return self._runs[variant, case]
 
     def expand_run_name(self, name: str, case: str | None = None) -> list[RunName]:
@@ -237,7 +237,7 @@ class Evidence:
         find = self.load_without_report
         if counters:
             find = self.load
-            read_reports_together(self._load_those_readable(names))
+            read_reports_into_runs(self._iterate_runs_with_readable_records(names))
         runs = []
         for name in names:
             try:
@@ -246,7 +246,7 @@ class Evidence:
                 problems.append(problem)
         return Read(runs, problems)
 
-    def _load_those_readable(self, names: Iterable[RunName]) -> Iterator[Run]:
+    def _iterate_runs_with_readable_records(self, names: Iterable[RunName]) -> Iterator[Run]:
         """Yield those of the runs whose records can be read."""
         for name in names:
             with suppress(ProfkitError):  # load_readable says it
@@ -292,7 +292,7 @@ class Evidence:
         self._files.update(paths.find_all_run_files(self.root, self._unread))
         return self._files
 
-    def find_run(self, variant: str, case: str) -> Run:
+    def get_unread_run(self, variant: str, case: str) -> Run:
         """Return a run whose report is not read yet; a ProfkitError where there is none."""
         if not (paths.is_valid_run_name(variant) and paths.is_valid_run_name(case)):
             hint = "for example stage2.B"
@@ -314,7 +314,7 @@ class Evidence:
         return Run(variant, case, record, None, files.report, stale)
 
 
-def read_reports_together(runs: Iterable[Run]) -> None:
+def read_reports_into_runs(runs: Iterable[Run]) -> None:
     """Read the reports of these runs at once, by several processes where there are many.
 
     One that is not whole is left as it is: who asks for its launches is told why.
@@ -328,7 +328,9 @@ def read_reports_together(runs: Iterable[Run]) -> None:
             by_report[str(run.report)] = run
     for part in read_report_files(by_report).parts:
         if part.file.status == "ok":
-            by_report[part.file.path].set_launches(strip_attrs(Reports((part,)).launches))
+            by_report[part.file.path].set_launches(
+                drop_file_status_attribute(Reports((part,)).launches)
+            )
 
 
 def read_launches_of_whole_reports(reports: list[Path]) -> pd.DataFrame:
@@ -340,7 +342,7 @@ def read_launches_of_whole_reports(reports: list[Path]) -> pd.DataFrame:
         if file.status != "ok":
             hint = "record it again: profkit profile"
             raise ProfkitError(f"{file.path}: {file.status}: {file.message}", hint)
-    return strip_attrs(found.launches)
+    return drop_file_status_attribute(found.launches)
 
 
 # What a side of a comparison names.
@@ -369,7 +371,7 @@ def load_runs_of_side(
             problems += wrong
     elif is_file(path):
         runs = []
-        for run in _read_runs_in(path, evidence.headers):
+        for run in _read_runs_of_file(path, evidence.headers):
             if case in (None, run.case):
                 runs.append(run)
     else:
@@ -384,7 +386,7 @@ def load_runs_of_side(
     return runs
 
 
-def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
+def _read_runs_of_file(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
     """Return the runs in one record (with the report beside it) or in one report.
 
     `headers`: what the files of variants say today, which counts while their code is the same. What
@@ -396,7 +398,7 @@ def _read_runs_in(path: Path, headers: Mapping[str, SourceFile]) -> list[Run]:
         return [Run(record.variant, record.case, record, None, report).read_report_files()]
     beside = path.with_suffix(".json")
     if is_file(beside):
-        return _read_runs_in(beside, headers)
+        return _read_runs_of_file(beside, headers)
     frame = Run(path.stem, None, None, None, path).launches
     marks = set(zip(frame["variant"], frame["case"], strict=True))
     if len(marks) < 2:

@@ -68,7 +68,7 @@ PAIRED_MOST = 2048
 LAGS_MOST = 1000  # neighbours so far apart are looked at, of more samples than that
 
 
-def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
+def draw_bootstrap_medians(samples: Array, resamples: int, seed: int) -> Array:
     """Return the medians of so many resamples, sorted.
 
     What is drawn are places in the sorted sample: integers of four bytes, of which a row is sorted
@@ -77,7 +77,7 @@ def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     """
     n = samples.size
     if n > PAIRED_MOST:
-        return draw_medians_of_many(samples, resamples, seed)
+        return draw_bootstrap_medians_of_many(samples, resamples, seed)
     order = np.argsort(samples)
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
@@ -93,7 +93,7 @@ def draw_medians(samples: Array, resamples: int, seed: int) -> Array:
     return medians
 
 
-def draw_medians_of_many(samples: Array, resamples: int, seed: int) -> Array:
+def draw_bootstrap_medians_of_many(samples: Array, resamples: int, seed: int) -> Array:
     """Return the medians of so many resamples, sorted, without drawing the resamples.
 
     A resample's median is at the place that the middle one of n uniform draws falls on, and that one
@@ -111,12 +111,12 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def get_resample_indices(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.
     """
-    places = np.random.default_rng(seed).integers(0, n, (resamples, n))
+    places = np.random.default_rng(seed).integers(0, size, (resamples, size))
     places.flags.writeable = False
     return places
 
@@ -250,7 +250,7 @@ class Sample:
 TIMES = (1e-15, 1e18)
 
 
-def group_by_process(samples: Samples, name: str, positive: bool = False) -> list[Array]:
+def group_samples_by_process(samples: Samples, name: str, positive: bool = False) -> list[Array]:
     """Return samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
         listed: Any = samples if isinstance(samples, array) else list(samples)
@@ -353,17 +353,17 @@ def summarize_samples(
 def _summarize_group(times: Array, thresholds: Thresholds) -> Sample:
     """Summarize one process's times; many of them are not kept for the next time."""
     if times.size > PAIRED_MOST:
-        return summarize_array(times, thresholds)
-    return summarize_process(tuple(times.tolist()), thresholds)
+        return summarize_times_of_process(times, thresholds)
+    return get_summary_of_process(tuple(times.tolist()), thresholds)
 
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
-def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
-    """Do as summarize_array, once for the same samples."""
-    return summarize_array(np.array(samples), thresholds)
+def get_summary_of_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+    """Do as summarize_times_of_process, once for the same samples."""
+    return summarize_times_of_process(np.array(samples), thresholds)
 
 
-def summarize_array(x: Array, thresholds: Thresholds) -> Sample:
+def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
     """Return the median of one process's times with its interval, and what is wrong with them."""
     median = float(np.median(x))
     nothing = Interval(median, nan, nan, thresholds.level)
@@ -383,7 +383,7 @@ def summarize_array(x: Array, thresholds: Thresholds) -> Sample:
     if stretch > 1:
         faults.append("autocorrelated")
     least = step / 2  # no median is known better than that
-    low, high = resample_median(x, thresholds)
+    low, high = estimate_interval_of_median(x, thresholds)
     below = max(stretch * (median - low), least) + wander
     above = max(stretch * (high - median), least) + wander
     interval = Interval(median, median - below, median + above, thresholds.level)
@@ -422,7 +422,7 @@ def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
     return t_quantile(tail, dof)
 
 
-def resample_median(samples: Array, thresholds: Thresholds) -> tuple[float, float]:
+def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple[float, float]:
     """Return low and high end of the median, by an expanded percentile bootstrap.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -433,7 +433,7 @@ def resample_median(samples: Array, thresholds: Thresholds) -> tuple[float, floa
     """
     n = samples.size
     tail = normal_cdf(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
-    medians = draw_medians(samples, thresholds.resamples, thresholds.seed)
+    medians = draw_bootstrap_medians(samples, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
 

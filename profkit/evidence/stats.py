@@ -26,7 +26,7 @@ from profkit.evidence.samples import (
     count_samples,
     estimate_process_spread,
     find_two_sided_quantile,
-    group_by_process,
+    group_samples_by_process,
     normal_cdf,
     summarize_samples,
 )
@@ -85,7 +85,7 @@ def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
     the mean of the processes' medians. Without ends (NaN) for fewer than six samples, or equal
     ones; a ProfkitError where one is not a finite number, or there is none.
     """
-    groups = group_by_process(samples, "the samples")
+    groups = group_samples_by_process(samples, "the samples")
     return summarize_samples(
         groups, replace(THRESHOLDS, level=level), estimate_process_spread(groups)
     ).interval
@@ -112,8 +112,8 @@ def compare_samples(
     """
     _check_tolerance(within)
     groups = (
-        group_by_process(before, "BEFORE", positive=True),
-        group_by_process(after, "AFTER", positive=True),
+        group_samples_by_process(before, "BEFORE", positive=True),
+        group_samples_by_process(after, "AFTER", positive=True),
     )
     logs = []
     for side in groups:
@@ -122,9 +122,9 @@ def compare_samples(
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
-    ratio = estimate_ratio(logs, sides, taken, spread, thresholds)
+    ratio = estimate_log_speedup(logs, sides, taken, spread, thresholds)
     speedup = exponentiate_interval(ratio.interval)
-    answer, reason = decide_answer(speedup, ratio, within)
+    answer, reason = decide_time_answer(speedup, ratio, within)
     across = speedup
     if taken != "apart":
         wider = widen_estimate(ratio, thresholds.session_ratio)
@@ -176,7 +176,7 @@ def compute_log_ratios_of_rounds(before: list[Array], after: list[Array]) -> lis
     return [b - a for b, a in zip(before, after, strict=True)]
 
 
-def estimate_ratio(
+def estimate_log_speedup(
     logs: list[list[Array]],
     sides: list[Sample],
     taken: Taken,
@@ -232,7 +232,9 @@ def exponentiate_interval(logarithm: Interval) -> Interval:
     return Interval(exp(logarithm.median), exp(logarithm.low), exp(logarithm.high), logarithm.level)
 
 
-def decide_answer(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
+def decide_time_answer(
+    speedup: Interval, ratio: Sample, within: float
+) -> tuple[TimeAnswer, Reason]:
     """Return the answer on a speed-up, and why; "same" is inside 1 +- within."""
     if ratio.unusable:
         return "cannot tell", ratio.unusable

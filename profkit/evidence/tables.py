@@ -179,7 +179,7 @@ KEYS = {
 HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin | HistoryAblation
 
 
-def list_columns(table: str) -> pa.Schema:
+def make_table_schema(table: str) -> pa.Schema:
     """Return the columns of a table, from its class."""
     with require_package("pyarrow", "the history"):
         import pyarrow as pa
@@ -210,7 +210,7 @@ def list_schema_rows() -> list[dict[str, str]]:
     """Return table, name and type of every column, and whether it is part of a row's name."""
     rows = []
     for table in TABLES:
-        for column in list_columns(table):
+        for column in make_table_schema(table):
             if column.name in KEYS[table]:
                 key = "yes"
             else:
@@ -251,11 +251,11 @@ def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | 
         torch=record.versions.torch,
         session=record.timing_session,
         sm_clock=record.sm_clock,
-        **summarize_times(record),
+        **make_time_columns(record),
     )
 
 
-def summarize_times(record: Record) -> dict[str, Any]:
+def make_time_columns(record: Record) -> dict[str, Any]:
     """Return samples, median and interval; none where the samples are no times."""
     try:
         interval = estimate_median(record.warm_samples)

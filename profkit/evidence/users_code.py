@@ -40,7 +40,7 @@ def try_users_code(
     except (KeyboardInterrupt, ProfkitError, passes_through):
         raise
     except BaseException as error:  # noqa: BLE001 - a user's file may do anything
-        return None, explain_failure(error, path)
+        return None, explain_failure_of_users_code(error, path)
 
 
 def import_file(path: Path, name: str) -> ModuleType:
@@ -71,7 +71,7 @@ def guard_users_code(path: str | Path) -> Iterator[None]:
         atexit.register(_redirect_later_prints)
 
 
-class _Process:
+class _ProtectedProcessState:
     """What a file may not change of this process, as long as any runs: threads run several at once.
 
     The first one that begins redirects, and the last one that ends puts back: in any other order a
@@ -128,7 +128,7 @@ class _Process:
         sys.stdout, sys.stderr = self.streams
 
 
-_PROCESS = _Process()
+_PROCESS = _ProtectedProcessState()
 
 
 def _redirect_later_prints() -> None:
@@ -139,7 +139,7 @@ def _redirect_later_prints() -> None:
         sys.stdout = sys.stderr
 
 
-def explain_failure(error: BaseException, path: str | Path) -> str:
+def explain_failure_of_users_code(error: BaseException, path: str | Path) -> str:
     """Return `line 3: Type: message`, with the last line of the file that the error came through."""
     lines = []
     for f in traceback.extract_tb(error.__traceback__):
@@ -155,7 +155,7 @@ def explain_failure(error: BaseException, path: str | Path) -> str:
     return f"{where}{type(error).__name__}: {text}"
 
 
-def find_users_file(error: BaseException) -> str | None:
+def find_users_file_of_error(error: BaseException) -> str | None:
     """Return the user's file that an error came out of; None where it is profkit's own."""
     frames = traceback.extract_tb(error.__traceback__)
     for f in reversed(frames):

@@ -10,13 +10,13 @@ from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import print_error, print_error_with_output, print_errors, print_note
 from profkit.errors import ProfkitError
 from profkit.lab.measure.targets import Measurements, Target, TargetRun
-from profkit.lab.measure.worker import list_visible_devices
+from profkit.lab.measure.worker import list_visible_devices_of_workers
 from profkit.show.views import measured as views
 
 
 def set_visible_gpus(target: Target, gpus: str | None) -> Target:
     """Return the target with the CUDA_VISIBLE_DEVICES of each worker, by --gpus."""
-    return replace(target, visible=tuple(list_visible_devices(gpus)))
+    return replace(target, visible=tuple(list_visible_devices_of_workers(gpus)))
 
 
 def print_gpus(measured: Measurements) -> None:
@@ -49,7 +49,7 @@ def require_names_or_all(names: Sequence[str] | None, every: bool) -> Sequence[s
     return names or ()
 
 
-def print_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
+def print_faults_and_get_exit_status(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
         print_errors(map(ProfkitError, views.list_check_faults(check)))

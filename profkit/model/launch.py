@@ -50,7 +50,7 @@ _MOST = {"share": 1e6, "s": 1e9, "Hz": 1e15}  # in SI, by unit; a share is 1 whe
 _MOST_OF_ALL = 1e30  # of operations, bytes and counts
 
 
-def is_impossible(metric: str, value: float) -> bool:
+def is_impossible_value(metric: str, value: float) -> bool:
     """Return whether no launch can have this value of a metric of the catalogue.
 
     Every one of them counts something, or is a time, a clock or a share: none is negative.
@@ -94,7 +94,7 @@ class Launch(Mapping[str, float]):
         value = self._values.get(metric)
         if value is None or isnan(value):
             raise NotCollected(metric)
-        if is_impossible(metric, value):
+        if is_impossible_value(metric, value):
             raise NotCollected(metric, value)
         self._checked[metric] = float(value)
         return self._checked[metric]
@@ -109,13 +109,15 @@ class Launch(Mapping[str, float]):
         if metric in self._checked:
             return True
         value = self._values.get(str(metric))
-        return value is not None and not isnan(value) and not is_impossible(str(metric), value)
+        return (
+            value is not None and not isnan(value) and not is_impossible_value(str(metric), value)
+        )
 
-    def find_impossible(self) -> dict[str, float]:
+    def find_impossible_metrics(self) -> dict[str, float]:
         """Return the metrics that were collected with a value that no launch has."""
         found = {}
         for name, value in self._values.items():
-            if not _LEAST <= value <= _ORDINARY and is_impossible(name, value):
+            if not _LEAST <= value <= _ORDINARY and is_impossible_value(name, value):
                 found[name] = value
         return found
 
@@ -136,7 +138,7 @@ class Launch(Mapping[str, float]):
         return total
 
     def list_metrics_with_prefix(self, prefix: str) -> list[str]:
-        """The collected metrics whose short name begins so."""
+        """Return the collected metrics whose short name begins so."""
         known = self._present.get(prefix)
         if known is None:
             known = []
@@ -187,12 +189,12 @@ class Idleness:
 
     @property
     def share_without_any_work(self) -> float:
-        """In which not even the busiest SM had work."""
+        """Return the share of the time in which not even the busiest SM had work."""
         return 1 - self.busiest
 
     @property
     def spread(self) -> float:
-        """In which the busiest SM had work and the average one had not."""
+        """Return the share of the time in which the busiest SM had work and the average one had not."""
         return self.busiest - self.average
 
 
@@ -212,7 +214,7 @@ def measure_idleness(launch: Launch) -> Idleness:
 
 
 def _estimate_busiest_sm_active_share(launch: Launch, average: float) -> float:
-    """The busiest SM where only the average one was counted."""
+    """Return the busiest SM's share where only the average one was counted."""
     if launch.known("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
     time = launch.get("time", 0.0)
@@ -233,8 +235,9 @@ LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
 def measure_dram_busy(launch: Launch) -> float:
-    """DRAM's share of peak; where ncu's own was not collected, of the bandwidth by the attributes.
+    """Return DRAM's share of peak.
 
+    Where ncu's own was not collected, of the bandwidth by the attributes.
     Then at least: where reads alone were counted, writes are missing.
     """
     if "dram_busy" in launch:
@@ -250,14 +253,14 @@ def measure_dram_busy(launch: Launch) -> float:
 
 
 def measure_tensor_busy(launch: Launch) -> float:
-    """Tensor pipe; nothing when no matrix instruction ran (HFMA2.MMA counts on the pipe)."""
+    """Return how busy the tensor pipe is; 0 when no matrix instruction ran (HFMA2.MMA counts on it)."""
     if "inst_matrix" in launch and launch["inst_matrix"] == 0:
         return 0.0
     return launch["tensor_busy"]
 
 
-def _split_fma_pipe_work(launch: Launch) -> tuple[float, float, float]:
-    """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
+def _compute_shares_of_fma_pipe_work(launch: Launch) -> tuple[float, float, float]:
+    """Return FP32, half and integer-multiply instructions on the FMA pipe, as shares of the three."""
     single, half, imad = launch["inst_fp32"], launch["inst_half"], launch["inst_imad"]
     whole = single + half + imad
     if whole == 0:
@@ -266,14 +269,14 @@ def _split_fma_pipe_work(launch: Launch) -> tuple[float, float, float]:
 
 
 def _measure_fuller_fma_half(launch: Launch) -> float:
-    """The fuller half of the FMA pipe: IMAD only goes to the heavy one."""
+    """Return the fuller half of the FMA pipe: IMAD only goes to the heavy one."""
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
 
 def measure_fp32_busy(launch: Launch) -> float:
-    """FMA pipe when FP32 arithmetic is most of what runs on it."""
+    """Return how busy the FMA pipe is when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _split_fma_pipe_work(launch)
+        single, half, imad = _compute_shares_of_fma_pipe_work(launch)
         if single >= max(half, imad):
             return launch["fma_busy"]
         return 0.0
@@ -286,13 +289,13 @@ def measure_fp32_busy(launch: Launch) -> float:
 
 
 def measure_integer_busy(launch: Launch) -> float:
-    """ALU, or the FMA pipe when integer multiply-adds are most of what runs on it."""
+    """Return how busy the ALU is, or the FMA pipe when integer multiply-adds are most of its work."""
     alu = launch["alu_busy"]
     if "fma_busy" not in launch:
         return alu
     heavy = _measure_fuller_fma_half(launch)
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _split_fma_pipe_work(launch)
+        single, half, imad = _compute_shares_of_fma_pipe_work(launch)
         if imad > max(single, half):
             return max(alu, heavy)
         return alu
@@ -302,10 +305,10 @@ def measure_integer_busy(launch: Launch) -> float:
 
 
 def measure_fp16_busy(launch: Launch) -> float:
-    """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
+    """Return how busy half2 arithmetic keeps its own pipe, which from 8.6 on is the FMA pipe."""
     if not launch.known("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
-    single, half, imad = _split_fma_pipe_work(launch)
+    single, half, imad = _compute_shares_of_fma_pipe_work(launch)
     if half > max(single, imad):
         return max(launch.get("fp16_busy", 0.0), launch["fma_busy"])
     # Not counted on some GPUs (8.6 and 9.0 of some versions): the opcodes say that it is not full.
@@ -313,7 +316,7 @@ def measure_fp16_busy(launch: Launch) -> float:
 
 
 def measure_shared_busy(launch: Launch) -> float:
-    """The L1TEX data stage where shared memory is most of what goes through it, else its own part."""
+    """Return how busy the L1TEX data stage is where shared memory is most of it, else its own part."""
     busy = launch["shared_busy"]
     stage = launch.get("lsu_data_busy", busy)
     if busy >= MAINLY * stage:
@@ -322,7 +325,7 @@ def measure_shared_busy(launch: Launch) -> float:
 
 
 def measure_l1_busy(launch: Launch) -> float:
-    """L1TEX less what shared memory and texture alone explain."""
+    """Return how busy L1TEX is, less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
     if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
         return 0.0
@@ -335,7 +338,7 @@ def measure_l1_busy(launch: Launch) -> float:
 
 
 def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
-    """Bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
+    """Return bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
     if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
     missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
@@ -359,13 +362,13 @@ HOT_SLICE = Threshold(
 
 
 def measure_crossbar_busy(launch: Launch) -> float:
-    """The crossbar between L1TEX and L2, both ways: what is left of L2 without DRAM behind it."""
+    """Return how busy the crossbar of L1TEX and L2 is: what is left of L2 without DRAM behind it."""
     to_sms, from_sms = LINKS
     return max(launch[to_sms], launch[from_sms])
 
 
 def measure_l2_busy(launch: Launch) -> float:
-    """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
+    """Return how busy L2 is without the fill; of stages that atomics fill, only the links count."""
     if not is_mostly_atomics(launch):
         return launch["l2_cache_busy"]
     if launch.known(*LINKS):
@@ -374,7 +377,7 @@ def measure_l2_busy(launch: Launch) -> float:
 
 
 def measure_atomics_busy(launch: Launch) -> float:
-    """The L2 atomic unit, or a stage behind the links when atomics are most of its work."""
+    """Return how busy the L2 atomic unit is, or a stage behind the links when atomics are most of it."""
     busy = launch["l2_atomics_busy"]
     if not is_mostly_atomics(launch):
         return busy
@@ -384,7 +387,7 @@ def measure_atomics_busy(launch: Launch) -> float:
 
 
 def select_collected_metrics(launch: Row) -> dict[str, float]:
-    """The collected metrics of a row, without its identity and without NaN."""
+    """Return the collected metrics of a row, without its identity and without NaN."""
     collected = {}
     for name in launch:
         if name not in launch:  # a Launch also iterates over what was not collected
@@ -394,7 +397,7 @@ def select_collected_metrics(launch: Row) -> dict[str, float]:
         if type(value) is not float and not isinstance(value, Real):
             continue
         number = float(value)
-        if not isnan(number) and not is_impossible(name, number):
+        if not isnan(number) and not is_impossible_value(name, number):
             collected[name] = number
     return collected
 
@@ -407,8 +410,9 @@ HALVES = 0.02
 
 
 def compute_counted_share_of_duration(launch: Row) -> float:
-    """The part of a launch's duration in which its cycles were counted, 0 to 1; 1 when nothing shows it.
+    """Return the part of a launch's duration in which its cycles were counted, 0 to 1.
 
+    1 when nothing shows it.
     A clock in a report is counted cycles over the duration. A memory clock does not change within a
     launch: where DRAM seems slow, its cycles were counted in a part of the duration only (not in a
     launch's start and end, nor while another program had the GPU). The SM's were counted in the same
@@ -426,8 +430,8 @@ def compute_counted_share_of_duration(launch: Row) -> float:
     return part
 
 
-def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
-    """Why the launch's data came from the caches and not from DRAM; "" when it did not.
+def explain_why_cache_resident(launch: Row, compulsory: float | None = None) -> str:
+    """Return why the launch's data came from the caches and not from DRAM; "" when it did not.
 
     Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
     bytes the question has an answer: DRAM moved less than half of what had to move. Without them
@@ -485,7 +489,7 @@ _ARITHMETIC = ("inst_fp32", "inst_fp64", "inst_half", "inst_matrix", "inst_xu")
 
 
 def count_bytes_per_lane(launch: Launch) -> float:
-    """Bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
+    """Return bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
     sectors = launch["global_load_sectors_per_request"]
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
 
@@ -527,10 +531,12 @@ def is_narrow_stream(launch: Launch) -> bool:
 
 def has_narrow_neighbouring_accesses(launch: Launch) -> bool:
     """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
-    return NOT_SHARED <= count_bytes_per_lane(launch) <= HALF_WIDE and not wastes_sectors(launch)
+    return NOT_SHARED <= count_bytes_per_lane(
+        launch
+    ) <= HALF_WIDE and not has_noticeable_sector_waste(launch)
 
 
-def wastes_sectors(launch: Launch) -> bool:
+def has_noticeable_sector_waste(launch: Launch) -> bool:
     """Return whether global accesses fetch so many sectors for nothing that it is worth a word."""
     return measure_sector_waste(launch)[0] >= UNUSED
 
@@ -555,7 +561,9 @@ def is_split_by_branches(launch: Launch) -> bool:
     per_load = launch["global_load_sectors_per_request"]
     widest = max(per_load, launch.get("global_store_sectors_per_request", 0.0))
     return (
-        widest <= PER_REQUEST and launch["threads_per_warp"] < ALL_LANES and wastes_sectors(launch)
+        widest <= PER_REQUEST
+        and launch["threads_per_warp"] < ALL_LANES
+        and has_noticeable_sector_waste(launch)
     )
 
 
@@ -585,7 +593,7 @@ OF_ACCESSES = Threshold(
 )
 
 
-def measure_masked_accesses(launch: Launch) -> float:
+def get_masked_access_share(launch: Launch) -> float:
     """Return the share of the global accesses that a warp executes with every lane masked off.
 
     An access that any lane makes is a request; one that none makes is an instruction and no more.
@@ -596,7 +604,7 @@ def measure_masked_accesses(launch: Launch) -> float:
     return max(0.0, 1 - launch.sum_known(_REQUESTS) / instructions)
 
 
-def is_mostly_mask(launch: Launch) -> bool:
+def is_tile_mostly_masked_off(launch: Launch) -> bool:
     """Return whether a program computes on a tile of which its mask leaves a part out.
 
     Then the accesses are masked and the arithmetic is not, as Triton compiles it. A branch of CUDA has
@@ -604,7 +612,7 @@ def is_mostly_mask(launch: Launch) -> bool:
     """
     if "threads_per_warp_predicated" not in launch or "instructions" not in launch:
         return False
-    masked = measure_masked_accesses(launch)
+    masked = get_masked_access_share(launch)
     idle = 1 - count_working_lanes(launch) / launch["threads_per_warp"]
     off = masked * count_global_access_instructions(launch) / launch["instructions"]
     return masked >= MASKED and off >= OF_ACCESSES * idle
@@ -708,7 +716,7 @@ def _compute_waste_behind_l1(launch: Launch, waste: float) -> float:
 
 
 def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
-    """What scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
+    """Return what scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
 
     DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
     """

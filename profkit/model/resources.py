@@ -299,7 +299,7 @@ def compute_share_of_time_with_work(launch: Launch) -> float:
 
 
 def compute_cycles_waited_per_load(launch: Launch) -> float:
-    """Cycles that warps waited on L1TEX per load instruction: latency x (1 when loads are single).
+    """Return cycles that warps waited on L1TEX per load: latency x (1 when loads are single).
 
     Little's law read backwards: a lower bound of the loads' latency when several are in flight.
     """
@@ -311,7 +311,7 @@ def compute_cycles_waited_per_load(launch: Launch) -> float:
 
 
 def measure_resource_use(resource: Resource, launch: Launch) -> ResourceUse | None:
-    """How busy one resource was, or None when it was not collected."""
+    """Return how busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
     except NotCollected:
@@ -333,7 +333,7 @@ def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
 
 
 def list_resource_uses(launch: Launch) -> list[ResourceUse]:
-    """Every collected resource, busiest first (against what it can reach)."""
+    """Return every collected resource, busiest first (against what it can reach)."""
     found = []
     for resource in RESOURCES:
         use = measure_resource_use(resource, launch)
@@ -357,7 +357,7 @@ class NextLimit:
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 
-def measure_full_slice(launch: Launch) -> float:
+def measure_busiest_full_l2_slice(launch: Launch) -> float:
     """Return how busy the busiest slice of L2 is where accesses to few addresses fill it; else 0.
 
     Where these are atomics, fixes of other causes need fewer of them: what is left is not known. In
@@ -385,7 +385,7 @@ def _measure_each_unit(launch: Launch) -> dict[str, float]:
         if use is not None:
             shares[resource.limiter] = use.elapsed
     if "l2" in shares:
-        shares["l2"] = max(shares["l2"], measure_full_slice(launch))
+        shares["l2"] = max(shares["l2"], measure_busiest_full_l2_slice(launch))
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):
@@ -470,7 +470,7 @@ def _is_full_of_requests(launch: Launch) -> bool:
 
 
 def _is_queue_of_loads(resource: Resource, launch: Launch) -> bool:
-    """Waiting for loads is also what latency looks like: here more warps would not help."""
+    """Return whether waits for loads are a queue: then more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM
     if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:

@@ -19,7 +19,7 @@ from profkit.model.launch import (
     Missing,
     Row,
     compute_counted_share_of_duration,
-    explain_cache_resident,
+    explain_why_cache_resident,
     select_collected_metrics,
 )
 from profkit.records.gpus import find_gpu_exactly
@@ -55,7 +55,7 @@ class Ceiling:
 
 
 def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
-    """The roofs: memory levels from the outside in, then precisions.
+    """Return the roofs: memory levels from the outside in, then precisions.
 
     Those that the report has, and of the device attributes only those that it has not; `cc` is read
     for the one ceiling that needs it. Clocks and peaks hold for the part of the launch that was counted.
@@ -112,8 +112,8 @@ class RooflinePoint:
         return self.share > TOLERANCE
 
 
-def list_families(launch: Row) -> tuple[str, ...]:
-    """The precisions in which arithmetic ran, the dominant one first.
+def list_precisions_dominant_first(launch: Row) -> tuple[str, ...]:
+    """Return the precisions in which arithmetic ran, the dominant one first.
 
     The tensor type with most operations leads when the tensor cores did most of them; else the
     precision that came nearest to its own peak (a pipe with 1/64 of the rate can bind with few
@@ -145,7 +145,7 @@ def list_families(launch: Row) -> tuple[str, ...]:
 def list_roofline_points(
     launch: Row, operations: float | None = None, compulsory: float | None = None
 ) -> tuple[RooflinePoint, ...]:
-    """The launch's points, DRAM first, in its dominant precision: one per level, then the workload's.
+    """Return the launch's points in its dominant precision: one per level, then the workload's.
 
     None where something was not collected: `missing` says what. `operations` are what the workload
     needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
@@ -159,7 +159,7 @@ def list_roofline_points(
         operations = row.get("declared_operations", nan)
     if compulsory is None:
         compulsory = row.get("declared_bytes", nan)
-    ran = list_families(launch)
+    ran = list_precisions_dominant_first(launch)
     family = ""
     if ran:
         family = ran[0]
@@ -209,9 +209,9 @@ def _make_roofline_point(
 
 
 def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
-    """Why the intensity at this level is no position; "" when it is one."""
+    """Return why the intensity at this level is no position; "" when it is one."""
     if level == "dram":
-        return explain_cache_resident(row, compulsory)
+        return explain_why_cache_resident(row, compulsory)
     around = row.get("inst_async_copy", 0) + row.get("inst_texture", 0)
     if level == "l1" and around > 0 and row.get("l1_rate", nan) < 0.5 * row.get("l2_rate", nan):
         # ncu's L1 bytes are what the LSU writes back to registers from global and local memory.
@@ -220,7 +220,7 @@ def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
 
 
 def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
-    """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
+    """Return the ceiling that the launch comes nearest to, and its share of it; None when not known."""
     best = None
     for point in list_roofline_points(launch):
         if point.level == "workload" or not point.roof:
@@ -233,7 +233,7 @@ def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
 
 
 def list_missing_metrics(launch: Row) -> tuple[Missing, ...]:
-    """What to collect for the points that are not there: the section (none can help when "")."""
+    """Return what to collect for the points that are not there: the section (none can help when "")."""
     row = select_collected_metrics(launch)
     if launch.get("status") == "failed":
         return (Missing("", "the launch failed under ncu"),)
@@ -253,7 +253,7 @@ def list_missing_metrics(launch: Row) -> tuple[Missing, ...]:
 
 
 def _find_uncounted_arithmetic(row: Values) -> Missing | None:
-    """Arithmetic that ran but was not counted: a point without it would be a wrong one."""
+    """Return arithmetic that ran but was not counted: a point without it would be a wrong one."""
     matrix = row.get("inst_matrix", nan)
     # Without the opcodes 5 % of the pipe decide: HFMA2.MMA alone shows up to 3.7 %.
     if "tensor_ops" not in row and (
@@ -273,7 +273,7 @@ def _find_uncounted_arithmetic(row: Values) -> Missing | None:
 
 
 def _measure_arithmetic_rate(row: Values, family: str) -> float:
-    """Operations per second in one precision; NaN when not counted."""
+    """Return operations per second in one precision; NaN when not counted."""
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)
     operations, time = row.get(f"tensor_ops_{family.removeprefix('tensor_')}", nan), row.get("time")
@@ -283,7 +283,7 @@ def _measure_arithmetic_rate(row: Values, family: str) -> float:
 
 
 def _measure_bytes_rate(row: Values, level: Level) -> float:
-    """Bytes per second at a level; NaN when not collected."""
+    """Return bytes per second at a level; NaN when not collected."""
     if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
         return row["dram_bytes"] / row["time"]
     return row.get(f"{level}_rate", nan)

@@ -31,7 +31,7 @@ from profkit.model.resources import (
     is_dram_access_scattered,
     measure_unit_shares_of_peak,
 )
-from profkit.reports.metrics.warps import STATES, list_states
+from profkit.reports.metrics.warps import STATES, list_states_of_families
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ PER_INSTRUCTION = ("issue", "int", "constant")
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
 # States that come and go together: the instructions of a family wait in one queue.
-MEMORY = list_states("loads", "stores")
-MIO = list_states("mio")
-FETCH = list_states("fetch")
-MATH = list_states("math")
-ISSUING = list_states("working", "chain")  # what every instruction costs by itself
+MEMORY = list_states_of_families("loads", "stores")
+MIO = list_states_of_families("mio")
+FETCH = list_states_of_families("fetch")
+MATH = list_states_of_families("math")
+ISSUING = list_states_of_families("working", "chain")  # what every instruction costs by itself
 NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
 
 
@@ -89,7 +89,7 @@ class Scenario:
 
 
 def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
-    """All of them at once: a wait or a unit's work goes as far as the scenario that takes most of it.
+    """Return all of them at once: a wait or work goes as far as where most of it goes.
 
     More blocks and more warps per SM multiply: each block brings its warps. So does what fixes keep:
     each one's share is of what the other leaves.
@@ -127,7 +127,7 @@ BARRIER = "barrier"
 
 
 def predict_gain(launch: Launch, scenario: Scenario) -> float:
-    """The speed-up that the model gives for a fix, at least 1.
+    """Return the speed-up that the model gives for a fix, at least 1.
 
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
@@ -237,7 +237,7 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
 
 
 def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> float:
-    """How many times less often a warp waits between two issues; inf without warp states."""
+    """Return how many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
         if scenario.waits:
             return inf
@@ -297,10 +297,10 @@ class Fix:
     typical: Guess | None = None  # what goes when people fix it
 
 
-def make_expectation(
+def make_bounded_expectation(
     gain: float, spread: tuple[float, float], bound: float | None = None, offset: float = OFFSET
 ) -> Expectation:
-    """The interval around an expected speed-up; no part of it is above the bound."""
+    """Return the interval around an expected speed-up; no part of it is above the bound."""
     size = log(gain)
     low = exp(size + spread[0] * (offset + abs(size)))
     high = exp(size + spread[1] * (offset + abs(size)))
@@ -320,7 +320,7 @@ def expect_less_of_unexplained_wait(
     if not saving.is_known:
         return saving
     low, middle, high = quantiles
-    ends = make_expectation(saving.expected, (low, high), saving.bound)
+    ends = make_bounded_expectation(saving.expected, (low, high), saving.bound)
     expected = saving.expected
     if ends.low < 1:
         size = log(saving.expected)
@@ -353,13 +353,14 @@ def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     if len(typical) < len(fixes) or not measured or not measure_unit_shares_of_peak(launch):
         return Estimate(bound=bound)
     gain = min(predict_gain(launch, join_scenarios(typical)), begun)
-    expected = make_expectation(gain, SPREAD, bound)
+    expected = make_bounded_expectation(gain, SPREAD, bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
 def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> float:
-    """The speed-up at which as many blocks as before begin as fast as they can; inf when others may.
+    """Return the speed-up at which as many blocks as before begin as fast as they can.
 
+    Inf when others may.
     Accesses that waste nothing are made by the same blocks. Other fixes often give a thread more work,
     and so need fewer of them.
     """
@@ -380,7 +381,7 @@ def get_expectation(saving: Estimate) -> Expectation | None:
 
 
 def compute_headroom(launch: Launch) -> float | None:
-    """How many times faster the same work could be done; None when a full unit may go unseen."""
+    """Return how many times faster the same work could be done; None when a full unit may go unseen."""
     if not launch.known(*NEEDED) or not measure_unit_shares_of_peak(launch):
         return None
     if compute_fullest_unit_share(launch, Scenario()) > 0:
@@ -398,5 +399,5 @@ def compute_least_share_of_time(launch: Launch, stream: float = 1.0) -> float:
 
 
 def compute_amdahl_speedup(part: float) -> float:
-    """Speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
+    """Return speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
     return 1 / (1 - min(part, NEVER_ALL))

@@ -29,7 +29,7 @@ from profkit.model.scenario import (
     Expectation,
     Scenario,
     bound_speedup_by_units,
-    make_expectation,
+    make_bounded_expectation,
     predict_speedup,
 )
 from profkit.records.store import Document
@@ -134,8 +134,8 @@ class WhatifDocument(
     answers: tuple[ExpectedLaunch, ...] = ()
 
 
-def parse_changes(text: str) -> tuple[CounterChange, ...]:
-    """`inst_exp/32, shared_wavefronts*0.25, blocks*4`  ->  changes.
+def parse_counter_changes(text: str) -> tuple[CounterChange, ...]:
+    """Return the changes that a text says: `inst_exp/32, shared_wavefronts*0.25, blocks*4`.
 
     A ProfkitError of a part that is no change, names no count of the model, or divides by zero.
     """
@@ -181,11 +181,11 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         launch.need("instructions")
         if not measure_unit_shares_of_peak(launch):
             launch.need("issue_busy")
-        scenario = _make_scenario(launch, apply_changes(launch, changes))
+        scenario = _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
         gain = predict_speedup(launch, scenario)
         # A unit above its peak is counted beyond what is possible: no bound says less than the model.
         bound = max(gain, bound_speedup_of_scenario(launch, scenario))
-        return make_expectation(gain, SPREAD, bound, OFFSET)
+        return make_bounded_expectation(gain, SPREAD, bound, OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
         message = f"{absent.metric} was not collected, and the cost model needs it"
@@ -195,7 +195,7 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
 def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> float | None:
     """Return the speed-up that these changes cannot pass; None where nothing bounds it."""
     bound = bound_speedup_of_scenario(
-        launch, _make_scenario(launch, apply_changes(launch, changes))
+        launch, _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
     )
     return bound if bound < inf else None
 
@@ -212,8 +212,8 @@ def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
     return bound_speedup_by_units(launch, replace(scenario, waits=waits))
 
 
-def _make_scenario(launch: Launch, after: Launch) -> Scenario:
-    """What becomes of the units' work, of the warps' waits, and of the warps at work at once.
+def _make_scenario_of_changed_counts(launch: Launch, after: Launch) -> Scenario:
+    """Return what becomes of the units' work, of the warps' waits, and of the warps at work at once.
 
     A barrier is not named: it shrinks with what the other warps wait for.
     """
@@ -250,8 +250,8 @@ def _compute_share_of_events_left(
     return min(mean, data)
 
 
-def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
-    """The launch with its counts changed, and those that change with them."""
+def apply_counter_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
+    """Return the launch with its counts changed, and those that change with them."""
     values = {}
     for name in launch:
         if name in launch:  # what was not collected has a name as well
@@ -270,7 +270,7 @@ def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
 
 
 def _compute_working_warps_factor(launch: Launch, after: Launch) -> float:
-    """How many times more warps are at work: more blocks fill places, more warps a block bring."""
+    """Return how many times more warps are at work, by more blocks and by more warps a block."""
     waves = launch.get("waves", 1.0)
     blocks = after["grid_size"] / launch["grid_size"]
     filled = min(1.0, waves * blocks) / min(1.0, waves)

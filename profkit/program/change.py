@@ -62,7 +62,7 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     second = _read_step_time(after)
     saved = first["expect"] - second["expect"]
     slack = SAME * first["expect"]
-    answer = _judge_saving(saved, slack)
+    answer = _choose_answer_from_saved_time(saved, slack)
     promises, new = _compare_findings(before["findings"], after["findings"])
     notes = _list_setup_differences(before["program"], after["program"])
     kernels_before = _select_kernel_rows(before["kernels"])
@@ -96,7 +96,7 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     }
 
 
-def _judge_saving(saved: float, slack: float) -> str:
+def _choose_answer_from_saved_time(saved: float, slack: float) -> str:
     """Return the answer that the two times alone give."""
     if abs(saved) <= slack:
         return "same"
@@ -117,9 +117,9 @@ def _compare_findings(
     return promises, sorted(new)
 
 
-def _read_step_time(of: Mapping[str, Any]) -> StepTime:
-    recorded = float(of["step"]["ms"])
-    plain = of["step"].get("plain_ms") or {}
+def _read_step_time(document: Mapping[str, Any]) -> StepTime:
+    recorded = float(document["step"]["ms"])
+    plain = document["step"].get("plain_ms") or {}
     expect = _get_or_default(plain.get("expect"), recorded)
     low = _get_or_default(plain.get("low"), expect)
     high = _get_or_default(plain.get("high"), expect)
@@ -128,9 +128,9 @@ def _read_step_time(of: Mapping[str, Any]) -> StepTime:
         "low": low,
         "high": high,
         "recorded": recorded,
-        "least": _get_or_default(of["step"].get("min_ms"), recorded),
-        "most": _get_or_default(of["step"].get("max_ms"), recorded),
-        "steps": int(of["program"].get("steps") or 1),
+        "least": _get_or_default(document["step"].get("min_ms"), recorded),
+        "most": _get_or_default(document["step"].get("max_ms"), recorded),
+        "steps": int(document["program"].get("steps") or 1),
     }
 
 

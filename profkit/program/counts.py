@@ -28,14 +28,14 @@ class KernelVerdicts:
 
     @property
     def expected_gains(self) -> dict[str, float]:
-        """Expected speed-ups by a group's id; nobody knows what a bare bound brings."""
+        """Return expected speed-ups by a group's id; nobody knows what a bare bound brings."""
         tops = {key: found.top for key, found in self.groups.items()}
         known = {key: top for key, top in tops.items() if top and (top.expect or top.at_roof)}
         return {key: top.ranking_gain for key, top in known.items()}
 
 
 def choose_groups_to_count(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
-    """The groups to count: kernels that together take nearly all of the kernels' time."""
+    """Return the groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
     out, seen = [], 0
@@ -47,7 +47,7 @@ def choose_groups_to_count(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     return out
 
 
-def read_counters_of_groups(report: Path, groups: Sequence[KernelGroup]) -> KernelVerdicts:
+def judge_groups_by_counters(report: Path, groups: Sequence[KernelGroup]) -> KernelVerdicts:
     """Judge the launches of a report, and give each group the first that is its.
 
     Raises:
@@ -70,6 +70,6 @@ def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object
 
 
 def normalize_kernel_name(name: str) -> str:
-    """A name without what demanglers disagree on: blanks, the result's type, const's place, tags."""
+    """Return a name without what demanglers disagree on: blanks, result's type, const's place, tags."""
     words = remove_abi_tags(name).removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

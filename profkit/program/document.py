@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.files import is_folder, read_structured
+from profkit.files import is_folder, read_json_or_toml_bytes
 from profkit.judge import NO_SAVING, Estimate, Status
 from profkit.program.counts import KernelVerdicts
 from profkit.program.findings.case import StepFinding
@@ -32,7 +32,7 @@ from profkit.program.steps.places import name_module
 from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage
 from profkit.records.store import get_printed_schema
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 SCHEMA: Final = "profkit.triage/1"
 SECOND: Final = "profkit.triage/2"
@@ -241,64 +241,64 @@ class SecondTriageDocument(TypedDict):
     notes: list[str]
 
 
-def make_triage_document(of: Triage, counts: KernelVerdicts | None = None) -> TriageDocument:
-    """The document as plain lists and dicts."""
+def make_triage_document(answer: Triage, counts: KernelVerdicts | None = None) -> TriageDocument:
+    """Return the document as plain lists and dicts."""
     counts = counts or KernelVerdicts()
     ranks: list[RankEntry] = []
-    if of.ranks:
-        ranks = [_describe_rank(row) for row in of.ranks.rows]
+    if answer.ranks:
+        ranks = [_describe_rank(row) for row in answer.ranks.rows]
     return {
         "schema": SCHEMA,
-        "program": _describe_program(of),
-        "step": _describe_step(of),
-        "first": _describe_first_finding(of),
-        "findings": [_describe_finding(of, row) for row in of.findings],
-        "kernels": [_describe_kernel(of, row, counts) for row in of.groups],
-        "origins": _list_origins(of),
+        "program": _describe_program(answer),
+        "step": _describe_step(answer),
+        "first": _describe_first_finding(answer),
+        "findings": [_describe_finding(answer, row) for row in answer.findings],
+        "kernels": [_describe_kernel(answer, row, counts) for row in answer.groups],
+        "origins": _list_origins(answer),
         "ranks": ranks,
-        "notes": [*of.notes, *counts.notes],
+        "notes": [*answer.notes, *counts.notes],
     }
 
 
-def _describe_program(of: Triage) -> ProgramEntry:
-    device = of.process.device
+def _describe_program(answer: Triage) -> ProgramEntry:
+    device = answer.process.device
     return {
-        "command": of.timeline.command,
-        "ranks": len(of.timeline.processes),
+        "command": answer.timeline.command,
+        "ranks": len(answer.timeline.processes),
         "device": device.name if device else None,
-        "steps": len(of.steps.periods),
-        "how": of.timeline.how,
+        "steps": len(answer.steps.periods),
+        "how": answer.timeline.how,
     }
 
 
-def _describe_step(of: Triage) -> StepEntry:
-    """The typical step's time; the shortest and the longest of all steps of its kind."""
-    periods = of.steps.periods
+def _describe_step(answer: Triage) -> StepEntry:
+    """Return the typical step's time; the shortest and the longest of all steps of its kind."""
+    periods = answer.steps.periods
     idle: list[IdleEntry] = []
-    for row in of.split.idle:
+    for row in answer.split.idle:
         idle.append({"cause": row.cause, "ms": _convert_to_ms(row.time), "where": row.where})
     return {
-        "ms": _convert_to_ms(of.split.period),
-        "gpu_busy_ms": _convert_to_ms(of.split.busy),
-        "idle_ms": _convert_to_ms(of.split.period - of.split.busy),
+        "ms": _convert_to_ms(answer.split.period),
+        "gpu_busy_ms": _convert_to_ms(answer.split.busy),
+        "idle_ms": _convert_to_ms(answer.split.period - answer.split.busy),
         "idle": idle,
-        "found": of.steps.how,
+        "found": answer.steps.how,
         "min_ms": _convert_to_ms(min(periods)),
         "max_ms": _convert_to_ms(max(periods)),
-        "plain_ms": _describe_time_without_recorder(of),
+        "plain_ms": _describe_time_without_recorder(answer),
     }
 
 
-def _describe_first_finding(of: Triage) -> FirstEntry:
-    """The first finding; the verdict where it is that none is to be acted on."""
-    verdict = of.verdict
+def _describe_first_finding(answer: Triage) -> FirstEntry:
+    """Return the first finding; the verdict where it is that none is to be acted on."""
+    verdict = answer.verdict
     if verdict.category:
         return {
             "category": verdict.category,
             "say": verdict.say,
             "saves_ms": _describe_estimate(NO_SAVING),
         }
-    first = of.findings[0]
+    first = answer.findings[0]
     return {
         "category": first.rule,
         "say": first.cause,
@@ -310,34 +310,41 @@ def _convert_to_ms(nanoseconds: float) -> float:
     return round(nanoseconds / 1e6, 6)
 
 
-def _describe_time_without_recorder(of: Triage) -> RangeEntry:
-    """What the step takes without the recorder; as recorded where a replay of it does not show that."""
-    if of.hosts.matches_recording:
-        return _describe_range(of.hosts.plain)
-    return _describe_range(make_exact_range(of.split.period / 1e6))
+def _describe_time_without_recorder(answer: Triage) -> RangeEntry:
+    """Return what the step takes without the recorder.
+
+    As recorded where a replay of it does not show that.
+    """
+    if answer.hosts.matches_recording:
+        return _describe_range(answer.hosts.plain)
+    return _describe_range(make_exact_range(answer.split.period / 1e6))
 
 
-def _describe_range(of: Range) -> RangeEntry:
-    return {"expect": round(of.expect, 6), "low": round(of.low, 6), "high": round(of.high, 6)}
-
-
-def _describe_estimate(of: Estimate) -> RangeEntry:
-    return _describe_range(Range(of.low, of.expected, of.high))
-
-
-def _describe_rank(of: Rank) -> RankEntry:
+def _describe_range(interval: Range) -> RangeEntry:
     return {
-        "rank": of.rank,
-        "ms": _convert_to_ms(of.period),
-        "computing_ms": _convert_to_ms(of.computing),
-        "collective_ms": _convert_to_ms(of.collective),
-        "waiting_ms": _convert_to_ms(of.waiting),
+        "expect": round(interval.expect, 6),
+        "low": round(interval.low, 6),
+        "high": round(interval.high, 6),
     }
 
 
-def _list_origins(of: Triage) -> list[OriginEntry]:
+def _describe_estimate(estimate: Estimate) -> RangeEntry:
+    return _describe_range(Range(estimate.low, estimate.expected, estimate.high))
+
+
+def _describe_rank(rank: Rank) -> RankEntry:
+    return {
+        "rank": rank.rank,
+        "ms": _convert_to_ms(rank.period),
+        "computing_ms": _convert_to_ms(rank.computing),
+        "collective_ms": _convert_to_ms(rank.collective),
+        "waiting_ms": _convert_to_ms(rank.waiting),
+    }
+
+
+def _list_origins(answer: Triage) -> list[OriginEntry]:
     out: list[OriginEntry] = []
-    for row in sum_time_by_origin(of.steps.typical.works, of.groups):
+    for row in sum_time_by_origin(answer.steps.typical.works, answer.groups):
         origin = row.origin
         kernels = sorted(row.kernels, key=lambda name: -row.kernels[name])
         entry = OriginEntry(
@@ -350,14 +357,14 @@ def _list_origins(of: Triage) -> list[OriginEntry]:
             op=origin.op or None,
             calls=row.calls,
             ms=_convert_to_ms(row.time),
-            share=round(row.time / of.split.period, 6),
+            share=round(row.time / answer.split.period, 6),
             kernels=kernels,
         )
         out.append(entry)
     return out
 
 
-def _describe_finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
+def _describe_finding(answer: Triage, row: StepFinding) -> ProgramFindingEntry:
     return {
         "category": row.rule,
         "say": row.cause,
@@ -366,33 +373,36 @@ def _describe_finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
         "try": row.advice,
         "where": row.place,
         "on_top_ms": round(row.on_top, 6),
-        "change": _describe_change(of, row.change) if row.change != StepChange() else None,
+        "change": _describe_change(answer, row.change) if row.change != StepChange() else None,
         "evidence": {name: round(value, 6) for name, value in row.evidence.items()},
         "at_most_ms": None if row.saving.bound is None else round(row.saving.bound, 6),
     }
 
 
-def _describe_change(of: Triage, change: StepChange) -> ChangeEntry:
-    """What a fix changes of kernels, launches and calls; None where it changes nothing of a part."""
+def _describe_change(answer: Triage, change: StepChange) -> ChangeEntry:
+    """Return what a fix changes of kernels, launches and calls.
+
+    None where it changes nothing of a part.
+    """
     moved = {index: row.left for index, row in change.stream.items()}
     return {
-        "scale": _describe_shares(of, change.scale),
-        "merge": _describe_shares(of, change.merge),
-        "stream": _describe_shares(of, moved),
-        "host": _describe_host_calls(of, change),
+        "scale": _describe_shares(answer, change.scale),
+        "merge": _describe_shares(answer, change.merge),
+        "stream": _describe_shares(answer, moved),
+        "host": _describe_host_calls(answer, change),
         "launches": _describe_range_if_changed(change.launches),
         "pauses": _describe_range_if_changed(change.pauses),
     }
 
 
-def _describe_host_calls(of: Triage, change: StepChange) -> CallsEntry | None:
-    """The calls that wait less, with what is left of the gap before each and of the call itself."""
+def _describe_host_calls(answer: Triage, change: StepChange) -> CallsEntry | None:
+    """Return the calls that wait less, with what is left of each and of the gap before it."""
     if not change.host:
         return None
     gaps = []
     busy = []
     for index, share in change.host.items():
-        call = of.hosts.usual.events[index]
+        call = answer.hosts.usual.events[index]
         gaps.append((share.gap, call.gap))
         busy.append((share.busy, call.busy))
     left = _average_shares([*gaps, *busy])
@@ -400,14 +410,14 @@ def _describe_host_calls(of: Triage, change: StepChange) -> CallsEntry | None:
 
 
 def _describe_range_if_changed(left: Range) -> RangeEntry | None:
-    """What is left; None where all is."""
+    """Return what is left; None where all is."""
     if left == ALL:
         return None
     return _describe_range(left)
 
 
 def _average_shares(shares: Sequence[tuple[Range, float]]) -> Range:
-    """The mean of shares, each weighted with its time."""
+    """Return the mean of shares, each weighted with its time."""
     whole = sum(time for _, time in shares)
     if not whole:
         return ALL
@@ -417,11 +427,11 @@ def _average_shares(shares: Sequence[tuple[Range, float]]) -> Range:
     return Range(*means)
 
 
-def _describe_shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
-    """By kernel, each work's share weighted with its time."""
-    works = of.steps.typical.works
+def _describe_shares(answer: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
+    """Return each kernel's share, each work's share weighted with its time."""
+    works = answer.steps.typical.works
     out: list[ShareEntry] = []
-    for group in of.groups:
+    for group in answer.groups:
         shares = []
         for i in group.works:
             if i in ranges:
@@ -432,8 +442,8 @@ def _describe_shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry
     return out
 
 
-def _describe_kernel(of: Triage, row: KernelGroup, counts: KernelVerdicts) -> KernelEntry:
-    """One kernel or copy; what only counters tell is None where it was not counted."""
+def _describe_kernel(answer: Triage, row: KernelGroup, counts: KernelVerdicts) -> KernelEntry:
+    """Return one kernel or copy; what only counters tell is None where it was not counted."""
     bound = limiter = headroom = missing = None
     report = ""
     count = counts.groups.get(row.id)
@@ -441,7 +451,7 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: KernelVerdicts) -> Ke
         bound, limiter, headroom = count.bound, count.limiter, count.headroom
         report = counts.report
     else:
-        missing = _explain_unrecorded(of, row)
+        missing = _explain_unrecorded(answer, row)
     place = row.place or SourcePlace()
     return {
         "id": row.id,
@@ -449,12 +459,12 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: KernelVerdicts) -> Ke
         "category": row.kind,
         "calls": row.calls,
         "ms": _convert_to_ms(row.time),
-        "share": round(row.time / of.split.period, 6),
+        "share": round(row.time / answer.split.period, 6),
         "bound": bound,
         "limiter": limiter,
         "headroom": headroom,
         "counted": count is not None,
-        "next": _suggest_kernel_command(of, row, report),
+        "next": _suggest_kernel_command(answer, row, report),
         "missing": missing,
         "op": row.op or None,
         "nvtx": row.range or None,
@@ -466,33 +476,38 @@ def _describe_kernel(of: Triage, row: KernelGroup, counts: KernelVerdicts) -> Ke
     }
 
 
-def _suggest_kernel_command(of: Triage, row: KernelGroup, report: str) -> str | None:
-    """The command that looks at one kernel; None for what is none, or where no command is known."""
+def _suggest_kernel_command(answer: Triage, row: KernelGroup, report: str) -> str | None:
+    """Return the command that looks at one kernel.
+
+    None for what is none, or where no command is known.
+    """
     if report:
-        return f"profkit diagnose {quote(report)} --kernel {quote(base_name(row.name))}"
-    if row.grid is None or not of.timeline.command:
+        return (
+            f"profkit diagnose {quote(report)} --kernel {quote(get_base_name_of_kernel(row.name))}"
+        )
+    if row.grid is None or not answer.timeline.command:
         return None
-    return _write_profile_command(of, row)
+    return _write_profile_command(answer, row)
 
 
-def _explain_unrecorded(of: Triage, row: KernelGroup) -> str | None:
-    """What was not recorded of a kernel, without which no more can be said of it."""
+def _explain_unrecorded(answer: Triage, row: KernelGroup) -> str | None:
+    """Return what was not recorded of a kernel, without which no more can be said of it."""
     if row.grid is None:
         return None
     if row.kind == "collective":
-        if of.ranks:
+        if answer.ranks:
             return None
         return "it transfers or waits for another rank: record every rank to know which"
     lack = "its limit is unknown because no counters were taken"
-    is_sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
+    is_sized = any(answer.steps.typical.works[i].maker.shapes for i in row.works)
     if row.kind in {"scatter", "softmax"} and not is_sized:
         lack += ", nor were its operator's sizes recorded (record_shapes=True)"
-    return f"{lack}; {_write_profile_command(of, row)} takes them"
+    return f"{lack}; {_write_profile_command(answer, row)} takes them"
 
 
-def _write_profile_command(of: Triage, row: KernelGroup) -> str:
-    kernel = quote(base_name(row.name))  # a name out of a trace may hold anything
-    return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
+def _write_profile_command(answer: Triage, row: KernelGroup) -> str:
+    kernel = quote(get_base_name_of_kernel(row.name))  # a name out of a trace may hold anything
+    return f"profkit profile --kernel {kernel} --count 1 -- {answer.timeline.command or 'COMMAND'}"
 
 
 def convert_to_second_form(document: TriageDocument) -> SecondTriageDocument:
@@ -591,7 +606,7 @@ HINT = "profkit triage -o NAME.triage ..."
 
 
 def read_triage_document(path: Path) -> TriageDocument:
-    """A document that was kept: a file, or the folder it is in.
+    """Return a document that was kept: a file, or the folder it is in.
 
     Raises:
         ProfkitError: It is none, or has another form: where in it is said.
@@ -603,7 +618,7 @@ def read_triage_document(path: Path) -> TriageDocument:
         file = path / NAME
     schema = None
     try:
-        content = msgspec.json.decode(read_structured(file))
+        content = msgspec.json.decode(read_json_or_toml_bytes(file))
         if isinstance(content, dict):
             schema = content.get("schema")
         document = _convert_to_first_form(content, schema)

@@ -69,7 +69,7 @@ class View:
 Part = Kernel | Copy | Wait | BusyHost | View
 
 
-class Recorder:
+class SimulatedRecorder:
     """A host and a GPU with streams, and what a recorder would have written of them."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Recorder:
 
 def run_example(parts: Sequence[Part]) -> Timeline:
     """Return what a recorder that slows nothing would have written of some such steps."""
-    recorder = Recorder()
+    recorder = SimulatedRecorder()
     for number in range(STEPS):
         recorder.add_step(number, parts)
     process = Process(

@@ -36,12 +36,12 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """How many values it has."""
+        """Return how many values it has."""
         return prod(self.sizes)
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, if each value is there once."""
+        """Return what it takes in memory, if each value is there once."""
         return self.count * self.value_bytes
 
 
@@ -59,7 +59,7 @@ class Needs:
 Row = Callable[[Sequence[Tensor]], Needs | None]
 
 
-def _sum_bytes(tensors: Sequence[Tensor]) -> int:
+def _sum_tensor_bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.bytes for tensor in tensors)
 
 
@@ -67,7 +67,7 @@ def count_elementwise_needs(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and a result as large as the largest is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(
-        reads=_sum_bytes(tensors),
+        reads=_sum_tensor_bytes(tensors),
         largest=largest.bytes,
         writes=largest.bytes,
         operations=largest.count,
@@ -78,7 +78,7 @@ def count_elementwise_needs(tensors: Sequence[Tensor]) -> Needs:
 def count_reduction_needs(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and next to nothing is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
-    return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
+    return Needs(reads=_sum_tensor_bytes(tensors), largest=largest.bytes, writes=0)
 
 
 def count_copy_needs(tensors: Sequence[Tensor]) -> Needs:
@@ -97,7 +97,7 @@ def count_fill_needs(tensors: Sequence[Tensor]) -> Needs:
 def count_index_add_needs(tensors: Sequence[Tensor]) -> Needs:
     """Indices and source are read; the places that they name are read and written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
-    return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
+    return Needs(reads=_sum_tensor_bytes(tensors), largest=largest.bytes, writes=0)
 
 
 def count_sort_needs(tensors: Sequence[Tensor]) -> Needs:
@@ -117,7 +117,7 @@ def count_selection_needs(tensors: Sequence[Tensor]) -> Needs:
 
 
 def count_product_needs(tensors: Sequence[Tensor]) -> Needs | None:
-    """Two matrices, or as many pairs of them as there are in a batch."""
+    """Count what two matrices need, or as many pairs of them as there are in a batch."""
     matrices = [tensor for tensor in tensors if len(tensor.sizes) > 1][-2:]
     if len(matrices) < 2:
         return None
@@ -141,7 +141,7 @@ def count_attention_needs(tensors: Sequence[Tensor]) -> Needs | None:
     queries, keys = tensors[0], tensors[1]
     tokens = max(keys.sizes[1], keys.sizes[2])
     return Needs(
-        reads=_sum_bytes(tensors[:3]),
+        reads=_sum_tensor_bytes(tensors[:3]),
         largest=queries.bytes,
         writes=queries.bytes,
         operations=4.0 * queries.count * tokens,
@@ -203,7 +203,9 @@ def _make_operator_table() -> dict[str, Row]:
 TABLE = _make_operator_table()
 
 
-def list_tensors(shapes: Sequence[Sequence[int]], types: Sequence[str]) -> list[Tensor]:
+def make_tensors_of_known_sizes(
+    shapes: Sequence[Sequence[int]], types: Sequence[str]
+) -> list[Tensor]:
     """Return an operator's tensors whose sizes and types are known."""
     tensors = []
     for sizes, kind in zip(shapes, types, strict=False):
@@ -217,7 +219,7 @@ def find_operator_needs(
 ) -> Needs | None:
     """Return what an operator needs; None where the table does not know it, or sizes are missing."""
     row = TABLE.get(operator)
-    tensors = list_tensors(shapes, types)
+    tensors = make_tensors_of_known_sizes(shapes, types)
     if row is None or not tensors:
         return None
     return row(tensors)
@@ -240,8 +242,8 @@ class Traffic(NamedTuple):
     writes: int
 
 
-def find_traffic(work: StepWork) -> Traffic | None:
-    """What the operator of a work moves; None where its sizes or types do not tell."""
+def compute_operator_traffic(work: StepWork) -> Traffic | None:
+    """Return what the operator of a work moves; None where its sizes or types do not tell."""
     maker, activity = work.maker, work.activity
     sizes = [
         prod(shape) * VALUE_BYTES[kind]
@@ -253,14 +255,18 @@ def find_traffic(work: StepWork) -> Traffic | None:
     if maker.op == "aten::copy_" and len(sizes) > 1:
         return Traffic(sizes[1], sizes[1], sizes[0])
     largest = writes = max(sizes)
-    if is_native_loop(work.kind, activity.name) and activity.grid and activity.block:
+    if (
+        is_native_kernel_but_not_elementwise(work.kind, activity.name)
+        and activity.grid
+        and activity.block
+    ):
         # A value a thread, at least.
         writes = max(writes, prod(activity.grid) * prod(activity.block))
     return Traffic(sum(sizes), largest, 0 if work.kind in _IN_PLACE else writes)
 
 
-def is_native_loop(kind: str, name: str) -> bool:
-    """A loop of PyTorch's own that is no elementwise one (interpolation, pooling, depthwise)."""
+def is_native_kernel_but_not_elementwise(kind: str, name: str) -> bool:
+    """Return whether it is a loop of PyTorch's own that is no elementwise one (pooling, depthwise)."""
     return kind in {"other", "conv"} and "at::native" in name
 
 
@@ -277,23 +283,23 @@ class Product:
 
     @property
     def operations(self) -> float:
-        """Multiplications and additions."""
+        """Return multiplications and additions."""
         return 2.0 * self.batch * self.rows * self.inner * self.columns
 
     @property
     def bytes(self) -> int:
-        """Of both operands and the result."""
+        """Return the bytes of both operands and the result."""
         rows, inner, columns = self.rows, self.inner, self.columns
         return self.batch * self.size * (rows * inner + inner * columns + rows * columns)
 
     @property
     def rate(self) -> float:
-        """Operations a second."""
+        """Return operations a second."""
         return self.operations / self.seconds
 
     @property
     def misfits(self) -> list[int]:
-        """Sizes that are rows in memory for one of the operands, and no multiple of 16 bytes."""
+        """Return sizes that are rows in memory for one of the operands, and no multiple of 16 bytes."""
         unit = ALIGNED // self.size
         misfits = []
         for n in (self.inner, self.columns, self.rows):
@@ -302,8 +308,8 @@ class Product:
         return misfits
 
 
-def find_product(work: StepWork) -> Product | None:
-    """The product that a work computes, where its operator and sizes are known."""
+def get_matrix_product(work: StepWork) -> Product | None:
+    """Return the product that a work computes, where its operator and sizes are known."""
     first = _PRODUCTS.get(work.maker.op)
     shapes, types = work.maker.shapes, work.maker.types
     if work.kind != "gemm" or first is None or len(shapes) < first + 2 or len(types) < first + 2:
@@ -340,7 +346,7 @@ class Flow:
     type: str = ""  # empty: any
 
     def may_be_same_tensor(self, other: Flow) -> bool:
-        """Whether two may be one tensor."""
+        """Return whether two may be one tensor."""
         if not _are_types_alike(self.type, other.type):
             return False
         if self.counts is None or other.counts is None:
@@ -369,25 +375,25 @@ def _are_types_alike(one: str, other: str) -> bool:
     return other == FLOATING and one not in INTEGERS
 
 
-def find_tensor_flows(maker: CallOrigin, kind: str) -> Flows:
+def find_tensor_flows(origin: CallOrigin, kind: str) -> Flows:
     """Return the tensors of the operator that launched a kernel of some kind."""
     tensors: list[Sized] = []
-    for sizes, name in zip(maker.shapes, maker.types, strict=False):
+    for sizes, name in zip(origin.shapes, origin.types, strict=False):
         if sizes and name in VALUE_BYTES:
             tensors.append((sizes, name))
-    name = maker.op.removeprefix("aten::")
+    name = origin.op.removeprefix("aten::")
     if kind == "set" and name not in FILLS:
         return Flows(sized=bool(tensors))  # a library clears its own memory
     if not tensors:
         return Flows(makes=(Flow(None, FLOATING if kind in FLOAT_KINDS else ""),), sized=False)
     if name in GATHERS:
-        return _find_flows_of_gather(maker, tensors)
+        return _find_flows_of_gather(origin, tensors)
     if name in IN_PLACE:
         reads = tuple(_make_flow(tensor) for tensor in tensors[1:])
         return Flows(reads=reads, adds_to=_make_flow(tensors[0]))
     return Flows(
-        reads=_list_tensors_read(maker, name, tensors),
-        makes=_list_tensors_made(maker, kind, tensors),
+        reads=_list_tensors_read(origin, name, tensors),
+        makes=_list_tensors_made(origin, kind, tensors),
     )
 
 
@@ -396,35 +402,35 @@ def _make_flow(tensor: Sized) -> Flow:
     return Flow(frozenset({prod(sizes)}), name)
 
 
-def _find_flows_of_gather(maker: CallOrigin, tensors: Sequence[Sized]) -> Flows:
+def _find_flows_of_gather(origin: CallOrigin, tensors: Sequence[Sized]) -> Flows:
     """Numbers are read, and what they name; no number is computed. Tables of embeddings are weights."""
     reads = [_make_flow(tensor) for tensor in tensors if tensor[1] in INTEGERS]
     others = [tensor for tensor in tensors if tensor[1] not in INTEGERS]
     if not others:
         return Flows(reads=tuple(reads))
-    if "embedding" not in maker.top:
+    if "embedding" not in origin.top:
         reads.append(_make_flow(others[0]))
     return Flows(reads=tuple(reads), makes=(Flow(None, others[0][1]),))
 
 
-def _list_tensors_read(maker: CallOrigin, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_read(origin: CallOrigin, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator reads besides weights."""
     if name in FILLS:
         return ()
     if name == "copy_":
         return tuple(_make_flow(tensor) for tensor in tensors[1:2])
     chosen = tensors
-    if any(word in maker.top for word in WEIGHTED):
+    if any(word in origin.top for word in WEIGHTED):
         if name == "addmm":
             chosen = tensors[1:2]
-        elif "linear" not in maker.top or name == "mm":
+        elif "linear" not in origin.top or name == "mm":
             chosen = tensors[:1]
     return tuple(_make_flow(tensor) for tensor in chosen)
 
 
-def _list_tensors_made(maker: CallOrigin, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_made(origin: CallOrigin, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
     """Return what an operator makes."""
-    name = maker.op.removeprefix("aten::")
+    name = origin.op.removeprefix("aten::")
     sizes, values = max(tensors, key=lambda tensor: prod(tensor[0]))
     count = frozenset({prod(sizes)})
     if name in SORTS:
@@ -438,7 +444,7 @@ def _list_tensors_made(maker: CallOrigin, kind: str, tensors: Sequence[Sized]) -
         return (reduced,)
     if name == "copy_" or name in FILLS:
         return (_make_flow(tensors[0]),)
-    needs = find_operator_needs(maker.op, maker.shapes, maker.types)
+    needs = find_operator_needs(origin.op, origin.shapes, origin.types)
     if needs is not None and needs.result:
         return (Flow(frozenset({needs.result}), values),)
     if kind in SAME_SIZE:

@@ -45,7 +45,7 @@ def sum_time_by_origin(works: Sequence[StepWork], groups: Sequence[KernelGroup])
             names[index] = group.id
     rows: dict[Origin, OriginRow] = {}
     for index, work in enumerate(works):
-        origin = find_origin(work)
+        origin = find_origin_of_work(work)
         row = rows.setdefault(origin, OriginRow(origin))
         time = work.activity.duration
         row.time += time
@@ -55,10 +55,10 @@ def sum_time_by_origin(works: Sequence[StepWork], groups: Sequence[KernelGroup])
     return sorted(rows.values(), key=lambda row: -row.time)
 
 
-def find_origin(work: StepWork) -> Origin:
+def find_origin_of_work(work: StepWork) -> Origin:
     """Find where one piece of work comes from."""
     maker = work.maker
-    op = find_operator(work)
+    op = get_called_operator(work)
     place = maker.place
     if place is not None and place.line:
         return Origin(
@@ -77,7 +77,7 @@ def find_origin(work: StepWork) -> Origin:
     return Origin(maker.source, maker.function, "", "", "", part, op)
 
 
-def find_operator(work: StepWork) -> str:
+def get_called_operator(work: StepWork) -> str:
     """Find the operator that a program called; inside of what was compiled, the one that is computed."""
     maker = work.maker
     name = clean_operator_name(maker.top or maker.op)

@@ -41,7 +41,7 @@ class Ranks:
 
 
 def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
-    """One timeline of all processes, from one a rank.
+    """Return one timeline of all processes, from one a rank.
 
     Raises:
         ProfkitError: They were recorded in different ways, or are of unlike programs.
@@ -53,7 +53,7 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
     if len(hows) > 1:
         kinds = f"{len(hows)} kinds: {', '.join(sorted(hows))}"
         raise ProfkitError(f"recordings of {kinds}", "give recordings of one kind, one per rank")
-    if not _is_one_program(processes):
+    if not _can_be_one_program(processes):
         raise ProfkitError(
             "these recordings are of different programs, not of one program's ranks: they share "
             "no collective, and less than half of their kernel time is in the same kernels",
@@ -67,8 +67,8 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", apart)
 
 
-def _is_one_program(processes: Sequence[Process]) -> bool:
-    """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
+def _can_be_one_program(processes: Sequence[Process]) -> bool:
+    """Return whether processes may be one program's: they share collectives, or kernels."""
     shares = [_compute_kernel_time_shares(p) for p in processes]
     common = set.intersection(*map(set, shares))
     if any(classify_kernel(name) == "collective" for name in common):
@@ -81,7 +81,7 @@ def _is_one_program(processes: Sequence[Process]) -> bool:
 
 
 def _compute_kernel_time_shares(process: Process) -> dict[str, float]:
-    """Of the time of a process's kernels, each kernel's share."""
+    """Return of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
         if activity.kind in {"kernel", GRAPH}:
@@ -91,7 +91,7 @@ def _compute_kernel_time_shares(process: Process) -> dict[str, float]:
 
 
 def select_ranks(timeline: Timeline, wanted: str) -> Timeline:
-    """The timeline of some ranks: all, or numbers with commas between them.
+    """Return the timeline of some ranks: all, or numbers with commas between them.
 
     Raises:
         ProfkitError: There is no such rank.
@@ -109,7 +109,7 @@ def select_ranks(timeline: Timeline, wanted: str) -> Timeline:
 
 
 def find_main_gpu(process: Process) -> int:
-    """The GPU that did most of a process's work."""
+    """Return the GPU that did most of a process's work."""
     sums: Counter[int] = Counter()
     for activity in process.activities:
         sums[activity.device] += activity.duration
@@ -117,16 +117,16 @@ def find_main_gpu(process: Process) -> int:
 
 
 def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
-    """What the ranks of a program do differently in their typical steps, which a range may name."""
+    """Return what the ranks of a program do differently in their typical steps."""
     steps = {process.rank: find_steps(process, step).typical for process in processes}
-    rows = _measure_ranks(steps)
+    rows = _split_steps_of_ranks(steps)
     # Others wait for the rank that waits least itself, if they wait for long.
     last = min(rows, key=lambda row: row.waiting)
     most = max(rows, key=lambda row: row.waiting)
     lost = most.waiting - last.waiting
     if lost < LEAST_WAIT * most.period:
         return Ranks(rows, None, None, ())
-    longer = _find_longer_kernel(steps[last.rank], steps[most.rank])
+    longer = _find_kernel_with_largest_excess(steps[last.rank], steps[most.rank])
     why = "whose host arrives later"
     if longer:
         name, time = longer
@@ -138,7 +138,7 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     return Ranks(rows, last.rank, longer, (note,))
 
 
-def _measure_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
+def _split_steps_of_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
     """Divide each rank's step; it waits for what a collective takes longer on it than on another."""
     collectives = {rank: _list_kernel_times(step, collective=True) for rank, step in steps.items()}
     shortest = [min(times) for times in zip(*collectives.values(), strict=False)]
@@ -151,8 +151,11 @@ def _measure_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
     return tuple(rows)
 
 
-def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
-    """The kernel that takes more on the slow one, by how much; None where it is next to nothing."""
+def _find_kernel_with_largest_excess(slow: Step, other: Step) -> tuple[str, int] | None:
+    """Return the kernel that takes more on the slow one, by how much.
+
+    None where it is next to nothing.
+    """
     more: Counter[str] = Counter()
     for sign, step in ((1, slow), (-1, other)):
         for work in step.works:
@@ -165,7 +168,7 @@ def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
 
 
 def _list_kernel_times(step: Step, *, collective: bool) -> list[int]:
-    """The times of a step's collectives, or of its other kernels, in order of launch."""
+    """Return the times of a step's collectives, or of its other kernels, in order of launch."""
     times = []
     for work in step.works:
         is_collective = work.kind == "collective"

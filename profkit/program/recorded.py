@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, list_matching_paths
-from profkit.program.counts import KernelVerdicts, read_counters_of_groups
+from profkit.program.counts import KernelVerdicts, judge_groups_by_counters
 from profkit.program.ranks import merge_timelines, select_ranks
-from profkit.program.readers import describe_inputs
+from profkit.program.readers import describe_accepted_recordings
 from profkit.program.readers.gathered import read_recordings
 from profkit.program.triage import Triage, triage_timeline
 
@@ -62,7 +62,7 @@ def judge_recordings(
             report = find_kept_report(paths[0])
         if report is None:
             return answer, None
-        counts = read_counters_of_groups(report, answer.groups)
+        counts = judge_groups_by_counters(report, answer.groups)
         return triage_timeline(timeline, step, plain_ms, counts.expected_gains), counts
 
 
@@ -79,7 +79,7 @@ def _name_recording_in_errors(paths: Sequence[Path]) -> Iterator[None]:
 
 @contextmanager
 def _pause_garbage_collector() -> Iterator[None]:
-    """Millions of records and none in a circle: looking for one takes a fourth of the time."""
+    """Pause the garbage collector: a fourth of the time of reading millions of records is its."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -90,7 +90,7 @@ def _pause_garbage_collector() -> Iterator[None]:
 
 
 def find_kept_report(folder: Path) -> Path | None:
-    """The report of what was counted, where the folder holds one."""
+    """Return the report of what was counted, where the folder holds one."""
     for name in REPORTS:
         if is_file(folder / name):
             return folder / name
@@ -116,7 +116,7 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
 
 
 def _list_recordings(given: object) -> list[Path]:
-    """The recordings that a path, a pattern or a list names."""
+    """Return the recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
         path = expand_home(given)
         if is_there(path):
@@ -127,10 +127,11 @@ def _list_recordings(given: object) -> list[Path]:
         paths = [expand_home(name) for name in given]
     else:
         raise ProfkitError(
-            f"{type(given).__name__}: cannot read a recording from this type", describe_inputs()
+            f"{type(given).__name__}: cannot read a recording from this type",
+            describe_accepted_recordings(),
         )
     if not paths:
-        raise ProfkitError("an empty list has no recording", describe_inputs())
+        raise ProfkitError("an empty list has no recording", describe_accepted_recordings())
     for path in paths:
         if ".ncu-rep" in path.name:
             raise ProfkitError(

@@ -10,7 +10,7 @@ from profkit.files import is_file, is_folder
 from profkit.program.change import TriagesDocument, compare_triages
 from profkit.program.document import TriageDocument, make_triage_document, read_triage_document
 from profkit.program.recorded import judge_recordings
-from profkit.records.paths import detect_kind, suggest_verb
+from profkit.records.paths import detect_file_kind, suggest_verb
 
 
 def compare_recordings(before: str, after: str) -> TriagesDocument | None:
@@ -34,7 +34,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
 def is_recording_or_triage(side: str | Path) -> bool:
     """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
     with suppress(ProfkitError):
-        return is_file(Path(side) / "triage.json") or detect_kind(side) == "trace"
+        return is_file(Path(side) / "triage.json") or detect_file_kind(side) == "trace"
     return False
 
 

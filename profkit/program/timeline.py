@@ -66,12 +66,12 @@ OPEN_MOST = 100
 
 
 def clean_call_name(name: str) -> str:
-    """A call as a program writes it: cudaLaunchKernel of cudaLaunchKernel_ptsz_v7000."""
+    """Return a call as a program writes it: cudaLaunchKernel of cudaLaunchKernel_ptsz_v7000."""
     return _VERSION.sub("", name)
 
 
 def read_tensor_sizes(shape: object) -> tuple[int, ...]:
-    """A tensor's sizes; empty for a scalar, a list of tensors, and what no memory holds."""
+    """Return a tensor's sizes; empty for a scalar, a list of tensors, and what no memory holds."""
     if not shape or not isinstance(shape, list | tuple):
         return ()
     product = 1
@@ -135,7 +135,7 @@ class Activity:
 
     @property
     def duration(self) -> int:
-        """Nanoseconds."""
+        """Return nanoseconds."""
         return self.end - self.start
 
 
@@ -160,22 +160,22 @@ class Call:
 
     @property
     def waits(self) -> bool:
-        """Whether it is there to wait for the GPU (or does so, as cudaFree)."""
+        """Return whether it is there to wait for the GPU (or does so, as cudaFree)."""
         return self.name.startswith(WAITS) and not self.name.startswith(ASYNC)
 
     @property
     def allocates(self) -> bool:
-        """Whether it takes or gives back memory in a way that stops the host."""
+        """Return whether it takes or gives back memory in a way that stops the host."""
         return self.name.startswith(ALLOCATES) and not self.name.startswith(ASYNC)
 
     @property
     def launches_kernels(self) -> bool:
-        """Whether it launches a kernel or a graph of kernels."""
+        """Return whether it launches a kernel or a graph of kernels."""
         return _LAUNCH.match(self.name) is not None
 
     @property
     def launches_graph(self) -> bool:
-        """Whether it launches a captured graph."""
+        """Return whether it launches a captured graph."""
         return _GRAPH_LAUNCH.match(self.name) is not None
 
     @property
@@ -244,27 +244,27 @@ class Timeline:
 
     @property
     def is_host_slowed(self) -> bool:
-        """Whether recording slows the host so much that idle time is not what it seems."""
+        """Return whether recording slows the host so much that idle time is not what it seems."""
         return self.how == "torch trace"
 
 
 def find_recording_end(
     activities: Sequence[Activity], calls: Sequence[Call], spans: Sequence[HostSpan]
 ) -> int:
-    """When a process's recording ends: the last time that is in it."""
+    """Return when a process's recording ends: the last time that is in it."""
     last = max((activity.end for activity in activities), default=0)
     last = max(last, max((call.end for call in calls), default=last))
     return max(last, max((span.end for span in spans), default=last))
 
 
 def close_open_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
-    """Ranges that were begun and not ended, as they are until the recording's end."""
+    """Return ranges that were begun and not ended, as they are until the recording's end."""
     latest = sorted(begun, key=lambda span: span.start)[-OPEN_MOST:]
     return [replace(span, end=max(span.start, end), ended=False) for span in latest]
 
 
 def note_open_ranges(processes: Sequence[Process]) -> Iterator[str]:
-    """Says of how many ranges nobody recorded the end."""
+    """Say of how many ranges nobody recorded the end."""
     unended = []
     for process in processes:
         for span in process.spans:

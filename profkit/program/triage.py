@@ -13,7 +13,7 @@ from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Advice, RuleTexts, StepCase, StepFinding, is_of_backward
-from profkit.program.findings.floors import SHARES, estimate_saving
+from profkit.program.findings.floors import SHARES, estimate_saving_of_floor
 from profkit.program.findings.host import make_graph_of_longest_stretch, say_how_often
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, SEEN, ReplayModel
@@ -33,7 +33,7 @@ from profkit.program.steps.idle import (
     IN_GRAPH,
     LATE,
     PeriodSplit,
-    split_step_period,
+    split_period_into_busy_and_idle,
     sum_busy_by_device,
 )
 from profkit.program.timeline import UNIFIED_MEMORY, Process, Timeline
@@ -87,7 +87,7 @@ class Triage:
 
     @property
     def why_healthy(self) -> str:
-        """Why there is nothing to do; empty where there is, or nobody knows."""
+        """Return why there is nothing to do; empty where there is, or nobody knows."""
         return self.verdict.say if self.verdict.category == "healthy" else ""
 
 
@@ -135,12 +135,12 @@ def _judge_steps(
     if plain_ms is None:
         differing = _measure_difference_of_steps(steps)
         replayed = replace(replayed, most=typical.period / 1e6, differing=differing)
-    case = make_case(process, steps, replayed, gains)
+    case = make_step_case(process, steps, replayed, gains)
     drafts = estimate_draft_savings(case, draft_findings(case))
     found: list[StepFinding] = []
     if replayed.matches_recording:
         found = rank_findings(case, drafts)
-        found = _add_uneven_ranks(case, found, ranks)
+        found = _add_finding_of_uneven_ranks(case, found, ranks)
     found = _add_reason_for_first(found, case)
     notes = [*timeline.notes, *steps.notes]
     if ranks:
@@ -167,20 +167,20 @@ def _measure_difference_of_steps(steps: Steps) -> float:
     return median(abs(period - typical) for period in steps.periods) / max(1, typical)
 
 
-def _add_uneven_ranks(
-    case: StepCase, found: list[StepFinding], ranks: Ranks | None
+def _add_finding_of_uneven_ranks(
+    case: StepCase, findings: list[StepFinding], ranks: Ranks | None
 ) -> list[StepFinding]:
-    """Findings with the one that ranks do unlike amounts, where they do."""
+    """Return findings with the one that ranks do unlike amounts, where they do."""
     if ranks is None:
-        return found
-    saved = sum(finding.on_top for finding in found)
+        return findings
+    saved = sum(finding.on_top for finding in findings)
     uneven = _find_uneven_ranks(case, ranks, saved)
     if uneven is None:
-        return found
-    return _order_findings([*found, uneven], case)
+        return findings
+    return _order_findings([*findings, uneven], case)
 
 
-def make_case(
+def make_step_case(
     process: Process, steps: Steps, replayed: HostModels, gains: Mapping[str, float] | None = None
 ) -> StepCase:
     """Return the typical step with all that rules look at."""
@@ -189,7 +189,7 @@ def make_case(
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
     return StepCase(
         step=typical,
-        split=split_step_period(typical),
+        split=split_period_into_busy_and_idle(typical),
         hosts=replayed,
         groups=group_kernels(typical.works),
         device=process.device,
@@ -204,7 +204,7 @@ def make_case(
 
 
 def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
-    """Says what steps of other kinds take, and what is to be done first in each."""
+    """Say what steps of other kinds take, and what is to be done first in each."""
     whole = sum(step.period for kind in (steps, *steps.others) for step in kind.steps)
     for kind in steps.others:
         share = sum(step.period for step in kind.steps) / whole
@@ -234,7 +234,7 @@ UNEVEN = RuleTexts(
 
 
 def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFinding | None:
-    """Ranks that do unlike amounts: equal parts take what they take in the mean."""
+    """Return ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
         return None
@@ -262,7 +262,10 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFindin
 def estimate_draft_savings(
     case: StepCase, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
 ) -> list[StepFinding]:
-    """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
+    """Return drafts with what they save.
+
+    A graph's saving is counted after that without which it cannot be.
+    """
     hindering = next((draft for draft in drafts if draft.waits_before_graph), None)
     stacks = _note_cost_of_stacks(case)
     priced = []
@@ -308,7 +311,7 @@ def _add_other_idle_causes(case: StepCase, draft: StepFinding) -> StepFinding:
 def _say_waits_before_graph(
     case: StepCase, hindering: StepFinding, alone: float, more: float
 ) -> str:
-    """Which waits have to go before a graph can be captured: most of them may be no finding.
+    """Say which waits have to go before a graph can be captured: most of them may be no finding.
 
     Args:
         case: The step.
@@ -332,7 +335,7 @@ def _say_waits_before_graph(
 
 
 def _note_cost_of_stacks(case: StepCase) -> str:
-    """What recording Python frames costs the host, where that is a part of the step worth a word."""
+    """Return what recording Python frames costs the host, where that is worth a word."""
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
         return ""
@@ -342,12 +345,12 @@ def _note_cost_of_stacks(case: StepCase) -> str:
 def _estimate_draft_saving(
     case: StepCase, draft: StepFinding, shares: Mapping[str, Range], after: StepChange | None = None
 ) -> Estimate:
-    """What a draft saves: no more than there is of what it takes away.
+    """Return what a draft saves: no more than there is of what it takes away.
 
     At most the step; of kernels at most what the step spends on them; of idle time at most all of it.
     """
     if draft.floor:
-        saving = estimate_saving(case, draft.floor, draft.change, shares)
+        saving = estimate_saving_of_floor(case, draft.floor, draft.change, shares)
     else:
         low, expected, high = case.hosts.estimate_saving(draft.change, after)
         saving = Estimate(low=low, expected=expected, high=high)
@@ -355,7 +358,7 @@ def _estimate_draft_saving(
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
-        saving = saving.limit_to(_find_most_ms_saved_by_kernels(case, draft))
+        saving = saving.limit_to(_estimate_most_ms_that_kernels_can_save(case, draft))
     if draft.idle:
         most = _estimate_most_idle_ms(case)
         if saving.low > most:  # the replay is contradicted: nothing is sure
@@ -364,8 +367,8 @@ def _estimate_draft_saving(
     return saving
 
 
-def _find_most_ms_saved_by_kernels(case: StepCase, draft: StepFinding) -> float:
-    """Milliseconds that the step spends on a draft's kernels: more cannot be saved.
+def _estimate_most_ms_that_kernels_can_save(case: StepCase, draft: StepFinding) -> float:
+    """Return milliseconds that the step spends on a draft's kernels: more cannot be saved.
 
     What the kernels take, and beyond that what the step is shorter by if neither they nor what the
     fix changes of the host's time were there. How much later than it could a kernel begins is no part
@@ -388,7 +391,7 @@ def _find_most_ms_saved_by_kernels(case: StepCase, draft: StepFinding) -> float:
 
 
 def _make_full_removal(change: StepChange) -> StepChange:
-    """The fix that leaves nothing of any kernel, launch or call that a fix changes."""
+    """Return the fix that leaves nothing of any kernel, launch or call that a fix changes."""
     return replace(
         change,
         scale=dict.fromkeys([*change.scale, *change.stream], NOTHING),
@@ -399,7 +402,7 @@ def _make_full_removal(change: StepChange) -> StepChange:
 
 
 def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: ReplayModel) -> float:
-    """Nanoseconds of the host in the calls that a fix changes, and before each."""
+    """Return nanoseconds of the host in the calls that a fix changes, and before each."""
     calls = {*change.host, *(case.works[i].call for i in change.merge)}
     time = 0.0
     for index in calls:
@@ -409,7 +412,7 @@ def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: Rep
 
 
 def _estimate_most_idle_ms(case: StepCase) -> float:
-    """Milliseconds that the GPU is idle without the recorder: what it computes for stays.
+    """Return milliseconds that the GPU is idle without the recorder: what it computes for stays.
 
     Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
     usual delay of a launch.
@@ -449,7 +452,7 @@ def _round_up_to_three_digits(value: float) -> float:
 
 
 def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
-    """Findings that save something, most first; each again after those before it."""
+    """Return findings that save something, most first; each again after those before it."""
     names: dict[int, str] = {}
     for group in case.groups:
         names |= dict.fromkeys(group.works, group.id)
@@ -473,7 +476,7 @@ def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFin
 
 
 def _keep_drafts_that_save(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
-    """Drafts that save enough for a line, and waits that have to go before a graph is of use."""
+    """Return drafts that save enough for a line, and waits that have to go before a graph is of use."""
     kept = []
     for draft in drafts:
         is_enough = draft.saving.expected >= LEAST * case.hosts.plain.expect
@@ -486,8 +489,8 @@ def _keep_drafts_that_save(case: StepCase, drafts: Sequence[StepFinding]) -> lis
     return kept
 
 
-def _order_findings(found: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
-    """By what they are expected to save; in front the one that is to be done first.
+def _order_findings(findings: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
+    """Order by what they are expected to save; in front the one that is to be done first.
 
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the
     largest only if it is sure, so that its low end is above the larger one's, if it saves at least half
@@ -495,7 +498,9 @@ def _order_findings(found: Sequence[StepFinding], case: StepCase) -> list[StepFi
     graph) where a special fix is as good. What takes launches away needs no graph that makes them
     shorter, so it need not be surer.
     """
-    rows = sorted(found, key=lambda row: (not _is_visible_in_bar(row, case), -row.saving.expected))
+    rows = sorted(
+        findings, key=lambda row: (not _is_visible_in_bar(row, case), -row.saving.expected)
+    )
     if not rows:
         return []
     largest = rows[0]
@@ -515,7 +520,7 @@ def _order_findings(found: Sequence[StepFinding], case: StepCase) -> list[StepFi
 
 
 def _must_waits_go_first(row: StepFinding, others: Sequence[StepFinding]) -> bool:
-    """Whether waits have to go before a graph is of use.
+    """Return whether waits have to go before a graph is of use.
 
     While they are there, a graph holds no more than what is launched between two of them. Where that
     saves less than twice what the step gains if the waits go, these are first.
@@ -529,14 +534,14 @@ def _must_waits_go_first(row: StepFinding, others: Sequence[StepFinding]) -> boo
     return False
 
 
-def _add_reason_for_first(found: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
+def _add_reason_for_first(findings: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
     """Say why the first finding is first, where another one is expected to save more."""
-    if not found:
+    if not findings:
         return []
-    first, *others = found
-    largest = max(found, key=lambda row: row.saving.expected)
+    first, *others = findings
+    largest = max(findings, key=lambda row: row.saving.expected)
     if largest.saving.expected <= first.saving.expected:
-        return list(found)
+        return list(findings)
     if not _is_visible_in_bar(largest, case):
         why = "the recording shows hardly any idle time of that cause"
     elif _must_waits_go_first(first, [largest]):
@@ -550,7 +555,10 @@ def _add_reason_for_first(found: Sequence[StepFinding], case: StepCase) -> list[
 
 
 def _is_visible_in_bar(row: StepFinding, case: StepCase) -> bool:
-    """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
+    """Return whether the bar shows more than 1 % of the step for a cause of idle time.
+
+    Others are kernels.
+    """
     if row.rule not in IDLE_CAUSES or row.change == StepChange():
         return True  # what ranks do differently is in no bar of one rank
     if any(case.works[i].kind not in {"copy", "collective"} for i in row.change.scale):
@@ -558,19 +566,19 @@ def _is_visible_in_bar(row: StepFinding, case: StepCase) -> bool:
     return case.sum_idle_ns(row.rule) >= SHOWN * case.split.period
 
 
-def _explain_smaller_saving(case: StepCase, found: StepFinding) -> str:
-    """Says so where the works give back far more than the step saves, and what binds instead."""
-    if not found.works:
+def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> str:
+    """Say so where the works give back far more than the step saves, and what binds instead."""
+    if not finding.works:
         return ""
-    before, after = case.hosts.usual, found.change.apply(case.hosts.usual, EXPECT)
+    before, after = case.hosts.usual, finding.change.apply(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
-    if found.saving.expected * 1e6 >= 0.5 * given:
+    if finding.saving.expected * 1e6 >= 0.5 * given:
         return ""
     return f"; the step gains less, because {_name_bottleneck(case, after)} next"
 
 
 def _name_bottleneck(case: StepCase, after: ReplayModel) -> str:
-    """What takes longest in a step: the host, or the stream with most to do."""
+    """Return what takes longest in a step: the host, or the stream with most to do."""
     host = sum(e.gap + e.busy for e in after.events) + after.tail
     streams: defaultdict[int, float] = defaultdict(float)
     for item in after.items:
@@ -583,13 +591,13 @@ def _name_bottleneck(case: StepCase, after: ReplayModel) -> str:
     return "the copies limit it" if kinds <= {"copy", "set"} else "another stream limits it"
 
 
-def _list_doubts(timeline: Timeline, case: StepCase, found: Sequence[StepFinding]) -> list[str]:
-    """What makes the answer less sure than it looks."""
-    return [*_list_doubts_of_host(timeline, case), *_list_unexplained_time(case, found)]
+def _list_doubts(timeline: Timeline, case: StepCase, findings: Sequence[StepFinding]) -> list[str]:
+    """Return what makes the answer less sure than it looks."""
+    return [*_list_doubts_of_host(timeline, case), *_list_unexplained_time(case, findings)]
 
 
-def _list_unexplained_time(case: StepCase, found: Sequence[StepFinding]) -> Iterator[str]:
-    """What the step spends its time on that is no finding: first launches, collectives alone."""
+def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[str]:
+    """Yield what the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
     if cold >= DOUBT * whole:
@@ -597,7 +605,7 @@ def _list_unexplained_time(case: StepCase, found: Sequence[StepFinding]) -> Iter
             f"{figures(cold / 1e6)} ms of the step are launches that load code or allocate memory "
             "first, as in a first step: record steps after a warm-up"
         )
-    yield from _note_unexplained_idle(case, found)
+    yield from _note_unexplained_idle(case, findings)
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1:
         yield (
@@ -605,16 +613,16 @@ def _list_unexplained_time(case: StepCase, found: Sequence[StepFinding]) -> Iter
             f"{say_busy_by_device(case, devices)}; the answer is for all of them together"
         )
     exposed = case.sum_idle_ns("collective")
-    if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
+    if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in findings):
         yield (
             f"for {figures(exposed / 1e6)} ms of the step only collectives run: whether they transfer "
             "or wait for another rank is not known; record every rank"
         )
 
 
-def _note_unexplained_idle(case: StepCase, found: Sequence[StepFinding]) -> Iterator[str]:
-    """Says so where much of the step is idle for no recorded reason, and a finding stands first."""
-    if not found or found[0].saving.expected < WORTH * case.hosts.plain.expect:
+def _note_unexplained_idle(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[str]:
+    """Say so where much of the step is idle for no recorded reason, and a finding stands first."""
+    if not findings or findings[0].saving.expected < WORTH * case.hosts.plain.expect:
         return
     places = {row.cause: row.where for row in case.split.idle}
     place = places.get("other", "")

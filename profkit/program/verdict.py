@@ -16,11 +16,11 @@ from profkit.program.steps.idle import (
     CAPTURING,
     IN_GRAPH,
     Idle,
-    find_lost_launches,
+    list_launches_without_recorded_work,
     sum_busy_by_device,
 )
 from profkit.program.steps.lost import name_node_tracing
-from profkit.reports.figures import base_name, figures, format_percent
+from profkit.reports.figures import figures, format_percent, get_base_name_of_kernel
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
@@ -68,13 +68,13 @@ FOUND = StepVerdict("", "")
 
 
 def judge_step(
-    case: StepCase, found: Sequence[StepFinding], drafts: Sequence[StepFinding]
+    case: StepCase, findings: Sequence[StepFinding], drafts: Sequence[StepFinding]
 ) -> StepVerdict:
     """Say whether a step has a problem, is healthy, or is not known well enough.
 
     Args:
         case: The step.
-        found: What is worth a line, in its order.
+        findings: What is worth a line, in its order.
         drafts: All that the rules found, with what each saves.
     """
     plain = case.hosts.plain.expect
@@ -82,20 +82,20 @@ def judge_step(
         return StepVerdict(
             "unknown", f"{_say_replay_mismatch(case)}, nor {_describe_largest_unknown(case)}"
         )
-    started = _say_first_step_only(case)
+    started = _say_if_step_is_a_start(case)
     if started:
         return StepVerdict("unknown", started)
-    if found and _find_saving_of_first(found) >= WORTH * plain:
+    if findings and _get_saving_of_first_finding(findings) >= WORTH * plain:
         return FOUND
     busy = _find_busy_ns_of_idlest_gpu(case)
     computing = min(1.0, busy / 1e6 / plain)
     unknown = _explain_why_unknown(case, busy, computing)
     if unknown:
-        return StepVerdict("unknown", f"{_say_small_findings(found)}; {unknown}")
+        return StepVerdict("unknown", f"{_say_small_findings(findings)}; {unknown}")
     said = _say_how_busy(case, busy, computing)
     said += (
         f"; no known fix would save more than {format_percent(WORTH)} of the step"
-        f"{_say_joint_saving(found)}"
+        f"{_say_joint_saving(findings)}"
     )
     said += _say_idle_as_recorded(case)
     said += _say_idle_without_recorder(case, drafts)
@@ -103,7 +103,7 @@ def judge_step(
 
 
 def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
-    """Nanoseconds in which the GPU computes; of several GPUs in one process the idlest one.
+    """Return nanoseconds in which the GPU computes; of several GPUs in one process the idlest one.
 
     They may take turns. What a step launched may run beyond its end, so no more than what was computed
     in it counts.
@@ -113,18 +113,18 @@ def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
 
 
 def _explain_why_unknown(case: StepCase, busy: int, computing: float) -> str:
-    """Why nobody can know that a step is healthy; empty where it is.
+    """Return why nobody can know that a step is healthy; empty where it is.
 
     Args:
         case: The step.
         busy: Nanoseconds in which the GPU computes, as recorded.
         computing: The share of the step in which it does without the recorder.
     """
-    lost = len(find_lost_launches(case.step))
+    lost = len(list_launches_without_recorded_work(case.step))
     if lost > LARGE * (lost + len(case.works)):
         return _explain_lost_kernels(lost)
     near = sum(group.time for group in case.groups if is_kernel_near_floor(case, group))
-    whole = sum(group.time for group in case.groups if _is_computing(group))
+    whole = sum(group.time for group in case.groups if _is_computing_group(group))
     if computing < BUSY or near < KNOWN * whole:
         return f"not known: {_describe_largest_unknown(case)}"
     if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
@@ -133,22 +133,22 @@ def _explain_why_unknown(case: StepCase, busy: int, computing: float) -> str:
 
 
 def _say_how_busy(case: StepCase, busy: int, computing: float) -> str:
-    """In how much of the step the GPU computes, and what it computes most."""
+    """Say in how much of the step the GPU computes, and what it computes most."""
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
     return f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_top_kind(case)}"
 
 
-def _find_saving_of_first(found: Sequence[StepFinding]) -> float:
+def _get_saving_of_first_finding(findings: Sequence[StepFinding]) -> float:
     """Return what the first finding saves, or what waits for it: a graph for which waits have to go."""
-    if found[0].waits_before_graph:
-        return max(finding.saving.expected for finding in found)
-    return found[0].saving.expected
+    if findings[0].waits_before_graph:
+        return max(finding.saving.expected for finding in findings)
+    return findings[0].saving.expected
 
 
-def _say_first_step_only(case: StepCase) -> str:
-    """Says so where what was recorded once is a start: later steps have the memory already."""
+def _say_if_step_is_a_start(case: StepCase) -> str:
+    """Say so where what was recorded once is a start: later steps have the memory already."""
     time = case.sum_allocation_ns()
     if not case.alone or time < START * case.split.period:
         return ""
@@ -162,7 +162,7 @@ def _say_first_step_only(case: StepCase) -> str:
 
 
 def _say_idle_as_recorded(case: StepCase) -> str:
-    """Who is waited for in a recording whose GPU is idle, though it may not be without the recorder."""
+    """Say who is waited for in a recording whose GPU is idle, though it may not be without recorder."""
     idle = 1 - case.split.busy / case.split.period
     if idle <= 1 - BUSY:
         return ""
@@ -177,7 +177,7 @@ def _say_idle_as_recorded(case: StepCase) -> str:
 
 
 def _say_busy_without_profiler(case: StepCase, busy: int, computing: float) -> str:
-    """How much the GPU computes where that hangs on what the profiler is thought to have added."""
+    """Say how much the GPU computes where that hangs on what the profiler is thought to have added."""
     return (
         f"not known: how busy the GPU is without the profiler: it computes in "
         f"{format_percent(busy / case.split.period)} of the step as recorded, and in up to "
@@ -186,27 +186,28 @@ def _say_busy_without_profiler(case: StepCase, busy: int, computing: float) -> s
     )
 
 
-def _say_small_findings(found: Sequence[StepFinding]) -> str:
-    """Whether nothing was found, or nothing that is the answer."""
-    if found:
-        return f"nothing found that saves {format_percent(WORTH)} of the step{_say_joint_saving(found)}"
+def _say_small_findings(findings: Sequence[StepFinding]) -> str:
+    """Say whether nothing was found, or nothing that is the answer."""
+    if findings:
+        saved = _say_joint_saving(findings)
+        return f"nothing found that saves {format_percent(WORTH)} of the step{saved}"
     return "nothing found"
 
 
-def _say_joint_saving(found: Sequence[StepFinding]) -> str:
-    """What the findings below save together."""
-    if not found:
+def _say_joint_saving(findings: Sequence[StepFinding]) -> str:
+    """Say what the findings below save together."""
+    if not findings:
         return ""
-    saved = sum(finding.on_top for finding in found)
+    saved = sum(finding.on_top for finding in findings)
     return f"; what was found saves about {figures(saved)} ms together"
 
 
-def _is_computing(group: KernelGroup) -> bool:
+def _is_computing_group(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
 
 def _say_replay_mismatch(case: StepCase) -> str:
-    """Why nothing is said of savings."""
+    """Say why nothing is said of savings."""
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
@@ -216,7 +217,7 @@ def _say_replay_mismatch(case: StepCase) -> str:
 
 
 def _explain_lost_kernels(lost: int) -> str:
-    """Why nothing is known of a step whose kernels are not all there."""
+    """Return why nothing is known of a step whose kernels are not all there."""
     return (
         f"not known: what {lost:,} launches of the step ran: the recording has lost their kernels; "
         "record it again with no other profiler running"
@@ -224,10 +225,10 @@ def _explain_lost_kernels(lost: int) -> str:
 
 
 def _say_top_kind(case: StepCase) -> str:
-    """The kind of kernels that takes most of the GPU's time, as a share of the step."""
+    """Say which kind of kernels takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
-        if _is_computing(group):
+        if _is_computing_group(group):
             times[group.kind] = times.get(group.kind, 0) + group.time
     if not times:
         return "no kernel in it"
@@ -236,7 +237,7 @@ def _say_top_kind(case: StepCase) -> str:
 
 
 def _describe_largest_unknown(case: StepCase) -> str:
-    """The largest of what is not known: an idle cause or a kernel, and what to record."""
+    """Return the largest of what is not known: an idle cause or a kernel, and what to record."""
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
         return (
@@ -246,32 +247,34 @@ def _describe_largest_unknown(case: StepCase) -> str:
         )
     least = LARGE * case.split.period
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
-    kernels = [g for g in case.groups if _is_computing(g) and not is_kernel_near_floor(case, g)]
+    kernels = [
+        g for g in case.groups if _is_computing_group(g) and not is_kernel_near_floor(case, g)
+    ]
     longest = max((group.time for group in kernels), default=0)
     if idle and idle.time >= max(least, longest):
         return _explain_idle(case, idle)
     if kernels and longest >= least:
         return _describe_unknown_kernel(case, max(kernels, key=lambda group: group.time))
     if kernels:
-        return _say_many_kernels(case, kernels)
-    if any(_is_computing(group) for group in case.groups):
+        return _say_that_many_kernels_are_unknown(case, kernels)
+    if any(_is_computing_group(group) for group in case.groups):
         idle_share = format_percent(1 - case.split.busy / case.split.period)
         return f"why the GPU is idle for {idle_share} of the step: no cause alone takes a twentieth"
     return (
         "what the GPU runs in the step, because no kernel of it is in the recording; "
-        f"{_suggest_recorder(case)} records them"
+        f"{_write_record_command(case)} records them"
     )
 
 
-def _say_many_kernels(case: StepCase, kernels: Sequence[KernelGroup]) -> str:
-    """Kernels of which nobody knows what limits them, and none of which takes much."""
+def _say_that_many_kernels_are_unknown(case: StepCase, kernels: Sequence[KernelGroup]) -> str:
+    """Say of kernels that nobody knows what limits them, and that none of them takes much."""
     share = format_percent(sum(group.time for group in kernels) / case.split.period)
     together = f"{len(kernels)} kernels, which together take {share} of the step"
     return f"what limits {together}, {_say_not_counted(case)}"
 
 
 def _say_single_run(case: StepCase) -> str:
-    """What a recording of one run does not tell: whether what it waits for comes again."""
+    """Say what a recording of one run does not tell: whether what it waits for comes again."""
     launches = len({work.call for work in case.works})
     count = "one launch" if launches == 1 else f"{launches:,} launches"
     busy = format_percent(case.split.busy / case.split.period)
@@ -282,7 +285,7 @@ def _say_single_run(case: StepCase) -> str:
     )
 
 
-def _suggest_recorder(case: StepCase) -> str:
+def _write_record_command(case: StepCase) -> str:
     """Name the command that records a program with all that is needed."""
     if case.is_amd:
         return "rocprofv3 --sys-trace -- COMMAND"
@@ -290,7 +293,7 @@ def _suggest_recorder(case: StepCase) -> str:
 
 
 def _say_not_counted(case: StepCase, whose: str = "their") -> str:
-    """That a kernel's counters are missing, and what reads them."""
+    """Say that a kernel's counters are missing, and what reads them."""
     tool = "profkit triage -- COMMAND"
     if case.is_amd:
         tool = "rocprof-compute profile"
@@ -298,7 +301,7 @@ def _say_not_counted(case: StepCase, whose: str = "their") -> str:
 
 
 def say_busy_by_device(case: StepCase, devices: Mapping[int, int]) -> str:
-    """In how much of the step each GPU computes."""
+    """Say in how much of the step each GPU computes."""
     shares = []
     for number, time in devices.items():
         shares.append(f"GPU {number} in {format_percent(time / case.split.period)}")
@@ -306,7 +309,7 @@ def say_busy_by_device(case: StepCase, devices: Mapping[int, int]) -> str:
 
 
 def _explain_idle(case: StepCase, idle: Idle) -> str:
-    """What is not known of idle time, as far as it was recorded, and what to record."""
+    """Return what is not known of idle time, as far as it was recorded, and what to record."""
     share = format_percent(idle.time / case.split.period)
     where = f" ({idle.where})" if idle.where else ""
     if idle.where == CAPTURING:
@@ -325,7 +328,7 @@ def _explain_idle(case: StepCase, idle: Idle) -> str:
     if idle.cause in {"host-launch", "host-sync"}:
         return f"{said}; {_suggest_host_recorder(case)}"
     if idle.cause == "other":
-        return f"{said}; {_suggest_recorder(case)} records all streams, waits and kernels of graphs"
+        return f"{said}; {_write_record_command(case)} records all streams, waits and kernels of graphs"
     return said
 
 
@@ -336,11 +339,11 @@ def _suggest_host_recorder(case: StepCase) -> str:
             maker.top or maker.range or maker.place
         ):  # of places all operators are known that there are
             return "py-spy record -o host.svg -- COMMAND, or perf, shows it"
-    return f"{_suggest_recorder(case)} records its operators and lines"
+    return f"{_write_record_command(case)} records its operators and lines"
 
 
 def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
-    """A kernel of which nobody knows what limits it."""
+    """Return a kernel of which nobody knows what limits it."""
     share = format_percent(min(1.0, group.time / case.split.period))
     if group.kind == "graph":
         said = (
@@ -348,12 +351,12 @@ def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
             f"{name_node_tracing(case.is_amd)} records its kernels"
         )
         return case.adapt_graph_name_to_gpu(said)
-    name = base_name(group.name)[:60] or group.name[:60]
+    name = get_base_name_of_kernel(group.name)[:60] or group.name[:60]
     return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
 
 def _say_idle_without_recorder(case: StepCase, drafts: Sequence[StepFinding]) -> str:
-    """What the idle time costs if the recorder has made less of it than is thought."""
+    """Say what the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
     waits = (case.sum_idle_ns("host-launch") + case.sum_idle_ns("host-sync")) / 1e6

@@ -19,7 +19,7 @@ WORTH = 1.10
 
 
 @functools.cache
-def read_causes() -> Mapping[str, Mapping[str, Any]]:
+def read_ablations_by_rule() -> Mapping[str, Mapping[str, Any]]:
     """Return how each rule's cause is measured: the groups of causes.toml, each rule -> by what."""
     return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, TypeGuard
 
 from profkit.errors import ProfkitError
-from profkit.files import read_structured
+from profkit.files import read_json_or_toml_bytes
 from profkit.records.store import JsonObject
 
 SCHEMA = "profkit.grid/1"
@@ -68,10 +68,10 @@ class TimeGrid:
     cells: tuple[GridCell, ...]  # one per shape
 
 
-def read_grid(path: Path) -> TimeGrid:
+def read_time_grid(path: Path) -> TimeGrid:
     """Read a file of times over a grid; a ProfkitError where it, or one of its lines, is none."""
     try:
-        lines = read_structured(path).decode().splitlines()
+        lines = read_json_or_toml_bytes(path).decode().splitlines()
     except (OSError, ValueError) as error:
         why = str(error)
         if isinstance(error, UnicodeDecodeError):
@@ -83,12 +83,14 @@ def read_grid(path: Path) -> TimeGrid:
     if head.get("schema") != SCHEMA:
         hint = f'its first line must contain "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
-    name, against = get_object(head, "gpu").get("name"), head.get("against")
+    name, against = get_object_or_empty(head, "gpu").get("name"), head.get("against")
     if isinstance(against, list):
         names = [x for x in against if isinstance(x, str)]
     else:
         names = []
-    cells = tuple(read_cell(path, number, document) for number, document in enumerate(rest, 2))
+    cells = tuple(
+        parse_grid_cell(path, number, document) for number, document in enumerate(rest, 2)
+    )
     return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 
 
@@ -104,34 +106,38 @@ def parse_json_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
         yield document
 
 
-def get_object(document: JsonObject, key: str) -> JsonObject:
+def get_object_or_empty(document: JsonObject, key: str) -> JsonObject:
     """Return the object of this key; an empty one where there is none."""
     held = document.get(key)
     return held if isinstance(held, dict) else {}
 
 
-def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
+def parse_grid_cell(path: Path, number: int, document: JsonObject) -> GridCell:
     """Return the cell of a line; a ProfkitError that names the line where it is none."""
-    at, warm = get_object(document, "at"), document.get("warm")
+    at, warm = get_object_or_empty(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
     samples = {}
     for name, times in warm.items():
         if isinstance(times, list):
-            samples[name] = tuple(filter(_is_positive, times))
+            samples[name] = tuple(filter(_is_finite_positive_number, times))
     operations, moved = (document.get(x) for x in ("operations", "bytes"))
     return GridCell(
         at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
         warm=samples,
-        ran={n: str(x) for n, x in get_object(document, "ran").items()},
-        looked={n: x for n, x in get_object(document, "looked").items() if _is_positive(x)},
-        operations=float(operations) if _is_positive(operations) else nan,
-        moved=float(moved) if _is_positive(moved) else nan,
+        ran={n: str(x) for n, x in get_object_or_empty(document, "ran").items()},
+        looked={
+            n: x
+            for n, x in get_object_or_empty(document, "looked").items()
+            if _is_finite_positive_number(x)
+        },
+        operations=float(operations) if _is_finite_positive_number(operations) else nan,
+        moved=float(moved) if _is_finite_positive_number(moved) else nan,
     )
 
 
-def _is_positive(value: Any) -> TypeGuard[float]:
+def _is_finite_positive_number(value: Any) -> TypeGuard[float]:
     try:
         return isinstance(value, int | float) and isfinite(value) and value > 0
     except OverflowError:  # a whole number that no float holds

@@ -71,7 +71,7 @@ class Key(Generic[T]):
         return self.read(header.keys.get(self.name, ""))
 
 
-def split_ids(value: str) -> tuple[str, ...]:
+def split_into_ids(value: str) -> tuple[str, ...]:
     """Return a list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
     named = []
     for w in re.split(r"[,\s]+", value):
@@ -82,7 +82,7 @@ def split_ids(value: str) -> tuple[str, ...]:
 
 def get_first_word(value: str) -> str | None:
     """Return the first of several words; None without one."""
-    return next(iter(split_ids(value)), None)
+    return next(iter(split_into_ids(value)), None)
 
 
 def get_nonempty_text(value: str) -> str | None:
@@ -100,16 +100,20 @@ class Header:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     after = Key("the variant that this one changes, by id", get_first_word, "recorded")
-    fixes = Key("rules that fire for `after` and are clear for this one", split_ids, "recorded")
+    fixes = Key(
+        "rules that fire for `after` and are clear for this one", split_into_ids, "recorded"
+    )
     fixes_not = Key(
-        "rules that this variant was meant to clear and provably does not", split_ids, "recorded"
+        "rules that this variant was meant to clear and provably does not",
+        split_into_ids,
+        "recorded",
     )
     moves = Key(
         "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
-        split_ids,
+        split_into_ids,
         "recorded",
     )
-    moves_not = Key("what they were to do and provably do not", split_ids, "recorded")
+    moves_not = Key("what they were to do and provably do not", split_into_ids, "recorded")
     case = Key(
         "the case that fixes and moves speak of; without it, every case",
         get_nonempty_text,
@@ -146,7 +150,7 @@ class Header:
         "what a kernel without a reference must give: finite, or as its fixed copy: same, close",
         get_nonempty_text,
     )
-    also = Key("rules that must fire on it too, with its cause", split_ids, "prose")
+    also = Key("rules that must fire on it too, with its cause", split_into_ids, "prose")
     tolerance = Key("how close a kernel and its fixed copy must be, in norm", get_nonempty_text)
     relieves = Key("what the fixed copy does instead", get_nonempty_text, "prose")
     bound = Key(
@@ -206,10 +210,10 @@ def parse_header(source: str, name: str) -> Header:
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
         raise ProfkitError(f"{name} has no header", hint)
-    return parse_lines(strip_comment_marks(comment), name)
+    return parse_header_lines(strip_comment_marks(comment), name)
 
 
-def parse_lines(comment: Sequence[str], name: str) -> Header:
+def parse_header_lines(comment: Sequence[str], name: str) -> Header:
     """Read a header whose comment marks are gone; `name` is what an error calls the file."""
     lines = [line.strip() for line in comment]
     while lines and not lines[0]:
@@ -219,7 +223,7 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     text: list[str] = []
     keys: dict[str, str] = {}
     for line in lines[1:]:
-        pairs = split_pairs(line, name)
+        pairs = split_line_into_keys_and_values(line, name)
         for key, value in pairs:
             if key in keys:
                 keys[key] = f"{keys[key]} {value}".strip()
@@ -237,7 +241,7 @@ def strip_comment_marks(match: re.Match[str]) -> list[str]:
     return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]
 
 
-def split_pairs(line: str, name: str) -> list[tuple[str, str]]:
+def split_line_into_keys_and_values(line: str, name: str) -> list[tuple[str, str]]:
     """Return (key, value) of a header's line; a ProfkitError for a key that looks misspelt."""
     first = _KEY.match(line)
     if not first:
@@ -262,7 +266,7 @@ def read_budget(value: str, name: str) -> Budget:
     """Parse `regs=128 smem=64K spills=0 stack=0` into registers and bytes."""
     known = [f.name for f in fields(Budget)]
     limits: dict[str, int] = {}
-    for word in split_ids(value):
+    for word in split_into_ids(value):
         part = re.fullmatch(r"([a-z]+)=(\d{1,12})([KM]?)", word, re.ASCII)
         if not part or part[1] not in known:
             hint = f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})"
@@ -300,7 +304,7 @@ def choose_compile_target(spec: str | None, arch: str, name: str) -> str | None:
     if not spec:
         return arch
     number = int(arch.rstrip("af"))
-    for word in split_ids(spec):
+    for word in split_into_ids(spec):
         part = re.fullmatch(r"(?:sm_)?(\d{1,4})([af]?)(\+?)", word, re.ASCII)
         if not part:
             raise ProfkitError(f"{name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
@@ -330,7 +334,7 @@ _TOKEN = re.compile(
 )
 
 
-def hash_code(path: Path, keys: Mapping[str, str] | None = None) -> str:
+def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = None) -> str:
     """Return sha256 of the code of a source file and of the files it includes, in order of inclusion.
 
     Where the files lie does not matter; a header that cannot be found is left to the compiler.
@@ -347,7 +351,7 @@ def hash_code(path: Path, keys: Mapping[str, str] | None = None) -> str:
     return digest.hexdigest()
 
 
-def hash_text(path: Path) -> str:
+def hash_cpp_text_with_includes(path: Path) -> str:
     """Return sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
     for text, *_ in walk_included_files(resolve_path(path), set()):

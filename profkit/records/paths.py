@@ -27,7 +27,7 @@ from profkit.files import (
     list_folder,
     list_matching_paths,
     look_at,
-    open_regular,
+    open_regular_file,
     resolve_path,
     shorten_path,
     walk_folder,
@@ -233,29 +233,29 @@ class Suggestion(NamedTuple):
 
 def suggest_verb(path: str | Path, verb: str) -> Suggestion | None:
     """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
-    kind = _find_kind(Path(path))
+    kind = _find_file_kind(Path(path))
     if kind is None or verb in kind.verbs:
         return None
     return Suggestion(kind.meaning, kind.command.format(shlex.quote(str(path))))
 
 
-def name_protected_kind(path: str | Path) -> str | None:
+def get_protected_kind(path: str | Path) -> str | None:
     """Return what a file is that nobody writes over by mistake; None for anything else."""
-    kind = _find_kind(Path(path))
+    kind = _find_file_kind(Path(path))
     if kind is None or kind.name in ("empty", "kept"):
         return None
     return kind.meaning
 
 
-def detect_kind(path: str | Path) -> str | None:
+def detect_file_kind(path: str | Path) -> str | None:
     """Return the kind of a file, by its content before its name; None where nobody knows it."""
-    kind = _find_kind(Path(path))
+    kind = _find_file_kind(Path(path))
     if kind is None:
         return None
     return kind.name
 
 
-def _find_kind(path: Path) -> _FileKind | None:
+def _find_file_kind(path: Path) -> _FileKind | None:
     try:
         if is_folder(path):
             if is_file(path / "triage.json"):
@@ -272,7 +272,7 @@ def _find_kind(path: Path) -> _FileKind | None:
 
 def read_beginning(path: Path) -> Beginning:
     """Read the first bytes of a file, and unpack them; nothing is unpacked of a damaged one."""
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         head = file.read(_HEAD)
     text = head
     if head.startswith(b"\x1f\x8b"):
@@ -322,7 +322,7 @@ def find_all_run_files(
     """
     found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
-    for path, depth in _list_candidates(root, found):
+    for path, depth in _iterate_records_and_reports(root, found):
         name = read_run_name(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
@@ -364,7 +364,9 @@ def require_single_run(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
     return files[0]
 
 
-def _list_candidates(root: Path, problems: list[ProfkitError]) -> Iterator[tuple[Path, int]]:
+def _iterate_records_and_reports(
+    root: Path, problems: list[ProfkitError]
+) -> Iterator[tuple[Path, int]]:
     """Yield records and reports in the folder and two below it, with how deep they are.
 
     Of a folder that is there by several names, a link to itself say, only the first is looked into.
@@ -402,15 +404,15 @@ def read_run_name(path: Path, depth: int) -> RunName | None:
         return None  # a folder of something else: a search keeps its champion so
     if not (is_valid_run_name(variant) and is_valid_run_name(case)):
         return None
-    if dot or depth == 2 or _has_record(path):
+    if dot or depth == 2 or _has_record_in_file_beside(path):
         return (variant, case)
     return None
 
 
-def _has_record(path: Path) -> bool:
+def _has_record_in_file_beside(path: Path) -> bool:
     """Return whether the file beside it says that it is a run record: there is other JSON, too."""
     try:
-        with open_regular(path.with_suffix(".json")) as file:
+        with open_regular_file(path.with_suffix(".json")) as file:
             return MARK in file.read(200)
     except OSError:
         return False

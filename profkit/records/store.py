@@ -20,7 +20,7 @@ import msgspec
 from msgspec import inspect, structs
 
 from profkit.errors import ProfkitError
-from profkit.files import open_regular
+from profkit.files import open_regular_file
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -318,5 +318,5 @@ def get_printed_schema(schema: object) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file's content, as hexadecimal digits."""
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

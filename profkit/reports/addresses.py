@@ -161,21 +161,21 @@ def is_gather(program: DecodedFunction, pc: int) -> bool:
     return made == {"loaded"}
 
 
-def _find_writers(program: DecodedFunction, at: int, register: int) -> set[int]:
+def _find_writers(program: DecodedFunction, position: int, register: int) -> set[int]:
     """Return the instructions that a register's value at a place may be of, the nearest on each path."""
     code = program.instructions
     walk = _iterate_positions_backwards(
-        program, at, lambda n: register in code[n].writes and code[n].guard is None
+        program, position, lambda n: register in code[n].writes and code[n].guard is None
     )
     return {n for n in walk if register in code[n].writes}
 
 
 def _iterate_positions_backwards(
-    program: DecodedFunction, at: int, stop: Callable[[int], bool]
+    program: DecodedFunction, position: int, stop: Callable[[int], bool]
 ) -> Iterator[int]:
     """Yield positions before one, nearest first; not beyond one at which stop holds."""
     seen: set[int] = set()
-    front = list(program.before[at])
+    front = list(program.before[position])
     while front and len(seen) < BOUND:
         behind: list[int] = []
         for n in front:
@@ -187,18 +187,18 @@ def _iterate_positions_backwards(
         front = behind
 
 
-def _find_awaited_instructions(program: DecodedFunction, at: int) -> set[int]:
+def _find_awaited_instructions(program: DecodedFunction, position: int) -> set[int]:
     """Return the instructions that set the scoreboards waited for here, or by a DEPBAR just before."""
-    sources = _find_setters_of_awaited_scoreboards(program, at)
+    sources = _find_setters_of_awaited_scoreboards(program, position)
     if not sources:
-        for n in program.before[at]:
+        for n in program.before[position]:
             if program.instructions[n].opcode == "DEPBAR":
                 sources |= _find_setters_of_awaited_scoreboards(program, n)
     return sources
 
 
 def _find_nearest_opcodes_before(
-    program: DecodedFunction, at: int, opcodes: frozenset[str]
+    program: DecodedFunction, position: int, opcodes: frozenset[str]
 ) -> set[int]:
     """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
@@ -210,9 +210,9 @@ def _find_nearest_opcodes_before(
         walk = _iterate_positions_backwards(program, start, lambda n: code[n].opcode in names)
         return {n for n in walk if code[n].opcode in names}
 
-    if code[at].opcode == _WARPGROUP:
-        return find_nearest_named(at, TENSOR) or {at}
-    holders = find_nearest_named(at, opcodes)
+    if code[position].opcode == _WARPGROUP:
+        return find_nearest_named(position, TENSOR) or {position}
+    holders = find_nearest_named(position, opcodes)
     groups = {n for n in holders if code[n].opcode == _WARPGROUP}
     if groups:
         products = set().union(*(find_nearest_named(n, TENSOR) for n in groups))
@@ -223,20 +223,20 @@ def _find_nearest_opcodes_before(
     return holders
 
 
-def _find_setters_of_awaited_scoreboards(program: DecodedFunction, at: int) -> set[int]:
+def _find_setters_of_awaited_scoreboards(program: DecodedFunction, position: int) -> set[int]:
     """Return the instructions that set the scoreboards which this one waits for."""
-    instruction = program.instructions[at]
+    instruction = program.instructions[position]
     mask, open_ = instruction.control.wait, 0
     if instruction.scoreboard:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
     holders: set[int] = set()
     for scoreboard in (n for n in range(6) if mask >> n & 1):
-        holders |= _find_setters_of_scoreboard(program, at, scoreboard, open_)
+        holders |= _find_setters_of_scoreboard(program, position, scoreboard, open_)
     return holders
 
 
 def _find_setters_of_scoreboard(
-    program: DecodedFunction, at: int, scoreboard: int, newest_left_out: int
+    program: DecodedFunction, position: int, scoreboard: int, newest_left_out: int
 ) -> set[int]:
     """Return the instructions that may hold a scoreboard, without the newest `newest_left_out`.
 
@@ -245,19 +245,19 @@ def _find_setters_of_scoreboard(
     code = program.instructions
 
     walk = _iterate_positions_backwards(
-        program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1)
+        program, position, lambda n: bool(code[n].control.wait >> scoreboard & 1)
     )
     holders = [n for n in walk if code[n].control.sets_scoreboard(scoreboard)]
     return set(holders[newest_left_out:] or holders)
 
 
-def _find_stores_before_exit(program: DecodedFunction, at: int) -> set[int]:
+def _find_stores_before_exit(program: DecodedFunction, position: int) -> set[int]:
     """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
-    if at and code[at - 1].opcode == "EXIT":
-        at -= 1
+    if position and code[position - 1].opcode == "EXIT":
+        position -= 1
     walk = _iterate_positions_backwards(
-        program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR")
+        program, position, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR")
     )
     return {n for n in walk if code[n].opcode in STORES}
 
@@ -378,17 +378,17 @@ class LaunchedCode:
 
     def _find_line_of_user_code(self, pc: int) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
-        place = self._find_place(pc)
+        place = self._get_line_of_address(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
-        start, table = self._find_lines(pc)
+        start, table = self._find_function_start_and_line_table(pc)
         for file, line in table.find_inlined_lines(pc - start) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
         near = self._find_line_of_nearby_instruction(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
-    def _find_lines(self, pc: int) -> tuple[int, LineTable | None]:
+    def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable | None]:
         """Return where the function of an address begins, and its line table, if there is one."""
         start = self._find_function_start(pc)
         if start is None:
@@ -398,7 +398,7 @@ class LaunchedCode:
 
     def find_call_of_inlined_line(self, pc: int) -> Place | None:
         """Return the call of an inlined line, where its line alone does not tell which use it is."""
-        start, table = self._find_lines(pc)
+        start, table = self._find_function_start_and_line_table(pc)
         if table is None or not self._has_bounded_lines():
             return None
         frames = table.find_inlined_lines(pc - start)
@@ -446,12 +446,12 @@ class LaunchedCode:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
-                file, line = self._find_place(near)
+                file, line = self._get_line_of_address(near)
                 if file is not None and not _TOOLKIT.search(file):
                     return file, line
         return None
 
-    def _find_place(self, pc: int) -> Place:
+    def _get_line_of_address(self, pc: int) -> Place:
         if not self._has_bounded_lines():
             return None, pc
         info = self._action.source_info(pc)
@@ -576,7 +576,7 @@ class LaunchedCode:
 
     @cached_property
     def _functions_by_start(self) -> dict[int, Function]:
-        """Address -> the kernel, and each other function of the report."""
+        """Return address -> the kernel, and each other function of the report."""
         known = self._functions()
         spans = {f.start: f for f in known if f.start is not None}
         metric = self._action.metric_by_name("launch__function_pcs")

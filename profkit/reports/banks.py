@@ -108,7 +108,7 @@ class SharedMemoryAccess:
 def count_wavefronts(addresses: Sequence[int], size: int, *, is_load: bool) -> int:
     """Return the wavefronts of one request of a warp, `size` bytes at each address."""
     total = 0
-    for group in _group_lanes(addresses, size, is_load=is_load):
+    for group in _group_addresses_served_together(addresses, size, is_load=is_load):
         banks: dict[int, set[int]] = defaultdict(set)
         for address in group:
             for word in range(address // BANK, (address + size - 1) // BANK + 1):
@@ -117,7 +117,9 @@ def count_wavefronts(addresses: Sequence[int], size: int, *, is_load: bool) -> i
     return total
 
 
-def _group_lanes(addresses: Sequence[int], size: int, *, is_load: bool) -> list[Sequence[int]]:
+def _group_addresses_served_together(
+    addresses: Sequence[int], size: int, *, is_load: bool
+) -> list[Sequence[int]]:
     """Return the addresses that are served at once.
 
     Two groups of a load go as one where each lane has the address of a neighbour: all of the next
@@ -163,7 +165,7 @@ class SharedAccesses:
 
 def find_shared_accesses(kernel: LaunchedCode) -> SharedAccesses:
     """Return what is known of a launch's accesses; nothing where its machine code is not."""
-    counted, ideal = _read_wavefronts(kernel)
+    counted, ideal = _read_counted_and_ideal_wavefronts(kernel)
     executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
     decoded: list[SharedMemoryAccess] = []
     widest = BANK
@@ -227,7 +229,7 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
         def look_up_addresses(at: int) -> _Addresses:
             statement = definitions.statement(at)
             size = _get_bytes_per_lane(statement)
-            addresses = _find_addresses_by_warp(warps, at, statement)
+            addresses = _compute_lane_addresses_by_warp(warps, at, statement)
             if not addresses:
                 return _Addresses(size, 0, ())
             rows = _count_addressing_lanes(statement)
@@ -239,7 +241,9 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
     return worked_out
 
 
-def _read_wavefronts(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
+def _read_counted_and_ideal_wavefronts(
+    kernel: LaunchedCode,
+) -> tuple[dict[int, float], dict[int, float]]:
     """Return address -> wavefronts of its accesses, and those that it needs at least."""
     for name in _WAVEFRONTS:
         counted = kernel.sum_by_address({name: 1.0})
@@ -285,22 +289,24 @@ def _count_addressing_lanes(statement: SassStatement) -> int:
     return MATRIX * max((matrices.get(word, 1) for word in statement.modifiers), default=1)
 
 
-def _find_addresses_by_warp(
-    warps: Sequence[WarpRegisters], at: int, statement: SassStatement
+def _compute_lane_addresses_by_warp(
+    warps: Sequence[WarpRegisters], position: int, statement: SassStatement
 ) -> list[Lanes]:
     """Return where a statement accesses shared memory in each warp; none where that is not known."""
     if statement.opcode not in _DECODED:
         return []
     found = []
     for warp in warps:
-        address = _find_address(warp, at, statement)
+        address = _compute_lane_addresses(warp, position, statement)
         if address is None or address.bits < _WORDS:
             return []
         found.append(address)
     return found
 
 
-def _find_address(warp: WarpRegisters, at: int, statement: SassStatement) -> Lanes | None:
+def _compute_lane_addresses(
+    warp: WarpRegisters, position: int, statement: SassStatement
+) -> Lanes | None:
     operand = next((x for x in statement.operands if x.startswith("[")), "")
     names, scales = [], []
     for term in operand.strip("[]").split("+"):
@@ -308,7 +314,7 @@ def _find_address(warp: WarpRegisters, at: int, statement: SassStatement) -> Lan
         names.append(name)
         scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
     total = broadcast_value(0)
-    for value, scale in zip(warp.evaluate_operands(at, names), scales, strict=True):
+    for value, scale in zip(warp.evaluate_operands(position, names), scales, strict=True):
         scaled = value and multiply_lanes(value, broadcast_value(scale))
         if scaled is None:
             return None
@@ -321,7 +327,7 @@ def _find_address(warp: WarpRegisters, at: int, statement: SassStatement) -> Lan
 
 def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
     """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
-    counted, _ = _read_wavefronts(kernel)
+    counted, _ = _read_counted_and_ideal_wavefronts(kernel)
     groups = group_by_decoded_function(kernel, counted)
     # Nothing is looked for there, and the text of machine code is slow.
     if not groups or any(_uses_tile_instructions(program) for program, _ in groups):
@@ -367,15 +373,15 @@ def _make_layout(
     )
 
 
-def _add_or_merge_layout(found: list[Layout], layout: Layout) -> None:
+def _add_or_merge_layout(layouts: list[Layout], layout: Layout) -> None:
     """Add what is said of one more array; to the same change of another array where there is one."""
-    for n, other in enumerate(found):
+    for n, other in enumerate(layouts):
         change = layout.kind, layout.row, layout.bytes, layout.size
         if change == (other.kind, other.row, other.bytes, other.size):
             accesses, share = other.accesses + layout.accesses, other.share + layout.share
-            found[n] = replace(other, accesses=accesses, share=share)
+            layouts[n] = replace(other, accesses=accesses, share=share)
             return
-    found.append(layout)
+    layouts.append(layout)
 
 
 def _list_accesses_of_same_array(
@@ -411,15 +417,15 @@ def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> L
         return None
     for padding in range(alignment, LINE + 1, alignment):
         moved = [_compute_padded_addresses(access, row, padding) for access in array]
-        if _is_free_of_conflicts(array, moved):
+        if _is_layout_free_of_conflicts(array, moved):
             return "padding", row, padding, moved[0]
     moved = _compute_swizzled_addresses(array, row, alignment)
-    if moved and _is_free_of_conflicts(array, moved):
+    if moved and _is_layout_free_of_conflicts(array, moved):
         return "swizzle", row, alignment, moved[0]
     return None
 
 
-def _is_free_of_conflicts(
+def _is_layout_free_of_conflicts(
     array: Sequence[SharedMemoryAccess], moved_warps: Sequence[Warps]
 ) -> bool:
     """Return whether no access needs more wavefronts than it must, or than before without conflicts."""

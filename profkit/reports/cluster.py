@@ -14,12 +14,12 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from profkit.errors import ProfkitError, name_cause, require_package
+from profkit.errors import ProfkitError, require_package, summarize_error_in_one_line
 from profkit.reports.isolated import (
-    count_processors,
+    count_usable_cpus,
     import_function,
-    iterate_isolated,
-    run_isolated,
+    iterate_results_of_child_processes,
+    run_in_child_processes,
 )
 
 CHUNK = 8  # files of a task: few, so that all workers end together
@@ -35,7 +35,7 @@ def connect_to_cluster(address: str) -> Any:
         return Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
         hint = "start one with: dask scheduler, and dask worker ADDRESS"
-        raise ProfkitError(f"--on {address}: {name_cause(error)}", hint) from error
+        raise ProfkitError(f"--on {address}: {summarize_error_in_one_line(error)}", hint) from error
 
 
 def require_executor(client: Any) -> Any:
@@ -62,8 +62,10 @@ def iterate_results_by_path(
     if client is not None:
         yield from _iterate_on_executor(function, paths, died, client)
         return
-    jobs = jobs or count_processors()
-    with closing(iterate_isolated(function, iter(paths), jobs, import_function(died))) as done:
+    jobs = jobs or count_usable_cpus()
+    with closing(
+        iterate_results_of_child_processes(function, iter(paths), jobs, import_function(died))
+    ) as done:
         for _, path, result in done:
             yield path, result
 
@@ -92,7 +94,9 @@ def _iterate_on_executor(
             elif tried < _TRIES:
                 open_[_submit_chunk(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                read = run_isolated(function, chunk, count_processors(), import_function(died))
+                read = run_in_child_processes(
+                    function, chunk, count_usable_cpus(), import_function(died)
+                )
                 yield from zip(chunk, read, strict=True)
 
 
@@ -108,11 +112,13 @@ def _submit_chunk(executor: Any, function: str, chunk: list[str], died: str) -> 
 
 def run_on_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
-    return list(zip(paths, run_isolated(function, paths, 1, import_function(died)), strict=True))
+    return list(
+        zip(paths, run_in_child_processes(function, paths, 1, import_function(died)), strict=True)
+    )
 
 
 def _count_workers(client: Any) -> int:
     """Return how many tasks the executor does at once, as far as it says."""
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values())
-    return int(getattr(client, "_max_workers", None) or count_processors())
+    return int(getattr(client, "_max_workers", None) or count_usable_cpus())

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from profkit.errors import OUT_OF_MEMORY, is_memory_limited
-from profkit.files import BudgetSpent, ReadBudget, open_regular
+from profkit.files import BudgetSpent, ReadBudget, open_regular_file
 from profkit.reports import wire
 from profkit.reports.contents import (
     LAUNCH,
@@ -37,8 +37,8 @@ from profkit.reports.contents import (
     has_id_without_name,
     open_unpacked,
     read_block_header,
-    read_result,
     repair_frame,
+    verify_and_summarize_result,
     write_varint,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
@@ -115,7 +115,7 @@ def check_report(path: str | Path) -> ContainerVerdict:
     try:
         key = _identify_file(path)
         if key not in _walked:
-            _remember_verdict(key, _walk_to_end(path, _Walk(path)))
+            _remember_verdict(key, _walk_to_end(path, _ContainerWalk(path)))
     except OSError as error:
         return ContainerVerdict("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -134,7 +134,7 @@ def _identify_file(path: str | Path) -> _Key:
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _remember_verdict(key: _Key, walk: _Walk) -> ContainerVerdict:
+def _remember_verdict(key: _Key, walk: _ContainerWalk) -> ContainerVerdict:
     """Return the verdict of a finished walk over a file, and keep it for the next time."""
     frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
@@ -155,7 +155,7 @@ def repair_report(path: str | Path, copy: str | Path, metrics_only: bool = False
     With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
     copies = LaunchCopier()
-    _walk_to_end(path, _Walk(path, copies, metrics_only))
+    _walk_to_end(path, _ContainerWalk(path, copies, metrics_only))
     copies.write_collected_launches(Path(copy))
 
 
@@ -174,7 +174,7 @@ def split_report(
     kernels in each; else with none. Returns what the bytes say, as check.
     """
     copies, names = LaunchCopier(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
-    key, walk = _identify_file(path), _Walk(path, copies, metrics_only)
+    key, walk = _identify_file(path), _ContainerWalk(path, copies, metrics_only)
     for _ in _walk_frames(path, walk):
         if copies.size >= PART:
             yield copies.write_collected_launches(next(names))
@@ -183,15 +183,15 @@ def split_report(
     return _remember_verdict(key, walk)
 
 
-def _walk_to_end(path: str | Path, walk: _Walk) -> _Walk:
+def _walk_to_end(path: str | Path, walk: _ContainerWalk) -> _ContainerWalk:
     deque(_walk_frames(path, walk), maxlen=0)
     return walk
 
 
-def _walk_frames(path: str | Path, walk: _Walk) -> Iterator[None]:
+def _walk_frames(path: str | Path, walk: _ContainerWalk) -> Iterator[None]:
     """Walk a file, compressed or not, a frame at a time."""
     digest = hashlib.sha256()
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         walk.compressed = file.read(len(ZSTD)) == ZSTD
         file.seek(0)
@@ -205,7 +205,7 @@ def _walk_frames(path: str | Path, walk: _Walk) -> Iterator[None]:
                 walk.start = plain.read(len(MAGIC))
                 update(walk.start)
                 if walk.start == MAGIC:
-                    for frame in read_frames(plain, limit, update):
+                    for frame in iterate_length_prefixed_frames(plain, limit, update):
                         walk.process_frame(frame)
                         yield
                     walk.require_complete_blocks()
@@ -224,7 +224,7 @@ def _walk_frames(path: str | Path, walk: _Walk) -> Iterator[None]:
             walk.sha256 = digest.hexdigest()
 
 
-def read_frames(
+def iterate_length_prefixed_frames(
     file: IO[bytes], limit: int, update: Callable[[bytes], object] = lambda _: None
 ) -> Iterator[bytes]:
     """Yield the length-prefixed frames up to the end of the file; `update` sees all that is read."""
@@ -248,7 +248,7 @@ def read_frames(
         yield frame
 
 
-class _Walk:
+class _ContainerWalk:
     """What was seen while walking the frames one by one."""
 
     def __init__(
@@ -297,8 +297,8 @@ class _Walk:
             if count > 1:
                 self._left.append((field, count - 1))
             self._size -= 4 + len(frame)
-            self._check_block_size()
-            whole = self._is_whole_frame(field, frame, odd)
+            self._verify_block_size()
+            whole = self._check_and_count_frame(field, frame, odd)
             if odd.first and self._out is not None:
                 whole = whole and self._is_from_newer_ncu()
             self._pass_frame_to_copier(field, frame, whole)
@@ -318,19 +318,19 @@ class _Walk:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
         self._left, self._size = announced[::-1], block.size
-        self._check_block_size()
+        self._verify_block_size()
         if block.names is None:
             self._is_named = False
             self.problems.append("the names of metrics are damaged")
         self._names += block.names or ()
-        self._check_session(block.session, oddities)
+        self._verify_single_session(block.session, oddities)
         if block.version is not None and not self._version:
             self._version = block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
             self._out.append_block_header(block.about)
 
-    def _check_session(self, numbers: list[int], oddities: Oddities) -> None:
+    def _verify_single_session(self, numbers: list[int], oddities: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
         shape = find_message_shape("SessionDetails")
         twice = self._session.intersection(numbers) - shape.repeated
@@ -340,14 +340,14 @@ class _Walk:
             )
         self._session.update(numbers)
 
-    def _check_block_size(self) -> None:
+    def _verify_block_size(self) -> None:
         """Check that the frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _is_whole_frame(self, field: int, frame: bytes, oddities: Oddities) -> bool:
+    def _check_and_count_frame(self, field: int, frame: bytes, oddities: Oddities) -> bool:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
@@ -364,7 +364,7 @@ class _Walk:
         self._metrics.append(0)
         self._same.append(self._launches - 1)
         try:
-            self._add_launch(read_result(frame, _KINDS[field], oddities))
+            self._add_launch(verify_and_summarize_result(frame, _KINDS[field], oddities))
         except Malformed as error:
             self.problems.append(f"launch {self._launches - 1} is damaged: {error}")
             return False
@@ -405,7 +405,7 @@ class _Walk:
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
         self._launches += sum(left for field, left in self._left if field in _KINDS)
-        self._check_whole_file()
+        self._note_problems_of_whole_file()
         counted = (self._launches, self._version or None)
         if self.problems:
             more = ""
@@ -432,7 +432,7 @@ class _Walk:
             digests[launch] = digest & _ALL_BITS
         return array("I", map(digests.__getitem__, self._same)).tobytes()
 
-    def _check_whole_file(self) -> None:
+    def _note_problems_of_whole_file(self) -> None:
         """Add what only all blocks together show."""
         if self._details and self._version is None:
             self.problems.append("the session details after the first launch are damaged")

@@ -40,10 +40,10 @@ from profkit.reports.wire import (
     Oddities,
     ResultKind,
     find_message_shape,
-    inspect_field,
     iterate_fields,
     read_field,
     read_varint,
+    verify_field,
     verify_field_order,
     verify_message,
 )
@@ -69,7 +69,7 @@ def read_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
     session: list[int] = []
     version, process = None, b""
     about = bytearray()
-    for number, start, stop, whole in _read_header_fields(data, oddities):
+    for number, start, stop, whole in _iterate_verified_header_fields(data, oddities):
         if number in counts:
             counts[number] = start
         elif number == SIZE:
@@ -84,13 +84,18 @@ def read_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
                 names.extend(table)
         elif number == SESSION:
             session += [field for field, *_ in iterate_fields(data, start, stop)]
-            version = _read_version(data, start, stop)
+            version = _read_version_of_writer(data, start, stop)
         elif number == PROCESS:
             process = whole
     return BlockHeader(counts, size, names, session, version, bytes(about), process)
 
 
-def _read_header_fields(data: bytes, oddities: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
+NumberStartEndBytes = tuple[int, int, int, bytes]  # of a field; all its bytes, its number's too
+
+
+def _iterate_verified_header_fields(
+    data: bytes, oddities: Oddities
+) -> Iterator[NumberStartEndBytes]:
     """Yield the fields of a block header, checked: number, start (or value), end, all its bytes.
 
     Not the names, of which a report has thousands: they are read at once.
@@ -101,7 +106,7 @@ def _read_header_fields(data: bytes, oddities: Oddities) -> Iterator[tuple[int, 
         verify_field_order(number, before, shape, oddities)
         before = number
         if number != NAMES or wire_type != BYTES:
-            inspect_field(data, (number, wire_type, start, stop), shape, oddities)
+            verify_field(data, (number, wire_type, start, stop), shape, oddities)
         yield number, start, stop, data[begin:end]
 
 
@@ -133,7 +138,7 @@ class Result:
     strange: str = ""  # its name is not UTF-8: the library gives it all the same
 
 
-def read_result(data: bytes, kind: ResultKind, oddities: Oddities) -> Result:
+def verify_and_summarize_result(data: bytes, kind: ResultKind, oddities: Oddities) -> Result:
     """Check a result; Malformed where it is damaged.
 
     Not what is inside a section or a chart: nobody reads that, and the library gives nothing of the
@@ -164,13 +169,13 @@ def read_result(data: bytes, kind: ResultKind, oddities: Oddities) -> Result:
         if number == kind.samples:
             risky = risky or not _are_warp_samples_in_order(data, start, stop)
         elif number == kind.nvtx:
-            _verify_domains(data, start, stop)
-    _verify_complete(seen, ids, shape)
+            _verify_nvtx_domains(data, start, stop)
+    _verify_result_is_complete(seen, ids, shape)
     return Result(risky, tuple(metrics), strange)
 
 
-def _verify_complete(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> None:
-    """Malformed where a result lacks a part, or a metric."""
+def _verify_result_is_complete(seen: set[int], ids: Sequence[bytes], shape: MessageShape) -> None:
+    """Raise Malformed where a result lacks a part, or a metric."""
     if not shape.required <= seen:
         raise Malformed("a result that lacks a part")
     if find_misplaced_ids(tuple(ids)):
@@ -182,7 +187,7 @@ def _find_tolerated_fault_in_field(
 ) -> str:
     """Check one field of a result; return what is strange in it, though the library reads it."""
     try:
-        inspect_field(data, field, shape, oddities)
+        verify_field(data, field, shape, oddities)
     except NotText as error:
         if field[0] not in shape.texts:
             raise Malformed(str(error)) from None
@@ -210,26 +215,26 @@ def find_misplaced_ids(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _verify_domains(data: bytes, at: int, end: int) -> None:
+def _verify_nvtx_domains(data: bytes, offset: int, end: int) -> None:
     """Check that each stack of NVTX ranges is of a domain that is there."""
     known: set[int | None] = set()
     used: set[int | None] = set()
-    for number, _, start, stop in iterate_fields(data, at, end):
+    for number, _, start, stop in iterate_fields(data, offset, end):
         if number == 1:
-            known.add(_read_first_number(data, start, stop))
+            known.add(_read_id_of_message(data, start, stop))
         elif number == 3:
-            used.add(_read_first_number(data, start, stop))
+            used.add(_read_id_of_message(data, start, stop))
         elif number == 2:
             for inner, _, begin, behind in iterate_fields(data, start, stop):
                 if inner == 2:
-                    used.add(_read_first_number(data, begin, behind))
+                    used.add(_read_id_of_message(data, begin, behind))
     if not used <= known:
         raise Malformed("an NVTX range of a domain that is not there")
 
 
-def _read_first_number(data: bytes, at: int, end: int) -> int | None:
+def _read_id_of_message(data: bytes, offset: int, end: int) -> int | None:
     """Return field 1 of a message, an id; None where it has none."""
-    for number, _, value, _ in iterate_fields(data, at, end):
+    for number, _, value, _ in iterate_fields(data, offset, end):
         if number == 1:
             return value
     return None
@@ -297,7 +302,7 @@ def _iterate_fields_with_offsets(data: bytes) -> Iterator[tuple[int, int, int, i
 def _is_whole_field(data: bytes, field: Field, shape: MessageShape) -> bool:
     odd = Oddities()
     try:
-        inspect_field(data, field, shape, odd)
+        verify_field(data, field, shape, odd)
     except NotText:  # a name is one in any bytes
         return field[0] in shape.texts
     except Malformed:
@@ -409,18 +414,18 @@ def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> No
     verify_message(data, start, stop, find_message_shape("Metric"), oddities)
 
 
-def _verify_instance(data: bytes, at: int, stop: int, oddities: Oddities) -> int:
+def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) -> int:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
     value = _compile_instance_patterns()[2]
-    head = data[at : at + 6]  # tag, size, tag of the key, size, tag of a text, size
+    head = data[offset : offset + 6]  # tag, size, tag of the key, size, tag of a text, size
     if len(head) == 6 and head[2] == head[4] == 1 << 3 | BYTES and head[5] + 2 == head[3]:
-        text = data[at + 6 : at + 6 + head[5]]
-        match = value.match(data, at + 6 + head[5], stop)
-        if match and match.end() == at + 2 + head[1] and head[1] < 0x80 and text.isascii():
+        text = data[offset + 6 : offset + 6 + head[5]]
+        match = value.match(data, offset + 6 + head[5], stop)
+        if match and match.end() == offset + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
-    _, _, start, behind, at = read_field(data, at, stop)
+    _, _, start, behind, offset = read_field(data, offset, stop)
     verify_message(data, start, behind, find_message_shape("MetricInstance"), oddities)
-    return at
+    return offset
 
 
 def _read_metric_id(data: bytes, start: int) -> bytes:
@@ -430,7 +435,7 @@ def _read_metric_id(data: bytes, start: int) -> bytes:
 
 def _collect_metrics(
     data: bytes,
-    at: int,
+    offset: int,
     tag: int,
     ids_and_metrics: tuple[list[bytes], dict[bytes, bytes]],
     oddities: Oddities,
@@ -442,20 +447,20 @@ def _collect_metrics(
     plain = _compile_plain_metric_pattern(tag)
     ids, metrics = ids_and_metrics
     end = len(data)
-    while at < end and data[at] == tag:
-        begin = at
-        if match := plain.match(data, at):
+    while offset < end and data[offset] == tag:
+        begin = offset
+        if match := plain.match(data, offset):
             id_ = match[1]
-            at = match.end()
+            offset = match.end()
         else:
-            _, _, start, stop, at = read_field(data, at, end)
+            _, _, start, stop, offset = read_field(data, offset, end)
             _verify_metric(data, start, stop, oddities)
             id_ = _read_metric_id(data, start)
         ids.append(id_)
-        whole = data[begin:at]
+        whole = data[begin:offset]
         if metrics.setdefault(id_, whole) != whole:
             raise Malformed("a metric appears twice, with two values")
-    return at
+    return offset
 
 
 def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
@@ -487,13 +492,13 @@ def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     return True
 
 
-def read_string_table(data: bytes, at: int, end: int) -> list[bytes] | None:
+def read_string_table(data: bytes, offset: int, end: int) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
-    names = _split_table(data[at:end])
+    names = _split_plain_string_table(data[offset:end])
     try:
         if names is None:
             names = []
-            for number, wire_type, start, stop in iterate_fields(data, at, end):
+            for number, wire_type, start, stop in iterate_fields(data, offset, end):
                 if number != 1 or wire_type != BYTES:
                     return None
                 names.append(data[start:stop])
@@ -507,7 +512,7 @@ def read_string_table(data: bytes, at: int, end: int) -> list[bytes] | None:
     return names
 
 
-def _split_table(table: bytes) -> list[bytes] | None:
+def _split_plain_string_table(table: bytes) -> list[bytes] | None:
     """Return the strings of a table whose names are short and have no newline (the tag of a string)."""
     first, *parts = table.split(b"\n")
     if first or any(not part or len(part) - 1 != part[0] for part in parts):
@@ -519,10 +524,10 @@ _NAME_MOST = 1000  # bytes of a metric's name: each launch says it again; the lo
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _read_version(data: bytes, at: int, end: int) -> str | None:
+def _read_version_of_writer(data: bytes, offset: int, end: int) -> str | None:
     """Return the writer's version out of session details, like 2025.3.1.0; as in Header."""
     version = None
-    for number, _, start, stop in iterate_fields(data, at, end):
+    for number, _, start, stop in iterate_fields(data, offset, end):
         if number == 8:
             parts = {n: data[a:b] for n, _, a, b in iterate_fields(data, start, stop)}
             if b"Nsight Compute" in parts.get(1, b""):
@@ -640,10 +645,10 @@ class LaunchCopier:
         return path, indices
 
 
-def _read_source_id(source: bytes, at: int = 0, end: int | None = None) -> int | None:
+def _read_source_id(source: bytes, offset: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     with suppress(Malformed):
-        return _read_first_number(source, at, end or len(source))
+        return _read_id_of_message(source, offset, end or len(source))
     return None
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from profkit.files import BudgetSpent, ReadBudget, open_regular
-from profkit.reports.container import read_frames
+from profkit.files import BudgetSpent, ReadBudget, open_regular_file
+from profkit.reports.container import iterate_length_prefixed_frames
 from profkit.reports.contents import MAGIC, open_unpacked
 from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
 
@@ -114,7 +114,7 @@ class Cubin:
     def line_tables(self) -> dict[str, LineTable]:
         """Return function -> line table; empty when it was built without -lineinfo."""
         try:
-            functions = dict(self._list_relocated())
+            functions = dict(self._iterate_relocated_functions())
         except struct.error:
             return {}
         return read_line_tables(self._read_content(".debug_line"), functions, self._budget)
@@ -129,7 +129,7 @@ class Cubin:
         _ = self.line_tables
         return self._budget.left >= 0
 
-    def _list_relocated(self) -> Iterator[tuple[int, str]]:
+    def _iterate_relocated_functions(self) -> Iterator[tuple[int, str]]:
         """Yield offset in .debug_line of a function's address, and which function it is."""
         symbols = self._read_content(".symtab")
         for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
@@ -226,7 +226,7 @@ def read_line_tables(
         (size,) = struct.unpack_from("<I", section, at)
         stop = at + 4 + size
         try:
-            tables |= _Unit(section, at, min(stop, len(section)), budget).run_line_program(
+            tables |= _LineProgram(section, at, min(stop, len(section)), budget).run_line_program(
                 functions
             )
         except (IndexError, ValueError, struct.error, Malformed):
@@ -235,7 +235,7 @@ def read_line_tables(
     return tables
 
 
-class _Unit:
+class _LineProgram:
     def __init__(self, data: bytes, start: int, stop: int, budget: ReadBudget) -> None:
         self._data, self._stop = data, stop
         self._budget = budget
@@ -252,10 +252,14 @@ class _Unit:
         self._at = start + 10 + length
 
     def _read_files(self) -> list[str]:
-        folders = list(iter(self._read_text, ""))
+        folders = list(iter(self._read_zero_terminated_text, ""))
         files = []
-        while name := self._read_text():
-            folder, _, _ = self._read_number(), self._read_number(), self._read_number()
+        while name := self._read_zero_terminated_text():
+            folder, _, _ = (
+                self._read_leb128_number(),
+                self._read_leb128_number(),
+                self._read_leb128_number(),
+            )
             if 0 < folder <= len(folders):
                 path = f"{folders[folder - 1]}/{name}"
             else:
@@ -264,12 +268,12 @@ class _Unit:
             files.append(path)
         return files
 
-    def _read_text(self) -> str:
+    def _read_zero_terminated_text(self) -> str:
         end = self._data.index(b"\0", self._at)
         start, self._at = self._at, end + 1
         return self._data[start:end].decode("utf-8", "replace")
 
-    def _read_number(self, *, signed: bool = False) -> int:
+    def _read_leb128_number(self, *, signed: bool = False) -> int:
         start = self._at
         value, self._at = read_varint(self._data, start)
         bits = 7 * (self._at - start)
@@ -311,11 +315,11 @@ class _Unit:
         if opcode == _COPY:
             self._add_row()
         elif opcode == _ADVANCE_PC:
-            self._address += self._read_number() * self._step
+            self._address += self._read_leb128_number() * self._step
         elif opcode == _ADVANCE_LINE:
-            self._line += self._read_number(signed=True)
+            self._line += self._read_leb128_number(signed=True)
         elif opcode == _SET_FILE:
-            self._file = self._read_number()
+            self._file = self._read_leb128_number()
         elif opcode == _CONST_ADD_PC:
             self._address += (255 - self._first) // self._range * self._step
         elif opcode == _FIXED_ADVANCE_PC:
@@ -323,11 +327,11 @@ class _Unit:
             self._at += 2
         else:
             for _ in range(self._lengths[opcode - 1]):
-                self._read_number()
+                self._read_leb128_number()
 
     def _run_extended_opcode(self, functions: dict[int, str]) -> bool:
         """Run an extended opcode; whether it ends a sequence."""
-        size = self._read_number()
+        size = self._read_leb128_number()
         start = self._at
         opcode: int = self._data[start]
         self._at += 1
@@ -335,7 +339,7 @@ class _Unit:
             self._function = functions.get(self._at, "")
             self._address = 0
         elif opcode == _INLINED:
-            self._caller = self._read_number()
+            self._caller = self._read_leb128_number()
         self._at = start + size
         return opcode == _END
 
@@ -374,7 +378,7 @@ class ReportCode:
         return all(cubin.has_bounded_lines() for cubin in cubins)
 
 
-def read_code(path: str | Path) -> ReportCode:
+def read_machine_code(path: str | Path) -> ReportCode:
     """Read the machine code of a report, as far as it can be read; never an error."""
     known: list[Function] = []
     budget = ReadBudget(0, spare=_SPARE)
@@ -408,9 +412,13 @@ def find_launched_function(
 
 
 def _iterate_source_frames(path: str | Path) -> Iterator[bytes]:
-    with suppress(OSError, Malformed), open_regular(path) as file, open_unpacked(file) as plain:
+    with (
+        suppress(OSError, Malformed),
+        open_regular_file(path) as file,
+        open_unpacked(file) as plain,
+    ):
         if plain.read(len(MAGIC)) == MAGIC:
-            for x in read_frames(plain, _LIMIT):
+            for x in iterate_length_prefixed_frames(plain, _LIMIT):
                 if ELF[:4] in x[:64]:
                     yield x
 

@@ -151,7 +151,7 @@ def remove_abi_tags(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def readable(name: str) -> str:
+def make_kernel_name_readable(name: str) -> str:
     """Return a mangled name as namespace::kernel<words of its arguments>; any other without tags."""
     if not name.startswith("_Z"):
         return remove_abi_tags(name)
@@ -184,13 +184,15 @@ def readable(name: str) -> str:
     return name
 
 
-def base_name(name: str) -> str:
+def get_base_name_of_kernel(name: str) -> str:
     """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
 
     It is what ncu's --kernel-name-base function has.
     """
     depth, plain = 0, []
-    name = readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
+    name = (
+        make_kernel_name_readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
+    )
     for c in name.replace("<unnamed>", "_"):
         depth += c in "<("
         if not depth:

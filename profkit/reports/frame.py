@@ -54,11 +54,11 @@ def read_catalogued_metrics(action: Any, names: Iterable[str]) -> dict[str, floa
     return values
 
 
-def read_scalars(action: Any) -> dict[str, float | str]:
+def read_scalar_metrics(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
     values: dict[str, float | str] = {}
     for name in action.metric_names():
-        value = _read_value(action, name)
+        value = _read_metric_value_or_none(action, name)
         if clean_text(name) != name or value is None:
             continue
         values[name] = value if isinstance(value, str) else float(value)
@@ -72,7 +72,7 @@ def read_launch_identity(action: Any, record: Record | None, time: float) -> Ide
     return identify_launch(
         kernel and clean_text(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
-        {name: _read_value(action, name) for name in IDENTITY},
+        {name: _read_metric_value_or_none(action, name) for name in IDENTITY},
         _parse_marked_range(ranges) or ((record.variant, record.case) if record else (None, None)),
         ranges,
         time,
@@ -145,7 +145,7 @@ def _strip_link(link: re.Match[str]) -> str:
     return parts[-1]
 
 
-def _read_value(action: Any, name: str) -> Any:
+def _read_metric_value_or_none(action: Any, name: str) -> Any:
     metric = action.metric_by_name(name)
     value = None
     if metric is not None and metric.has_value():
@@ -271,7 +271,7 @@ class ReportLaunches(LaunchBatch):
             yield MetricRow(values, launch * len(offsets), offsets)
 
 
-def drop_uncollected(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
+def drop_uncollected_columns(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
     """Return the values of launches x catalogue without the metrics that no launch has, and columns.
 
     A report of ten thousand launches with a few metrics each would take a hundred times its bytes.
@@ -355,7 +355,7 @@ class Reports:
 
     @cached_property
     def launches(self) -> pd.DataFrame:
-        """One row per launch: COLUMNS, then every catalogue metric (SI, float, NaN)."""
+        """Return one row per launch: COLUMNS, then every catalogue metric (SI, float, NaN)."""
         import numpy as np
         import pandas as pd
 
@@ -376,7 +376,7 @@ class Reports:
 
     @cached_property
     def rules(self) -> pd.DataFrame:
-        """One row per launch and NVIDIA rule result: RULE_COLUMNS; speedup is a share."""
+        """Return one row per launch and NVIDIA rule result: RULE_COLUMNS; speedup is a share."""
         import numpy as np
         import pandas as pd
 
@@ -387,7 +387,7 @@ class Reports:
         return rules
 
 
-def strip_attrs(launches: pd.DataFrame) -> pd.DataFrame:
+def drop_file_status_attribute(launches: pd.DataFrame) -> pd.DataFrame:
     """Return the frame without the files' status, which pandas copies with every column looked at."""
     launches = launches.copy(deep=False)
     launches.attrs = {}

@@ -12,7 +12,7 @@ from profkit.reports.addresses import (
     make_register_definitions,
 )
 from profkit.reports.instruction import FAMILIES
-from profkit.reports.lanes import RegisterDefinitions, list_registers
+from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
 
 _ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
 
@@ -42,12 +42,12 @@ def compute_fusable_share(kernel: LaunchedCode) -> float | None:
 
 
 def _adds_single_product(
-    program: DecodedFunction, definitions: RegisterDefinitions, at: int
+    program: DecodedFunction, definitions: RegisterDefinitions, position: int
 ) -> bool:
     """Return whether an operand of an add is, on every path, the result of a single multiply."""
-    for operand in definitions.statement(at).operands:
-        for register in list_registers(operand):
-            sources = definitions.find(at, register)
+    for operand in definitions.statement(position).operands:
+        for register in list_registers_in_operand(operand):
+            sources = definitions.find(position, register)
             if sources and all(program.instructions[n].opcode in _PRODUCTS for n in sources):
                 return True
     return False

@@ -21,15 +21,15 @@ from profkit.files import expand_home, make_temporary_folder
 from profkit.records.paths import is_csv_table
 from profkit.reports.addresses import CallSite, LaunchedCode, Layouts, Place
 from profkit.reports.container import check_report, split_report
-from profkit.reports.cubin import read_code
+from profkit.reports.cubin import read_machine_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
     Substitute,
     choose_hint,
-    count_processors,
+    count_usable_cpus,
     is_fault_of_file,
-    run_isolated,
+    run_in_child_processes,
 )
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
@@ -37,7 +37,7 @@ from profkit.reports.reader import (
     choose_number_of_children,
     estimate_unpacked_size,
     is_named_by_record,
-    open_launches,
+    open_report_actions,
     prepare_child,
     remove_copy,
 )
@@ -95,7 +95,7 @@ class CounterLine:
 
     @property
     def place(self) -> tuple[str, int]:
-        """File and line, by which equals are ordered."""
+        """Return file and line, by which equals are ordered."""
         return self.file or "", self.line or 0
 
 
@@ -145,7 +145,7 @@ def answer_line_requests(
     for path, numbers in by_report.items():
         items.append([path, [vars(requests[n]) for n in numbers]])
     # Debug information that was overwritten passes the frame check and crashes the library.
-    died = _raise_dead_reader if strict else _answer_for_dead_reader
+    died = _raise_or_explain_dead_reader if strict else _answer_for_dead_reader
     read = _answer_each_report(items, died)
     for numbers, item, found in zip(by_report.values(), items, read, strict=True):
         if len(found) != len(numbers):
@@ -181,10 +181,10 @@ def _answer_without_lines(counters: Iterable[str] = ()) -> HotLines:
 def answer_requests_of_report(item: Sequence[Any]) -> list[HotLines]:
     """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
-    code = cache(lambda: read_code(path))
+    code = cache(lambda: read_machine_code(path))
     answers = []
     shared: dict[Any, Any] = {}
-    with open_launches(path) as action_of:
+    with open_report_actions(path) as action_of:
         for fields in requests:
             kernel = LaunchedCode(
                 action_of(fields["launch"]),
@@ -207,8 +207,8 @@ def _answer_in_forks(items: Sequence[Any], died: Substitute) -> list[list[HotLin
     if not items:
         return []
     try:
-        return run_isolated(
-            f"{__name__}:answer_requests_of_report", items, count_processors(), died
+        return run_in_child_processes(
+            f"{__name__}:answer_requests_of_report", items, count_usable_cpus(), died
         )
     except ProfkitError as error:
         if error.message != OUT_OF_MEMORY:
@@ -273,7 +273,7 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
     function = f"{__name__}:answer_requests_of_report"
     with make_temporary_folder() as folder:
         most = choose_number_of_children(frames.size)
-        read = run_isolated(
+        read = run_in_child_processes(
             function, iterate_copies_with_requests(), most, died_in_copy, remove_copy
         )
     answers = [_answer_without_lines()] * len(requests)
@@ -313,7 +313,7 @@ def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
-def _raise_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
+def _raise_or_explain_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
     if not is_fault_of_file(why):
         return _answer_with_reason(item, why)
     hint = choose_hint(why, hint_about_file="its machine code is damaged: record it again")
@@ -342,7 +342,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 
     listed = []
     if request.sampled:
-        listed = _rank_by_samples(kernel, request.sampled, request.sass)
+        listed = _rank_lines_by_stall_samples(kernel, request.sampled, request.sass)
     rows = [*listed, *_list_context_lines(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
@@ -402,7 +402,7 @@ def _list_lines_of_first_counter(
 
 
 @dataclass
-class _Sum:
+class _LineSum:
     """A line while its instructions are added up: the one with the most represents it."""
 
     value: float = 0.0
@@ -423,21 +423,21 @@ class _Sum:
             self.most, self.pc, self.producer = value, pc, producer
 
 
-def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
-    sums: dict[Place, _Sum] = defaultdict(_Sum)
+def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _LineSum]:
+    sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for pc, value in _sum_first_collected(kernel, counter).items():
         if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
     return sums
 
 
-def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
+def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _LineSum]:
     """Return samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
     from one instruction to the next: there the line is the thing.
     """
-    sums: dict[Place, _Sum] = defaultdict(_Sum)
+    sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for state in counter.states:
         for pc, value in (kernel.sum_by_address({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
@@ -451,8 +451,8 @@ def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[
     return sums
 
 
-def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[CounterLine]:
-    sums: dict[Place, _Sum] = defaultdict(_Sum)
+def _rank_lines_by_stall_samples(kernel: LaunchedCode, count: int, sass: int) -> list[CounterLine]:
+    sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
         for pc, value in (kernel.sum_by_address({raw: 1.0}) or {}).items():
@@ -465,11 +465,11 @@ def _rank_by_samples(kernel: LaunchedCode, count: int, sass: int) -> list[Counte
 
 
 def _rank_lines_by_sum(
-    kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum], count: int, sass: int = 0
+    kernel: LaunchedCode, name: str, sums: Mapping[Place, _LineSum], count: int, sass: int = 0
 ) -> list[CounterLine]:
     """Return the largest sums as lines, the largest first."""
     total = sum(x.value for x in sums.values())
-    lines: list[tuple[CounterLine, _Sum]] = []
+    lines: list[tuple[CounterLine, _LineSum]] = []
     for x in sums.values():
         stall, samples_there = _find_main_stall(x.states)
         stalled = x.value / total, x.value, stall, samples_there / x.value
@@ -480,7 +480,7 @@ def _rank_lines_by_sum(
     listed = []
     for line, x in lines[:count]:
         called_at = kernel.find_call_with_most_of_line(x.by_pc)
-        instructions = _list_instructions(kernel, x, sass)
+        instructions = _list_heaviest_instructions_of_line(kernel, x, sass)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
 
@@ -492,8 +492,8 @@ def _find_main_stall(states: Tally[str]) -> tuple[str, int]:
     return next(iter((waiting or states).most_common(1)), ("", 0))
 
 
-def _list_instructions(
-    kernel: LaunchedCode, sums: _Sum, count: int
+def _list_heaviest_instructions_of_line(
+    kernel: LaunchedCode, sums: _LineSum, count: int
 ) -> tuple[tuple[str, float], ...]:
     """Return a line's instructions with most of it, as text."""
     hottest = sorted(sums.by_pc.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from profkit.reports.metrics.warps import SAMPLES, STATES, list_states
+from profkit.reports.metrics.warps import SAMPLES, STATES, list_states_of_families
 
 BYTES = 16  # of an instruction, from Volta on
 
@@ -49,14 +49,14 @@ class Instruction:
     reads: tuple[int, ...] = ()
 
 
-def decode_control(high: int) -> Control:
+def decode_control(upper_half: int) -> Control:
     """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
-    write, read = high >> 46 & 7, high >> 49 & 7
+    write, read = upper_half >> 46 & 7, upper_half >> 49 & 7
     return Control(
-        stall=high >> 41 & 0xF,
+        stall=upper_half >> 41 & 0xF,
         write=None if write == 7 else write,
         read=None if read == 7 else read,
-        wait=high >> 52 & 0x3F,
+        wait=upper_half >> 52 & 0x3F,
     )
 
 
@@ -192,38 +192,38 @@ _ALL_REGISTERS = 1  # the form of operands in which the second is a register, to
 _WORDS = {5: 2, 6: 4}  # size field of a load -> registers that it writes, else one
 
 
-def _list_written_registers(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_written_registers(lower_half: int, upper_half: int, opcode: str) -> tuple[int, ...]:
     """Return the registers that a load or an instruction of integers writes."""
-    first = low >> 16 & 0xFF
+    first = lower_half >> 16 & 0xFF
     if first == _ZERO:
         return ()
     if opcode in LOADED:
-        return tuple(range(first, first + _WORDS.get(high >> 9 & 7, 1)))
+        return tuple(range(first, first + _WORDS.get(upper_half >> 9 & 7, 1)))
     if opcode not in ADDRESSING:
         return ()
-    if low & 0x1FF == _WIDE:
+    if lower_half & 0x1FF == _WIDE:
         return (first, first + 1)
     return (first,)
 
 
-def _list_read_registers(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_read_registers(lower_half: int, upper_half: int, opcode: str) -> tuple[int, ...]:
     """Return the registers of a load's address, or of the operands of an instruction of integers."""
-    first = low >> 24 & 0xFF
+    first = lower_half >> 24 & 0xFF
     if opcode in LOADED:
         if first != _ZERO:
             return (first,)
         return ()
     if opcode not in ADDRESSING:
         return ()
-    operands = [first, high & 0xFF]
-    if low >> 9 & 7 == _ALL_REGISTERS:
-        operands.append(low >> 32 & 0xFF)
+    operands = [first, upper_half & 0xFF]
+    if lower_half >> 9 & 7 == _ALL_REGISTERS:
+        operands.append(lower_half >> 32 & 0xFF)
     return tuple(register for register in operands if register != _ZERO)
 
 
-def decode_opcode(low: int, capability: int) -> str | None:
+def decode_opcode(lower_half: int, capability: int) -> str | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
-    form = low & 0xFFF
+    form = lower_half & 0xFFF
     if form in BY_FORM:
         return BY_FORM[form]
     for since, renamed in RENAMED:
@@ -232,21 +232,21 @@ def decode_opcode(low: int, capability: int) -> str | None:
     return OPCODES.get(form & 0x1FF)
 
 
-def _read_guard(low: int) -> str | None:
-    predicate = low >> 12 & 7
+def _read_guard(lower_half: int) -> str | None:
+    predicate = lower_half >> 12 & 7
     if predicate == _ALWAYS:
-        if low >> 15 & 1:
+        if lower_half >> 15 & 1:
             return "!PT"
         return None
-    return f"{'!' if low >> 15 & 1 else ''}P{predicate}"
+    return f"{'!' if lower_half >> 15 & 1 else ''}P{predicate}"
 
 
-def _read_target(low: int, high: int, pc: int, capability: int) -> int:
-    offset = (low >> 34 | high << 30) & (1 << 48) - 1
+def _read_target(lower_half: int, upper_half: int, pc: int, capability: int) -> int:
+    offset = (lower_half >> 34 | upper_half << 30) & (1 << 48) - 1
     if offset >> 47:
         offset -= 1 << 48
     if capability >= _HOPPER:
-        offset = offset << 8 | (low >> 16 & 0xFF)
+        offset = offset << 8 | (lower_half >> 16 & 0xFF)
     return pc + BYTES + 4 * offset
 
 
@@ -256,7 +256,7 @@ Terms = dict[str, float]
 _WARP = 32.0
 _EXECUTED = "inst_executed"
 # A warp in these states waits for memory of any kind, or for room to ask for it.
-MEMORY = list_states("loads", "stores", "mio")
+MEMORY = list_states_of_families("loads", "stores", "mio")
 ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
 RAW_SAMPLES = {state: raw for raw, state in SAMPLES.items()}
 

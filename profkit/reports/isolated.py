@@ -67,7 +67,7 @@ _NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end lik
 Substitute = Callable[[Any, str], Any]
 
 
-def run_isolated(
+def run_in_child_processes(
     function: str,
     items: Iterable[Any],
     jobs: int,
@@ -88,7 +88,9 @@ def run_isolated(
     else:
         most = jobs
     results = {}
-    with contextlib.closing(iterate_isolated(function, items, most, died)) as answers:
+    with contextlib.closing(
+        iterate_results_of_child_processes(function, items, most, died)
+    ) as answers:
         for number, item, result in answers:
             results[number] = result
             done(item)
@@ -102,7 +104,7 @@ def import_function(function: str) -> Callable[..., Any]:
     return found
 
 
-def iterate_isolated(
+def iterate_results_of_child_processes(
     function: str, items: Iterable[Any], jobs: int, died: Substitute
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield the same, result by result as they are done: number of the item, item, result.
@@ -173,7 +175,7 @@ def _wait_for_children(busy: Sequence[_Child]) -> list[_Child]:
     return [child for child in busy if child.seconds_left <= 0 or child.answer_file in ready]
 
 
-def count_processors() -> int:
+def count_usable_cpus() -> int:
     """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
     if affinity:
@@ -189,7 +191,7 @@ class _Child:
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self.groups: list[_Group] = []  # the last one's it is
+        self.groups: list[_ForkGroup] = []  # the last one's it is
         self.ends: tuple[BinaryIO, ...] = ()  # of items, answers, and of its exit status
         self.task: tuple[int, Any] = (0, None)  # number and item that it has in hand
         self.seconds_left = 0.0  # of those that it may take for it while it is waited for
@@ -261,7 +263,7 @@ class _Child:
         if code == CANNOT_FORK:
             raise _make_start_error("no more processes may be started") from None
         if is_of_the_file:
-            return died(item, _describe_exit(code))
+            return died(item, _describe_exit_of_child(code))
         if again:
             self._is_second_try = True
             self._send_item()
@@ -275,18 +277,18 @@ class _Child:
         self.ends = ()
 
 
-class _Server:
+class _ForkServer:
     """What has imported the library and forks at each request, until nobody can ask any more."""
 
     def __init__(self) -> None:
-        from profkit.interpreter import make_command
+        from profkit.interpreter import make_module_command
 
         self.wire, theirs = socket.socketpair()
         # Ctrl-C is the parent's: a child inherits what is blocked, from its first moment on.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process = subprocess.Popen(
-                make_command("profkit.reports.serving", str(theirs.fileno())),
+                make_module_command("profkit.reports.serving", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 # Without memory, the library and Python say so each in its own words; we say it once.
                 stderr=subprocess.DEVNULL if is_memory_limited() else None,
@@ -324,10 +326,10 @@ class _Server:
 
 
 @dataclass
-class _Group:
+class _ForkGroup:
     """The fork of a server that forks the children of one call and waits for them."""
 
-    server: _Server
+    server: _ForkServer
     alive: int  # a pipe: its pid comes first, then nothing until it and all its children have ended
     leader: int = 0  # its pid, once it was read
 
@@ -374,7 +376,7 @@ def _start_in_groups(function: str, children: Sequence[_Child]) -> None:
         alive, theirs = os.pipe()
         here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # it may have no name any more
         passed = [here, theirs, *chain.from_iterable((i[0], a[1], e[1]) for i, a, e in pipes)]
-        group = _Group(_ask_to_fork(function, passed), alive)
+        group = _ForkGroup(_ask_server_to_fork(function, passed), alive)
         for end in passed:
             os.close(end)
         for child, (items, answers, ended) in zip(some, pipes, strict=True):
@@ -385,7 +387,7 @@ def _start_in_groups(function: str, children: Sequence[_Child]) -> None:
             child.ends = os.fdopen(items[1], "wb"), answered, code
 
 
-def _ask_to_fork(function: str, passed: list[int]) -> _Server:
+def _ask_server_to_fork(function: str, passed: list[int]) -> _ForkServer:
     """Return the server, asked to fork: started where there is none that is as this process is now."""
     from profkit.interpreter import encode_import_folders
 
@@ -398,7 +400,7 @@ def _ask_to_fork(function: str, passed: list[int]) -> _Server:
         ):  # somebody killed it
             _SERVERS.pop(key).end_server()
         if key not in _SERVERS:
-            _SERVERS[key] = _Server()
+            _SERVERS[key] = _ForkServer()
         server = _SERVERS[key]
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its status() says why
             socket.send_fds(server.wire, [LENGTH.pack(len(request))], passed)
@@ -415,7 +417,7 @@ def end_servers() -> None:
 
 
 def _end_children(children: Iterable[_Child]) -> None:
-    groups: dict[int, _Group] = {}
+    groups: dict[int, _ForkGroup] = {}
     for child in children:
         groups |= {group.alive: group for group in child.groups}
         child.close()
@@ -423,7 +425,7 @@ def _end_children(children: Iterable[_Child]) -> None:
         group.wait_or_kill()
 
 
-_SERVERS: dict[tuple[Any, ...], _Server] = {}  # by what they were started with
+_SERVERS: dict[tuple[Any, ...], _ForkServer] = {}  # by what they were started with
 _GUARD = threading.Lock()
 # A request: its length in bytes, with open files; then the function and the environment, as JSON.
 LENGTH = struct.Struct("<Q")
@@ -586,7 +588,7 @@ def _make_start_error(why: str) -> ProfkitError:
     )
 
 
-def _describe_exit(returncode: int) -> str:
+def _describe_exit_of_child(returncode: int) -> str:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

@@ -98,14 +98,16 @@ def convert_to_signed(value: int) -> int:
     return value - WORD if value >> (BITS - 1) else value
 
 
-def _find_operands_with_high_bits_set(operands: Sequence[Lanes], at: int, known: int) -> int | None:
+def _find_operands_with_high_bits_set(
+    operands: Sequence[Lanes], position: int, known: int
+) -> int | None:
     """Return which operands but one have all bits set above the known ones; None where some have.
 
     An operand is the bit of the table's index that it decides: 4, 2 or 1.
     """
     others = 0
     for n, operand in enumerate(operands):
-        if n == at:
+        if n == position:
             continue
         above = {x >> known for x in operand.values}
         if above == {(WORD - 1) >> known}:
@@ -194,7 +196,7 @@ class SassStatement:
     writes: tuple[str, ...]  # registers
 
 
-def parse_statement(text: str) -> SassStatement:
+def parse_sass_statement(text: str) -> SassStatement:
     """Return an instruction's parts; with nothing in them where the text is none."""
     found = _TEXT.match(text)
     if not found:
@@ -287,7 +289,7 @@ def _compute_scaled_sum(statement: SassStatement, operands: Sequence[Lanes]) -> 
     return moved and add_lanes(moved, operands[1])
 
 
-def _compute_bits(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
+def _compute_lop3_statement(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     return compute_lop3(operands[:3], operands[3].values[0])
 
 
@@ -335,7 +337,7 @@ _MAKERS: dict[str, tuple[Maker, int]] = {
     "VIADD": (_compute_sum, 1),
     "IMAD": (_compute_product, 3),
     "LEA": (_compute_scaled_sum, 3),
-    "LOP3": (_compute_bits, 4),
+    "LOP3": (_compute_lop3_statement, 4),
     "SHF": (_compute_shifted, 3),
     "MOV": (_compute_move, 1),
     "R2UR": (_compute_first_lane, 1),
@@ -348,7 +350,9 @@ _OWN = re.compile(
 )
 
 
-def compute_value(statement: SassStatement, operands: Sequence[Lanes | None]) -> MaybeLanes:
+def compute_written_register(
+    statement: SassStatement, operands: Sequence[Lanes | None]
+) -> MaybeLanes:
     """Return the first register that an instruction writes."""
     known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
@@ -379,16 +383,16 @@ class RegisterDefinitions:
     ) -> None:
         self._destinations = machine_code[2::16]
         self._before = before
-        self.statement = cache(lambda n: parse_statement(text(n)))
+        self.statement = cache(lambda n: parse_sass_statement(text(n)))
         self.find = cache(self._find_definitions)
         self.list_dependencies = cache(self._list_dependencies)
 
-    def _find_definitions(self, at: int, register: str) -> tuple[int, ...]:
+    def _find_definitions(self, position: int, register: str) -> tuple[int, ...]:
         """Return the instructions whose value a register may have at an instruction."""
         number = int(register.lstrip("UR"))
         found = []
         seen: set[int] = set()
-        front = list(self._before[at])
+        front = list(self._before[position])
         while front:
             n = front.pop()
             if n in seen:
@@ -403,13 +407,15 @@ class RegisterDefinitions:
             front += self._before[n]
         return tuple(sorted(found))
 
-    def _list_dependencies(self, at: int, operands: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    def _list_dependencies(
+        self, position: int, operands: tuple[str, ...]
+    ) -> tuple[tuple[int, str], ...]:
         """Return the instructions and registers of theirs that some operands depend on, in order."""
         nodes: set[tuple[int, str]] = set()
-        front = [(at, operand) for operand in operands]
+        front = [(position, operand) for operand in operands]
         while front and len(nodes) <= _MOST:
             place, operand = front.pop()
-            for name in list_registers(operand):
+            for name in list_registers_in_operand(operand):
                 for n in self.find(place, name):
                     if (n, name) not in nodes:
                         nodes.add((n, name))
@@ -432,23 +438,23 @@ class WarpRegisters:
         # With all that they depend on: another round changes nothing.
         self._settled: set[tuple[int, str]] = set()
 
-    def evaluate_operands(self, at: int, operands: Sequence[str]) -> list[MaybeLanes]:
+    def evaluate_operands(self, position: int, operands: Sequence[str]) -> list[MaybeLanes]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
-        nodes = self._code.list_dependencies(at, tuple(operands))
+        nodes = self._code.list_dependencies(position, tuple(operands))
         if len(nodes) > _MOST:
             return [None for _ in operands]
         open_nodes = [node for node in nodes if node not in self._settled]
         for _ in range(_ROUNDS):
-            if not self._improve_registers(open_nodes):
+            if not self._update_registers(open_nodes):
                 self._settled.update(open_nodes)
                 break
         values: list[MaybeLanes] = []
         for operand in operands:
-            value = self._read_operand(at, operand)
+            value = self._read_operand(position, operand)
             values.append(None if value is PENDING else value)
         return values
 
-    def _improve_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
+    def _update_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
         """Work each register out anew; return whether one changed."""
         changed = False
         for n, register in nodes:
@@ -475,24 +481,26 @@ class WarpRegisters:
                 return PENDING
             operands.append(value)
         if register == statement.writes[0]:
-            return compute_value(statement, operands)
+            return compute_written_register(statement, operands)
         # The upper half.
         uniform = all(value is not None and value.is_uniform for value in operands)
         return UNKNOWN if uniform and not _OWN.match(statement.opcode) else None
 
-    def _read_operand(self, at: int, operand: str) -> MaybeLanes | Pending:
+    def _read_operand(self, position: int, operand: str) -> MaybeLanes | Pending:
         if _NUMBER.match(operand):
-            return broadcast_value(_read_number(operand))
+            return broadcast_value(_parse_sass_number(operand))
         plain = operand.lstrip("-~|!").rstrip("|")
         value: MaybeLanes | Pending = UNKNOWN
         constant = _CONSTANT.match(plain)
         if constant:
-            value = self._read_constant(_read_number(constant[1]), _read_number(constant[2]))
+            value = self._read_constant(
+                _parse_sass_number(constant[1]), _parse_sass_number(constant[2])
+            )
         elif plain.startswith(("R", "UR")):
             register = _REGISTER.match(plain)
-            value = self._read_register(at, register[0]) if register else None
+            value = self._read_register(position, register[0]) if register else None
         elif "[" in plain:
-            value = self._read_memory(at, plain)
+            value = self._read_memory(position, plain)
         if value is None or value is PENDING:
             return value
         if operand.startswith("-"):
@@ -501,11 +509,11 @@ class WarpRegisters:
             value = add_lanes(negate_lanes(value), broadcast_value(-1))
         return value
 
-    def _read_memory(self, at: int, place: str) -> MaybeLanes | Pending:
+    def _read_memory(self, position: int, place: str) -> MaybeLanes | Pending:
         """Return what is in memory: who asks by the same address gets the same."""
         is_uniform = True
-        for name in list_registers(place):
-            value = self._read_register(at, name)
+        for name in list_registers_in_operand(place):
+            value = self._read_register(position, name)
             if value is PENDING:
                 return PENDING
             is_uniform = is_uniform and value is not None and value.is_uniform
@@ -516,10 +524,10 @@ class WarpRegisters:
             return broadcast_value(self._constants[offset])
         return UNKNOWN
 
-    def _read_register(self, at: int, register: str) -> MaybeLanes | Pending:
+    def _read_register(self, position: int, register: str) -> MaybeLanes | Pending:
         if register.endswith("Z"):
             return broadcast_value(0)
-        definitions = self._code.find(at, register)
+        definitions = self._code.find(position, register)
         if not definitions:
             return None
         known = [self._made[n, register] for n in definitions if (n, register) in self._made]
@@ -528,11 +536,11 @@ class WarpRegisters:
         return reduce(merge_lanes, known)
 
 
-def _read_number(text: str) -> int:
+def _parse_sass_number(text: str) -> int:
     return int(text, 16 if "x" in text else 10)
 
 
 @lru_cache(4096)
-def list_registers(operand: str) -> tuple[str, ...]:
+def list_registers_in_operand(operand: str) -> tuple[str, ...]:
     """Return the registers that an operand names."""
     return tuple(match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z")

@@ -22,11 +22,11 @@ from profkit.reports.frame import (
     ReportLaunches,
     Reports,
     clean_text,
-    drop_uncollected,
+    drop_uncollected_columns,
     identify_launch,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate_metrics
-from profkit.reports.metrics.derive import scale_to_si
+from profkit.reports.metrics.derive import get_factor_to_si
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ def make_raw_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     part = make_report_of_raw_counters(
         launches, ReportFile("", None, "ok", "", len(launches), None)
     )
-    if launches and not any(_read_counters(row, n) for n, row in enumerate(launches)):
+    if launches and not any(_read_counters_of_row(row, n) for n, row in enumerate(launches)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
             "give Nsight Compute's own names, for example gpu__time_duration.sum",
@@ -77,9 +77,9 @@ def make_report_of_raw_counters(
     for index, row in enumerate(rows):
         if budget:
             budget.spend_bytes(LAUNCH_KEPT)
-        metrics = evaluate_metrics(_read_counters(row, index))
-        kernel, variant, case = (_read_text(row, key, index) for key in NAMES)
-        _read_text(row, IDENTITY[0], index)
+        metrics = evaluate_metrics(_read_counters_of_row(row, index))
+        kernel, variant, case = (_get_text_or_none(row, key, index) for key in NAMES)
+        _get_text_or_none(row, IDENTITY[0], index)
         known = {}
         for name in IDENTITY:
             if row.get(name) not in (None, ""):
@@ -87,11 +87,11 @@ def make_report_of_raw_counters(
         who = identify_launch(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
-    collected, columns = drop_uncollected(values, len(identity))
+    collected, columns = drop_uncollected_columns(values, len(identity))
     return ReportLaunches(tuple(identity), collected, columns=columns, file=file)
 
 
-def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
+def _read_counters_of_row(row: Mapping[str, Any], index: int) -> dict[str, float]:
     if not isinstance(row, Mapping):
         raise ProfkitError(
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
@@ -119,7 +119,7 @@ def _fits_finite_float(value: Any) -> bool:
         return False
 
 
-def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
+def _get_text_or_none(row: Mapping[str, Any], key: str, index: int) -> str | None:
     value = row.get(key)
     if value is None or value == "":
         return None
@@ -326,7 +326,7 @@ class PrintedTable:
         metrics = self._list_number_columns()
         for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
-            launch = _read_identity(cells)
+            launch = _convert_identity_columns(cells)
             for n in metrics:
                 column = self.head[n]
                 launch |= _parse_cell(column, row[n], units.get(column, ""), self.has_comma)
@@ -343,7 +343,7 @@ class PrintedTable:
             key = (cells.get("Process ID", ""), cells[_LAUNCH])
             launch = launches.get(key)
             if launch is None:
-                launch = launches[key] = _read_identity(cells)
+                launch = launches[key] = _convert_identity_columns(cells)
             for read, number in _parse_cell(metric, value, unit, self.has_comma).items():
                 if launch.setdefault(names.setdefault(read, read), number) != number:
                     why = f"{self.name}: has two values of {clean_text(read)} for the launch"
@@ -392,7 +392,7 @@ def _is_metric_name(column: str) -> bool:
     return "__" in column or column in RAW_NAMES
 
 
-def _read_identity(cells: Mapping[str, str]) -> RawLaunch:
+def _convert_identity_columns(cells: Mapping[str, str]) -> RawLaunch:
     """Return what the columns in front say of a launch, under the raw names that reports have it by."""
     launch: RawLaunch = {"kernel": cells[_KERNEL]}
     for column, names in _SHAPES.items():
@@ -415,19 +415,19 @@ def _parse_cell(metric: str, text: str, unit: str, has_decimal_comma: bool) -> R
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
     is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
-    factor = _scale_unit(unit) / (scale_to_si(metric) if is_scaled else 1.0)
-    value = _read_number(whole, has_decimal_comma)
+    factor = _get_factor_of_printed_unit(unit) / (get_factor_to_si(metric) if is_scaled else 1.0)
+    value = _parse_number_of_locale(whole, has_decimal_comma)
     if value is None:
         out = {}
     else:
         out = {metric: value * factor}
     for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
-        if (part := _read_number(instance, has_decimal_comma)) is not None:
+        if (part := _parse_number_of_locale(instance, has_decimal_comma)) is not None:
             out[f"{metric}[{key.strip()}]"] = part * factor
     return out
 
 
-def _read_number(text: str, has_decimal_comma: bool) -> float | None:
+def _parse_number_of_locale(text: str, has_decimal_comma: bool) -> float | None:
     """Return a number by the table's locale; None for "n/a", a text or nothing."""
     text = text.strip().replace("\u202f", "").replace("\xa0", "")
     if not _NUMBER.fullmatch(text):
@@ -442,7 +442,7 @@ def _read_number(text: str, has_decimal_comma: bool) -> float | None:
         return None
 
 
-def _scale_unit(unit: str) -> float:
+def _get_factor_of_printed_unit(unit: str) -> float:
     """Return the factor from a printed unit to SI: 1e9 for Gbyte/second, 1e-6 for usecond, 1 for %."""
     above, _, below = unit.partition("/")
     return _split_prefix(above)[1] / (_split_prefix(below)[1] if below else 1.0)

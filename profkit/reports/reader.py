@@ -22,7 +22,7 @@ from profkit.files import (
     get_size,
     is_file,
     is_readable,
-    is_text,
+    is_utf8_path,
     make_temporary_folder,
     resolve_path,
     set_environment,
@@ -53,19 +53,19 @@ from profkit.reports.frame import (
     ReportLaunches,
     Reports,
     RuleRow,
-    drop_uncollected,
+    drop_uncollected_columns,
     join_metric_values,
     list_nvidia_rules,
     read_catalogued_metrics,
     read_launch_identity,
-    read_scalars,
+    read_scalar_metrics,
 )
 from profkit.reports.isolated import (
     ROOM,
     choose_hint,
-    count_processors,
+    count_usable_cpus,
     is_fault_of_file,
-    run_isolated,
+    run_in_child_processes,
 )
 from profkit.reports.metrics import evaluate_metrics
 
@@ -168,7 +168,7 @@ def prepare_for_library(
     A name that is no UTF-8 is none that the library takes: it gets another one.
     """
     is_whole = not (repaired or metrics_only)
-    if is_whole and is_text(path):
+    if is_whole and is_utf8_path(path):
         yield path
         return
     with make_temporary_folder() as folder:
@@ -224,7 +224,7 @@ def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in list_nvidia_rules(action.rule_results()))
-    collected, columns = drop_uncollected(values, len(identity))
+    collected, columns = drop_uncollected_columns(values, len(identity))
     return LaunchBatch(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
@@ -280,7 +280,7 @@ def read_large_reports(
         split = _ReportSplitter(paths, os.fspath(folder))
         many = choose_number_of_children(total_bytes, jobs)
         copies = split.iterate_copies()
-        answers = run_isolated(
+        answers = run_in_child_processes(
             f"{__name__}:read_launch_batch",
             copies,
             many,
@@ -328,14 +328,14 @@ class _ReportSplitter:
     def read_metrics_after_crash(self, item: Sequence[Any], why: str) -> ReadBatch:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_fault_of_file(why):
-            rows = run_isolated(
-                f"{__name__}:read_launch_batch_metrics_only", [item], 1, self._keep_reason
+            rows = run_in_child_processes(
+                f"{__name__}:read_launch_batch_metrics_only", [item], 1, self._note_why_unread
             )[0]
         else:
-            rows = self._keep_reason(item, why)
+            rows = self._note_why_unread(item, why)
         return ReadBatch(rows, [None for _ in rows.identity])
 
-    def _keep_reason(self, item: Sequence[Any], why: str) -> LaunchBatch:
+    def _note_why_unread(self, item: Sequence[Any], why: str) -> LaunchBatch:
         if not is_fault_of_file(why):
             self.unread[item[1]] = why
         return LaunchBatch()
@@ -359,12 +359,12 @@ def remove_copy(item: Sequence[Any]) -> None:
 
 def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     """Return raw name -> value of each launch of (a file that the library reads,)."""
-    return [read_scalars(action) for action in iterate_actions(item[0])]
+    return [read_scalar_metrics(action) for action in iterate_actions(item[0])]
 
 
 def choose_number_of_children(total_bytes: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or count_processors(), total_bytes // _OF_A_PROCESS))
+    return max(1, min(jobs or count_usable_cpus(), total_bytes // _OF_A_PROCESS))
 
 
 def _judge_file_status(
@@ -483,13 +483,13 @@ def _read_each_file(
     if client is not None or not are_few or (is_apart and size):
         from profkit.reports.cluster import iterate_results_by_path
 
-        most = min(jobs or count_processors(), len(names))
+        most = min(jobs or count_usable_cpus(), len(names))
         yield from iterate_results_by_path(
             f"{__name__}:read_one_report", names, f"{__name__}:recover_metrics", client, most
         )
     else:
         for name in names:
-            yield name, _read_in_process(name)
+            yield name, _read_in_process_if_safe(name)
 
 
 def _get_report_size(path: str) -> int:
@@ -529,7 +529,7 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
             parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
             many = choose_number_of_children(frames.memory_weight)
-            read = run_isolated(
+            read = run_in_child_processes(
                 f"{__name__}:read_raw_rows", copies, many, raise_unreadable, remove_copy
             )
         rows = [*chain.from_iterable(read)]
@@ -540,7 +540,7 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
 
 
 @contextmanager
-def open_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
+def open_report_actions(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """Yield a function from the index of a launch to its ncu_report action, good within the `with`.
 
     A ProfkitError where the file cannot be read; from the function: where it has no such launch.
@@ -609,7 +609,7 @@ def estimate_unpacked_size(path: str) -> int:
         return 0
 
 
-def _read_in_process(path: str) -> ReportLaunches | ContainerVerdict:
+def _read_in_process_if_safe(path: str) -> ReportLaunches | ContainerVerdict:
     if is_csv_table(path):
         frames = None
     else:
@@ -621,7 +621,7 @@ def _read_in_process(path: str) -> ReportLaunches | ContainerVerdict:
         and is_small
         and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
     ):
-        return run_isolated(f"{__name__}:read_one_report", [path], 1, recover_metrics)[0]  # type: ignore[no-any-return]
+        return run_in_child_processes(f"{__name__}:read_one_report", [path], 1, recover_metrics)[0]  # type: ignore[no-any-return]
     return read_one_report(path)
 
 
@@ -634,7 +634,7 @@ def recover_metrics(path: str, why: str) -> ReportLaunches:
     """Read only the metrics of a file that a child died of, and say so."""
     if not is_fault_of_file(why):
         return _make_unread_report(path, why)
-    part: ReportLaunches = run_isolated(
+    part: ReportLaunches = run_in_child_processes(
         f"{__name__}:read_metrics_only", [path], 1, _make_unread_report
     )[0]
     if part.file.status in ("damaged", "unreadable"):

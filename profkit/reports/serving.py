@@ -49,7 +49,7 @@ _OF_THE_MACHINE = {
 }
 
 
-def serve_requests(wire: int) -> None:
+def serve_requests(request_socket: int) -> None:
     """Fork a group of children for each request, with its open files, until the wire is closed.
 
     What the function's module does in its prepare_child() is done before, once for all.
@@ -60,7 +60,7 @@ def serve_requests(wire: int) -> None:
     import msgspec  # noqa: F401 - once for all forks
 
     gc.freeze()  # what is imported stays: no fork looks at it again, and it stays shared
-    asked = socket.socket(fileno=wire)
+    asked = socket.socket(fileno=request_socket)
     while True:
         length, passed, flags, _ = socket.recv_fds(asked, LENGTH.size, 4 + 3 * AT_ONCE)
         if not length:
@@ -100,7 +100,7 @@ def _import_function_for_forks(function: str) -> Function:
     if prepare:
         failure = _prepare_module_once(prepare)
     if failure:
-        return _refuse_with(failure)
+        return _make_function_that_raises(failure)
     return call
 
 
@@ -112,11 +112,11 @@ def _prepare_module_once(prepare: Callable[[], object]) -> ProfkitError | None:
     except ProfkitError as error:
         return error
     except OSError as error:
-        return _explain_error(error)
+        return _convert_to_profkit_error(error)
     return None
 
 
-def _refuse_with(failure: ProfkitError) -> Function:
+def _make_function_that_raises(failure: ProfkitError) -> Function:
     def raise_failure(_item: Any) -> Any:
         raise failure
 
@@ -231,7 +231,7 @@ def _answer_items(call: Function, kinds: tuple[Any, ...], source: int, target: i
                 raise
             if error.errno == errno.ENOMEM and is_memory_limited():
                 os._exit(FULL)
-            result = _explain_error(error)
+            result = _convert_to_profkit_error(error)
         try:
             answers.write(encode_answer(result, kinds))
             answers.flush()
@@ -242,7 +242,7 @@ def _answer_items(call: Function, kinds: tuple[Any, ...], source: int, target: i
     return False
 
 
-def _explain_error(error: OSError) -> ProfkitError:
+def _convert_to_profkit_error(error: OSError) -> ProfkitError:
     """Return what is said of a failure that is no fault of what was to be read."""
     return explain_resource_limit(error) or make_write_error(
         error.filename or "a temporary file", error

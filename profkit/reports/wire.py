@@ -93,72 +93,72 @@ class Oddities:
         self.first = self.first or what
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return a varint and the offset behind it. IndexError at the end of the data."""
     value = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, offset
         shift += 7
         if shift > 63:
             raise Malformed("a number of more than 64 bits")
 
 
-def _read_shortest_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_shortest_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return a varint that is as short as it can be; as varint."""
-    value, end = read_varint(data, at)
-    if not data[end - 1] and end - at > 1:
+    value, end = read_varint(data, offset)
+    if not data[end - 1] and end - offset > 1:
         raise Malformed("a number with zeros in front")
     if value >> 64:
         raise Malformed("a number of more than 64 bits")
     return value, end
 
 
-def read_field(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
+def read_field(data: bytes, offset: int, end: int) -> tuple[int, int, int, int, int]:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Malformed where there is none, or it leaves the message that ends at `end`.
     """
     try:
-        key, at = data[at], at + 1
+        key, offset = data[offset], offset + 1
         if key > 0x7F:  # most keys and sizes are one byte
-            key, at = _read_shortest_varint(data, at - 1)
+            key, offset = _read_shortest_varint(data, offset - 1)
         number, wire = key >> 3, key & 7
         if wire == BYTES:
-            size, start = data[at], at + 1
+            size, start = data[offset], offset + 1
             if size > 0x7F:
-                size, start = _read_shortest_varint(data, at)
-            at = stop = start + size
+                size, start = _read_shortest_varint(data, offset)
+            offset = stop = start + size
         elif wire == VARINT:
-            start, at = data[at], at + 1
+            start, offset = data[offset], offset + 1
             if start > 0x7F:
-                start, at = _read_shortest_varint(data, at - 1)
+                start, offset = _read_shortest_varint(data, offset - 1)
             stop = 0
         else:
-            start = at
-            at = stop = start + _SIZES[wire]
+            start = offset
+            offset = stop = start + _SIZES[wire]
     except (IndexError, KeyError):
         raise Malformed("bytes that are no field") from None
-    if at > end or not number:
+    if offset > end or not number:
         raise Malformed("a field that leaves its message")
-    return number, wire, start, stop, at
+    return number, wire, start, stop, offset
 
 
-def iterate_fields(data: bytes, at: int, end: int) -> Iterator[Field]:
+def iterate_fields(data: bytes, offset: int, end: int) -> Iterator[Field]:
     """Yield the fields of the message at [at, end), without the next offset.
 
     Malformed where they do not fill it exactly.
     """
-    while at < end:
-        number, wire, start, stop, at = read_field(data, at, end)
+    while offset < end:
+        number, wire, start, stop, offset = read_field(data, offset, end)
         yield number, wire, start, stop
 
 
 def verify_message(
-    data: bytes, at: int, end: int, message: MessageShape, oddities: Oddities
+    data: bytes, offset: int, end: int, message: MessageShape, oddities: Oddities
 ) -> None:
     """Raise Malformed unless the message at [at, end) has its shape, all the way down.
 
@@ -166,14 +166,14 @@ def verify_message(
     """
     seen: set[int] = set()
     before = 0
-    while at < end:
-        number, wire, start, stop, at = read_field(data, at, end)
+    while offset < end:
+        number, wire, start, stop, offset = read_field(data, offset, end)
         if number <= before:
             verify_field_order(number, before, message, oddities)
         before = number
         seen.add(number)
         if message.plain.get(number) != wire:
-            inspect_field(data, (number, wire, start, stop), message, oddities)
+            verify_field(data, (number, wire, start, stop), message, oddities)
     if not message.required <= seen:
         raise Malformed("a message that lacks a part")
     if message.has_one and len(seen) > 1:
@@ -192,7 +192,7 @@ def verify_field_order(
         oddities.keep_first_oddity(f"field {number} of {message.name} twice")
 
 
-def inspect_field(data: bytes, field: Field, message: MessageShape, oddities: Oddities) -> None:
+def verify_field(data: bytes, field: Field, message: MessageShape, oddities: Oddities) -> None:
     """Check one field of a message; as verify_message."""
     number, wire, start, stop = field
     expected = message.wires.get(number)

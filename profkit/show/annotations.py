@@ -137,10 +137,10 @@ def _is_local_file(path: Path) -> bool:
 # How they are written.
 
 
-def format_gcc_warnings(found: Sequence[Annotation]) -> str:
+def format_gcc_warnings(annotations: Sequence[Annotation]) -> str:
     """Return what problem matchers and vim's errorformat take: file:line:1: warning: ..."""
     lines = []
-    for each in found:
+    for each in annotations:
         if each.line:
             place = f"{each.file}:{each.line}:1"
         else:
@@ -153,10 +153,10 @@ def format_gcc_warnings(found: Sequence[Annotation]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def format_github_commands(found: Sequence[Annotation]) -> str:
+def format_github_commands(annotations: Sequence[Annotation]) -> str:
     """Return GitHub's workflow commands, which annotate the lines of a pull request."""
     lines = []
-    for each in found:
+    for each in annotations:
         properties = {"file": each.file}
         if each.line:
             properties["line"] = str(each.line)
@@ -183,22 +183,22 @@ def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def format_sarif_log(found: Sequence[Annotation]) -> str:
+def format_sarif_log(annotations: Sequence[Annotation]) -> str:
     """Return a SARIF 2.1.0 log, which code scanning and editors read."""
-    rules = list(dict.fromkeys(each.rule for each in found))
+    rules = list(dict.fromkeys(each.rule for each in annotations))
     driver = {
         "name": "profkit",
-        "rules": [_describe_rule(rule) for rule in rules],
+        "rules": [_make_sarif_rule(rule) for rule in rules],
     }
     run = {
         "tool": {"driver": driver},
-        "results": [_make_sarif_result(each, rules.index(each.rule)) for each in found],
+        "results": [_make_sarif_result(each, rules.index(each.rule)) for each in annotations],
     }
     document = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return dumps(document, indent=1) + "\n"
 
 
-def _describe_rule(rule: str) -> dict[str, Any]:
+def _make_sarif_rule(rule: str) -> dict[str, Any]:
     known = BY_ID.get(rule) or STEP_RULES.get(rule)
     if known:
         title = known.title

@@ -183,7 +183,7 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
         reasons = "; ".join(numbers.count_reasons_for_no_point(rows))
         why = reasons or "its counters do not give a position"
         return write_element("p", escape_html(f"No point: {why}."), class_="faint")
-    roofs = numbers.choose_ceilings(rows, list(chain.from_iterable(each)))
+    roofs = numbers.choose_ceiling_ranges_to_draw(rows, list(chain.from_iterable(each)))
     frame = _RooflineFrame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
     named = choose_named_launches(frame, launches, each, roofs)
     groups = []
@@ -398,7 +398,7 @@ def draw_ladder(ladder: Ladder) -> Markup:
     times = [*(step.time for step in ladder.steps if step.time), *references.values()]
     if not times:
         return Markup("")
-    ends = list(chain.from_iterable(map(find_interval_ends, times)))
+    ends = list(chain.from_iterable(map(get_interval_ends_or_median, times)))
     place = make_log_position_function(min(ends), max(ends))
     rows = []
     for step in ladder.steps:
@@ -433,7 +433,7 @@ def draw_ladder_row(
 
     `more`: what is said besides under the pointer; `place`: a time in s -> where it is, 0 to 1.
     """
-    low, high = find_interval_ends(time)
+    low, high = get_interval_ends_or_median(time)
     tip = ", ".join(filter(None, (name, format_median(time), more)))
     middle = _RUNG_HIGH / 2
     drawn = (
@@ -445,7 +445,7 @@ def draw_ladder_row(
     return write_element("span", escape_html(name)) + svg + write_element("span", escape_html(said))
 
 
-def find_interval_ends(time: Interval) -> tuple[float, float]:
+def get_interval_ends_or_median(time: Interval) -> tuple[float, float]:
     """Return the 95 % interval; the median twice where there is none."""
     known = isfinite(time.low) and isfinite(time.high)
     if known:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import write_bytes
-from profkit.program.origins import find_origin
+from profkit.program.origins import find_origin_of_work
 from profkit.program.steps.attribution import describe_source
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import (
@@ -20,7 +20,7 @@ from profkit.program.steps.places import (
 )
 from profkit.program.timeline import Activity, Process, find_recording_end
 from profkit.program.triage import Triage
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 # Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
 STEPS, LINES, LEFT_OUT, FINDINGS = 1, 2, 3, 10
@@ -86,8 +86,8 @@ def write_speedscope(path: Path, answer: Triage) -> None:
 
 
 def _list_stack_frames(work: StepWork) -> Iterator[dict[str, Any]]:
-    """From the outermost frame to the kernel."""
-    place, origin = work.maker.place, find_origin(work)
+    """Yield frames from the outermost one to the kernel."""
+    place, origin = work.maker.place, find_origin_of_work(work)
     if place is not None and place.line:
         if place.called:
             yield _make_stack_frame(f"called at {shorten_line_path(place.called)}", place.called)
@@ -180,7 +180,7 @@ def _describe_activity(process: Process, activity: Activity) -> dict[str, Any]:
 
 
 def _list_answer_events(answer: Triage) -> Iterator[dict[str, Any]]:
-    """Tracks of the process that was judged: its steps, lines, and findings."""
+    """Yield tracks of the process that was judged: its steps, lines, and findings."""
     pid = answer.process.rank
     yield _make_track_name_event(pid, STEPS, "steps")
     for number, step in enumerate(answer.steps.steps):
@@ -194,14 +194,14 @@ def _list_answer_events(answer: Triage) -> Iterator[dict[str, Any]]:
         yield _make_track_name_event(pid, track, f"finding {number + 1}: {finding.rule}")
         for index in sorted(finding.works, key=lambda index: works[index].activity.start):
             activity = works[index].activity
-            name = f"{finding.rule}: {base_name(activity.name)}"
+            name = f"{finding.rule}: {get_base_name_of_kernel(activity.name)}"
             event = _make_event(pid, track, name, activity.start, activity.end)
             event["args"] = {"say": finding.cause, "try": finding.advice}
             yield event
 
 
 def _list_line_events(process: Process, pid: int) -> Iterator[dict[str, Any]]:
-    """Runs of kernels of one line on the busiest stream, each one event."""
+    """Yield runs of kernels of one line on the busiest stream, each one event."""
     times: dict[int, int] = {}
     for activity in process.activities:
         times[activity.stream] = times.get(activity.stream, 0) + activity.duration

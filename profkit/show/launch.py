@@ -10,7 +10,7 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import list_explained_limiters
+from profkit.evidence.counters import list_limiters_finding_can_cause
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
@@ -29,7 +29,12 @@ from profkit.show.numbers import (
 )
 from profkit.show.text import words
 from profkit.show.text.escape import cut_middle, escape_text, shorten_name
-from profkit.show.text.words import BOUNDS, name_device, name_launch, name_launch_by_report
+from profkit.show.text.words import (
+    BOUNDS,
+    name_device,
+    name_launch_by_report,
+    name_launch_by_variant,
+)
 from profkit.show.views.diagnosis import (
     format_share_of_time,
     show_launch_identity,
@@ -55,7 +60,7 @@ class PageRow:
 
     @property
     def share_of_time(self) -> float:
-        """Its part of all time, 0-1; NaN when not known."""
+        """Return its part of all time, 0-1; NaN when not known."""
         if self.all_time and self.row.known_times_sorted:
             return self.row.total / self.all_time
         return nan
@@ -66,12 +71,14 @@ class PageRow:
 
     @property
     def label(self) -> str:
-        """What charts call it: variant and case, or the kernel; the number tells equals apart."""
+        """Return what charts call it: variant and case, or the kernel; the number tells equals apart."""
         run = self.run
-        return cut_middle(escape_text(name_launch(run)), LABEL) or shorten_name(run.kernel, LABEL)
+        return cut_middle(escape_text(name_launch_by_variant(run)), LABEL) or shorten_name(
+            run.kernel, LABEL
+        )
 
 
-def summarize_row(shown: PageRow) -> dict[str, Any]:
+def make_table_row_of_launch(shown: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
     run, row = shown.run, shown.row
     occupancy = run.values.get("occupancy", nan)
@@ -188,8 +195,8 @@ def make_launch_section(shown: PageRow) -> dict[str, Any]:
         "needs": find_cuts_for_one_more_block(known),
         "listing": list(group_neighbouring_lines(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
-        "stalls": list_stalls(run),
-        "pipes": list_pipes(run),
+        "stalls": list_stall_shares_with_looks(run),
+        "pipes": list_pipe_shares_with_looks(run),
     }
 
 
@@ -214,7 +221,7 @@ def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]
         yield bare
 
 
-def list_stalls(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
+def list_stall_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
     """Return name, look and share (0-1) of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
@@ -226,7 +233,7 @@ def list_stalls(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
     return sorted(shown, key=lambda row: -row[2][0])
 
 
-def list_pipes(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
+def list_pipe_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
     """Return name, look and shares (0-1) of pipes that did something, busiest first.
 
     The shares are of elapsed and of active cycles, as far as they were collected.
@@ -341,7 +348,11 @@ def list_finding_values_for_script(finding: LaunchFinding) -> list[Any]:
         figures.speedup(finding.gain),
     ]
     if finding.status == "fires":
-        said += [list(finding.explains), sorted(list_explained_limiters(finding)), finding.note]
+        said += [
+            list(finding.explains),
+            sorted(list_limiters_finding_can_cause(finding)),
+            finding.note,
+        ]
     return said
 
 

@@ -112,7 +112,7 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
     rows = frame
     if len(frame) > most:
         rows = frame.head(pd.options.display.min_rows or most)
-    shown = _choose_columns(frame, leading)
+    shown = _choose_column_indices(frame, leading)
     yield _make_frame_grid(rows, shown)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
     yield TextLine(f"{len(rows)} of {figures.counted(count, 'row')}, {columns}")
@@ -123,7 +123,7 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         yield TextLine(f"not shown: {', '.join(not_shown)} (the column status has all)")
 
 
-def _choose_columns(frame: pd.DataFrame, leading: Sequence[str]) -> list[int]:
+def _choose_column_indices(frame: pd.DataFrame, leading: Sequence[str]) -> list[int]:
     """Return the places of the columns to show: all of a narrow frame, else the leading ones."""
     names = [str(name) for name in frame.columns]
     if len(names) <= COLUMNS:
@@ -150,9 +150,9 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
         head.append(side + names[place])
     cells = []
     for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True):
-        texts = [format_cell(names[place], row[place]) for place in shown]
+        texts = [format_frame_cell(names[place], row[place]) for place in shown]
         if has_index:
-            texts.insert(0, format_cell("", label))
+            texts.insert(0, format_frame_cell("", label))
         cells.append(tuple(texts))
     wraps = None
     if head and head[-1] in ("cause", "source"):
@@ -184,7 +184,7 @@ def _drop_measurement_notes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any
     return frame[~is_doubt.astype(bool)], frame["rule"][is_doubt].value_counts().to_dict()
 
 
-def format_cell(name: str, value: Any) -> str:
+def format_frame_cell(name: str, value: Any) -> str:
     """Return a cell of the column `name` for people: with a unit, names shortened, "" for none."""
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
@@ -343,7 +343,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
     """
-    counts = cost_model.parse_changes(changes)
+    counts = cost_model.parse_counter_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in list_frame_rows(resolve_launches(runs, artifacts)):
@@ -602,7 +602,7 @@ def compare(
         paths = str(expand_home(before)), str(expand_home(after))
         if (programs := compare_recordings(*paths)) is not None:
             return ComparedPrograms(programs)
-    runs = resolve_run(before), resolve_run(after)
+    runs = wrap_frame_as_run(before), wrap_frame_as_run(after)
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
     return Comparison(**structs.asdict(compare_sides(*runs, case, artifacts, policy)))
 
@@ -667,7 +667,9 @@ def resolve_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Da
         parts = [given]
     else:
         parts = list(given)
-    if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
+    if parts and all(
+        isinstance(p, Path) or (isinstance(p, str) and _is_path_or_pattern(p)) for p in parts
+    ):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
         runs = load_runs_of_side(given, Evidence(Path(artifacts)))
@@ -681,13 +683,13 @@ def resolve_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Da
     return pd.concat(frames, ignore_index=True)
 
 
-def _is_path(name: str | Path) -> bool:
+def _is_path_or_pattern(name: str | Path) -> bool:
     text = str(name)
     there = is_there(expand_home(text))
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
 
 
-def resolve_run(given: Any) -> Any:
+def wrap_frame_as_run(given: Any) -> Any:
     """Return a frame, a row or a mapping as a run of its own; a name or a path as it is.
 
     Raises:
@@ -722,7 +724,7 @@ def resolve_reports(
     given: Given, artifacts: str | Path = "artifacts"
 ) -> tuple[list[str], set[tuple[str, int]]]:
     """Return the files that are meant, and which launches in them; all where files were given."""
-    if isinstance(given, str | Path) and _is_path(given):
+    if isinstance(given, str | Path) and _is_path_or_pattern(given):
         return [str(path) for path in expand_paths(given)], set()
     frame = resolve_launches(given, artifacts)
     if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():

@@ -81,7 +81,7 @@ def say_share_of_roof(point: model.RooflinePoint) -> str:
     return f"{figures.share(point.share)} of {make_display_name(point.roof)}"
 
 
-def say_position(row: Row) -> str:
+def describe_roofline_position(row: Row) -> str:
     """Return what a launch reached: operations and bytes per second, and its share of which roof."""
     nearest = model.find_nearest_roof(row)
     if nearest is None:
@@ -128,7 +128,7 @@ def explain_empty_roofline(rows: Sequence[Row]) -> str:
 _LONG = 0.1  # of the longest launch's time
 
 
-def list_longest_launches(rows: Sequence[Row]) -> list[Row]:
+def select_long_launches(rows: Sequence[Row]) -> list[Row]:
     """Return the launches that last at least a tenth of the longest one's time; all if no time is known.
 
     ncu divides counted cycles by the duration of a launch. Its start and end, a few microseconds,
@@ -140,7 +140,9 @@ def list_longest_launches(rows: Sequence[Row]) -> list[Row]:
     return kept or list(rows)
 
 
-def choose_ceilings(rows: Sequence[Row], points: Sequence[model.RooflinePoint]) -> list[Roof]:
+def choose_ceiling_ranges_to_draw(
+    rows: Sequence[Row], points: Sequence[model.RooflinePoint]
+) -> list[Roof]:
     """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran.
 
     Each is a range over the launches that last longest; over all where only a shorter one has it.
@@ -149,7 +151,7 @@ def choose_ceilings(rows: Sequence[Row], points: Sequence[model.RooflinePoint]) 
     for point in points:
         used.add(point.family)
     every = list(chain.from_iterable(map(model.list_ceilings, rows)))
-    longest = list(chain.from_iterable(map(model.list_ceilings, list_longest_launches(rows))))
+    longest = list(chain.from_iterable(map(model.list_ceilings, select_long_launches(rows))))
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
         if name not in used:

@@ -23,7 +23,7 @@ from profkit.diagnosis.launches import (
     LINES,
     JudgedLaunch,
     LaunchRow,
-    add_readable_source_lines,
+    add_source_lines_and_explain_missing,
     group_and_rank_launches,
 )
 from profkit.diagnosis.rules import BY_ID
@@ -36,7 +36,7 @@ from profkit.files import is_file
 from profkit.program.counts import normalize_kernel_name
 from profkit.records.record import read_record
 from profkit.reports import figures
-from profkit.reports.frame import strip_attrs
+from profkit.reports.frame import drop_file_status_attribute
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show import launch
@@ -148,7 +148,7 @@ def _make_page_rows(
 ) -> tuple[list[launch.PageRow], list[str]]:
     """Return the worst `top` rows with their hottest source lines, and notes on unreadable sources."""
     chosen = every[:top]
-    runs, notes = add_readable_source_lines(
+    runs, notes = add_source_lines_and_explain_missing(
         [row.median_launch for row in chosen], LINES, HOT, AROUND
     )
     total = _sum_times(every)
@@ -164,7 +164,7 @@ def _describe_launch_table(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     rows = []
     choices: dict[str, Counter[str]] = {"bound": Counter(), "device": Counter(), "case": Counter()}
     for row in shown:
-        summary = launch.summarize_row(row)
+        summary = launch.make_table_row_of_launch(row)
         rows.append((summary, launch.make_launch_section(row)))
         for key, counts in choices.items():
             counts[summary[key]] += 1
@@ -210,17 +210,17 @@ def make_tab_title(title: str, runs: Sequence[JudgedLaunch]) -> str:
     """Return what tells a page from others in a row of tabs: its reports and GPU, or its own title."""
     if title != TITLE or not runs:
         return title
-    return f"{name_reports(runs)} - profkit"
+    return f"{describe_reports_and_gpu(runs)} - profkit"
 
 
 def write_page_heading(title: str, runs: Sequence[JudgedLaunch]) -> str:
     """Return the heading of a page: its own title, or its reports and GPU."""
     if title != TITLE or not runs:
         return title
-    return f"Kernels: {name_reports(runs)}"
+    return f"Kernels: {describe_reports_and_gpu(runs)}"
 
 
-def name_reports(runs: Sequence[JudgedLaunch]) -> str:
+def describe_reports_and_gpu(runs: Sequence[JudgedLaunch]) -> str:
     """Return the report that launches are from, how many more there are, and the GPU."""
     files = list(dict.fromkeys(Path(run.report).name for run in runs))
     name = files[0]
@@ -255,7 +255,7 @@ def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) 
             "gain": changes.GAIN,
         },
         "rules": rules,
-        "measures": {rule: describe_measures(rule) for rule in ours},
+        "measures": {rule: list_measures_for_script(rule) for rule in ours},
         "shapes": [rule for rule in ours if BY_ID[rule].shape],
         "unit_bounds": list(changes.UNIT_BOUNDS),
         "not_collected": figures.NOT_COLLECTED,
@@ -284,7 +284,7 @@ def _list_evaluated_rules(shown: Iterable[launch.PageRow]) -> list[str]:
     return ours + [rule for rule in asked if rule not in BY_ID]
 
 
-def describe_measures(rule: str) -> list[dict[str, Any]]:
+def list_measures_for_script(rule: str) -> list[dict[str, Any]]:
     """Return how the script tells whether a launch has less of a rule's cause than another."""
     measures = []
     for measure in BY_ID[rule].measures:
@@ -293,10 +293,10 @@ def describe_measures(rule: str) -> list[dict[str, Any]]:
     return measures
 
 
-def render_program_page(of: PageProgram) -> str:
+def render_program_page(program: PageProgram) -> str:
     """Return a page of one program alone, with the report page's parts and no script at all."""
-    content = {"title": f"Triage: {of.name}", "program": make_program_section(of, 1, {})}
-    return fill_template("program.html", content, rules=write_highlight_rules(of, 1))
+    content = {"title": f"Triage: {program.name}", "program": make_program_section(program, 1, {})}
+    return fill_template("program.html", content, rules=write_highlight_rules(program, 1))
 
 
 def fill_template(
@@ -367,7 +367,7 @@ def _find_runs_beside_reports(
     """Return a run of each variant and case that has a record beside a report, and bad records."""
     runs: dict[tuple[str, str], Run] = {}
     problems = []
-    frame = strip_attrs(reports.launches)
+    frame = drop_file_status_attribute(reports.launches)
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")

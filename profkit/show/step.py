@@ -42,25 +42,25 @@ class PageProgram:
     content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
 
 
-def make_program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
+def make_program_section(program: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
     """Return a program as a part of a page; its elements are named by its number."""
-    content, step = of.content, of.content["step"]
+    content, step = program.content, program.content["step"]
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    marks = list_highlight_marks_of_works(of.triage)
-    lanes = draw_timeline(of.triage, at)
-    head, rows = _make_kernels_table(of, launched, at)
+    marks = list_highlight_marks_of_works(program.triage)
+    lanes = draw_timeline(program.triage, at)
+    head, rows = _make_kernels_table(program, launched, at)
     return {
-        "name": of.name,
+        "name": program.name,
         "answer": screen.write_step_answer(content),
         "step": screen.write_step_title(content),
-        "steps": screen.say_steps(content),
-        "findings": _list_finding_cards(of, at, marks),
+        "steps": screen.describe_recorded_steps(content),
+        "findings": _list_finding_cards(program, at, marks),
         "timeline": lanes,
         "stays": len(lanes) <= LANES,
         "lights": any(marks.values()),
-        "end": seconds(of.triage.split.period / 1e9),
-        "kinds": _list_work_kinds(of.triage),
+        "end": seconds(program.triage.split.period / 1e9),
+        "kinds": _list_work_kinds(program.triage),
         "head": head,
         "kernels": rows,
         "more": _say_more_kernels(content["kernels"]),
@@ -78,26 +78,30 @@ def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
     return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
 
 
-def _list_work_kinds(of: Triage) -> list[tuple[str, str]]:
+def _list_work_kinds(answer: Triage) -> list[tuple[str, str]]:
     """Return look and name of each kind of work in the step, in the order of the first ones."""
-    kinds = dict.fromkeys(work.kind for work in of.steps.typical.works)
+    kinds = dict.fromkeys(work.kind for work in answer.steps.typical.works)
     return [(f"k-{kind}", kind) for kind in kinds]
 
 
 def _list_finding_cards(
-    of: PageProgram, at: Mapping[str, str], marks: Mapping[int, Sequence[str]]
+    program: PageProgram, element_ids: Mapping[str, str], marks: Mapping[int, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """List findings as cards; a card without a mark covers nothing that is drawn."""
     drawn = set(chain.from_iterable(marks.values()))
     for cause in screen.CAUSES:
-        drawn.update(list_highlight_marks_of_idle(of.triage, cause))
+        drawn.update(list_highlight_marks_of_idle(program.triage, cause))
     cards = []
-    for number, row in enumerate(of.content["findings"], 1):
-        title, advice = screen.write_finding_texts(row, of.content["step"])
+    for number, row in enumerate(program.content["findings"], 1):
+        title, advice = screen.write_finding_texts(row, program.content["step"])
         mark = f"f{number}"
         if mark not in drawn:
             mark = ""
-        kernels = [(name, at[name]) for name in sort_kernel_ids(row["kernels"]) if name in at]
+        kernels = [
+            (name, element_ids[name])
+            for name in sort_kernel_ids(row["kernels"])
+            if name in element_ids
+        ]
         card = {
             "title": title,
             "say": screen.say_finding(row),
@@ -115,17 +119,17 @@ def sort_kernel_ids(names: Iterable[str]) -> list[str]:
 
 
 def _make_kernels_table(
-    of: PageProgram, launched: Launched, at: Mapping[str, str]
+    program: PageProgram, launched: Launched, element_ids: Mapping[str, str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """List the columns of the table of kernels, and its rows."""
-    kernels = of.content["kernels"][:KERNELS]
-    table = screen.make_kernels_table(kernels, of.content.get("origins", ()))
+    kernels = program.content["kernels"][:KERNELS]
+    table = screen.make_kernels_table(kernels, program.content.get("origins", ()))
     columns = table.list_filled_columns()
     rows = []
     for row, cells in zip(kernels, table.rows, strict=True):
         shape = [tuple(row[key]) if row[key] else None for key in ("grid", "block")]
         shown = {
-            "at": at[row["id"]],
+            "at": element_ids[row["id"]],
             "to": launched.get((normalize_kernel_name(row["name"]), *shape), ""),
             "share": f"{row['share']:.3g}",
             "cells": [get_plain_text(cells[column]) for column in columns],
@@ -143,14 +147,14 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
     return screen.describe_rest_of_rows(rest)
 
 
-def write_highlight_rules(of: PageProgram, number: int) -> str:
+def write_highlight_rules(program: PageProgram, number: int) -> str:
     """Return rules of style by which what belongs together lights up.
 
     One of them asks for what is pointed at, one for what has the focus, where nothing is pointed at,
     and one for the target of a link, where neither is. The last one lights cards and rows from a bar.
     """
-    marks = [f"f{n}" for n in range(1, min(len(of.triage.findings), FINDINGS) + 1)]
-    marks += [group.id for group in of.triage.groups[:KERNELS]]
+    marks = [f"f{n}" for n in range(1, min(len(program.triage.findings), FINDINGS) + 1)]
+    marks += [group.id for group in program.triage.groups[:KERNELS]]
     page = f"#program-{number}"
     quiet = f"{page}:not(:has(.lights:hover))"
     still = f"{page}:not(:has(.lights:hover,.lights:focus-within))"
@@ -169,39 +173,41 @@ def write_highlight_rules(of: PageProgram, number: int) -> str:
     return ""
 
 
-def list_highlight_marks_of_works(of: Triage) -> dict[int, tuple[str, ...]]:
+def list_highlight_marks_of_works(answer: Triage) -> dict[int, tuple[str, ...]]:
     """Return each work's marks: f1 for the first finding that covers it, k1 for its kernel's row."""
     marks: dict[int, list[str]] = {}
-    for number, finding in enumerate(of.findings[:FINDINGS], 1):
+    for number, finding in enumerate(answer.findings[:FINDINGS], 1):
         for index in finding.works:
             marks.setdefault(index, []).append(f"f{number}")
-    for group in of.groups[:KERNELS]:
+    for group in answer.groups[:KERNELS]:
         for index in group.works:
             marks.setdefault(index, []).append(group.id)
     return {index: tuple(own) for index, own in marks.items()}
 
 
-def list_highlight_marks_of_idle(of: Triage, cause: str) -> tuple[str, ...]:
+def list_highlight_marks_of_idle(answer: Triage, cause: str) -> tuple[str, ...]:
     """Return the marks of idle time: those of findings that are about idle time of its cause."""
     marks = []
-    for number, finding in enumerate(of.findings[:FINDINGS], 1):
+    for number, finding in enumerate(answer.findings[:FINDINGS], 1):
         if finding.idle and finding.rule == cause:
             marks.append(f"f{number}")
     return tuple(marks)
 
 
-def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, Markup]:
+def draw_timeline(
+    answer: Triage, element_ids: Mapping[str, str] | None = None
+) -> dict[str, Markup]:
     """Draw the typical step as strips: idle time by its cause, a stream each, lines of Python.
 
     Args:
-        of: Whose step.
-        at: The page's element of each group of kernels that has one.
+        answer: Whose step.
+        element_ids: The page's element of each group of kernels that has one.
     """
-    first, wide = of.steps.typical.first, max(1, of.split.period)
-    marks = list_highlight_marks_of_works(of)
-    lanes = {"idle": _list_idle_bars(of, first, wide)}
-    works = list(enumerate(of.steps.typical.works))
-    elements = _list_page_elements(of, at or {})
+    first, wide = answer.steps.typical.first, max(1, answer.split.period)
+    marks = list_highlight_marks_of_works(answer)
+    lanes = {"idle": _list_idle_bars(answer, first, wide)}
+    works = list(enumerate(answer.steps.typical.works))
+    elements = _list_page_elements(answer, element_ids or {})
     for index, work in sorted(works, key=lambda numbered: numbered[1].activity.stream):
         done = work.activity
         if done.end <= first:
@@ -215,32 +221,32 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
             marks=marks.get(index, ()),
         )
         lanes.setdefault(f"stream {done.stream}", []).append(bar)
-    if lines := list(_list_line_bars(of.steps.typical.works, marks, first, wide)):
+    if lines := list(_list_line_bars(answer.steps.typical.works, marks, first, wide)):
         lanes["lines"] = lines
     return {name: draw_strip(_merge_narrow_bars(bars), name) for name, bars in lanes.items()}
 
 
-def _list_idle_bars(of: Triage, first: int, wide: int) -> list[Bar]:
+def _list_idle_bars(answer: Triage, first: int, wide: int) -> list[Bar]:
     """Return the step's idle time by its cause; `first` and `wide` in ns."""
     bars = []
-    for start, stop, cause in of.split.gaps:
+    for start, stop, cause in answer.split.gaps:
         bar = Bar(
             begin=(start - first) / wide,
             end=(stop - first) / wide,
             look=LOOKS[cause],
             about=f"idle, {cause}: {_say_time(stop - start)}",
-            marks=list_highlight_marks_of_idle(of, cause),
+            marks=list_highlight_marks_of_idle(answer, cause),
         )
         bars.append(bar)
     return bars
 
 
-def _list_page_elements(of: Triage, at: Mapping[str, str]) -> dict[int, str]:
+def _list_page_elements(answer: Triage, element_ids: Mapping[str, str]) -> dict[int, str]:
     """Return the page's element of each work whose group of kernels has one."""
     elements = {}
-    for group in of.groups:
-        if group.id in at:
-            elements.update(dict.fromkeys(group.works, at[group.id]))
+    for group in answer.groups:
+        if group.id in element_ids:
+            elements.update(dict.fromkeys(group.works, element_ids[group.id]))
     return elements
 
 
@@ -303,7 +309,7 @@ def _merge_narrow_bars(bars: Iterable[Bar]) -> Iterator[Bar]:
         if bar.end <= 0 or bar.begin >= 1:
             continue
         shown = replace(bar, begin=max(bar.begin, 0.0), end=min(bar.end, 1.0))
-        if group and not _is_drawn_together(group, end, shown):
+        if group and not _is_too_narrow_to_draw_apart(group, end, shown):
             yield _merge_bars(group, end)
             group, end = [], 0.0
         group.append(shown)
@@ -312,7 +318,7 @@ def _merge_narrow_bars(bars: Iterable[Bar]) -> Iterator[Bar]:
         yield _merge_bars(group, end)
 
 
-def _is_drawn_together(group: Sequence[Bar], end: float, bar: Bar) -> bool:
+def _is_too_narrow_to_draw_apart(group: Sequence[Bar], end: float, bar: Bar) -> bool:
     """Return whether a bar is drawn as one with those before it."""
     if bar.end - group[0].begin <= CELL:
         return True
@@ -326,7 +332,7 @@ def _are_bars_alike(one: Bar, other: Bar) -> bool:
 
 
 def _merge_bars(group: Sequence[Bar], end: float) -> Bar:
-    """The widest of some bars, from the first's begin to the last's end, with the marks of all."""
+    """Return the widest of some bars, from the first's begin to the last's end, with all marks."""
     widest = max(group, key=lambda bar: bar.end - bar.begin)
     marks = dict.fromkeys(mark for bar in group for mark in bar.marks)
     more = ""

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from profkit.cli.app import app
 from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
-from profkit.lab.ablation.binary import make_binary_problem
-from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+from profkit.lab.ablation.binary import write_problem_of_binary
+from profkit.lab.ablation.foreign import CASE, read_launch_file, write_problem_of_source_file
 from profkit.lab.measure.cuda.library import load_library
-from profkit.lab.measure.data import prepare_data
-from profkit.lab.measure.targets import LabFolders, find_target_of_options
+from profkit.lab.measure.data import load_or_compute_case_data
+from profkit.lab.measure.targets import LabFolders, make_target_of_options
 from profkit.lab.verbs.ablate import HINTS, choose_hint
 from profkit.records.header import parse_header
 from profkit.records.record import Record
@@ -57,13 +57,15 @@ def put_files(folder: Path, launch: str = LAUNCH) -> tuple[Path, Path]:
 
 def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
-    name = make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
-    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    name = write_problem_of_source_file(
+        source, "scale<float>", read_launch_file(file), tmp_path / "kernels"
+    )
+    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     module = target.problem.module
     floats, order = module.inputs(None, 0)
     assert (floats.dtype, order.tolist()) == ("float32", list(range(1000)))
     assert module.outputs(None) == (((1000,), "float32"),)
-    prepared = prepare_data(target.problem, CASE, 0, tmp_path / "build", None)
+    prepared = load_or_compute_case_data(target.problem, CASE, 0, tmp_path / "build", None)
     assert prepared.outputs == (((1000,), "float32"),)
     assert [array.dtype for array in prepared.load_inputs()] == ["float32", "int32"]
     (written,) = (tmp_path / "kernels" / name).glob("*.cu")
@@ -100,7 +102,7 @@ def put_struct(folder: Path) -> None:
     source.write_text(STRUCT)
     (folder / "headers/lib").mkdir(parents=True, exist_ok=True)
     (folder / "headers/lib/factor.h").write_text("#define FACTOR 2\n")
-    make_problem(source, "parts", read_launch(file), folder / "kernels")
+    write_problem_of_source_file(source, "parts", read_launch_file(file), folder / "kernels")
 
 
 @pytest.mark.nvcc
@@ -126,8 +128,10 @@ def test_a_kernel_may_have_no_array_at_all(tmp_path: Path) -> None:
     source, file = put_files(
         tmp_path, "grid = [1, 1, 1]\nblock = [32, 1, 1]\nargument = [{ value = 3 }]"
     )
-    name = make_problem(source, "count", read_launch(file), tmp_path / "kernels")
-    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    name = write_problem_of_source_file(
+        source, "count", read_launch_file(file), tmp_path / "kernels"
+    )
+    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     assert target.problem.module.inputs(None, 0) == ()
     assert len(target.problem.module.outputs(None)) == 1, "a problem has one at least"
 
@@ -154,7 +158,11 @@ def test_two_kernels_of_a_file_are_two_variants(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
     names = []
     for kernel in ("scale<float>", "scale<double>", "My_Kernel"):
-        names.append(make_problem(source, kernel, read_launch(file), tmp_path / "kernels"))
+        names.append(
+            write_problem_of_source_file(
+                source, kernel, read_launch_file(file), tmp_path / "kernels"
+            )
+        )
     assert names == ["my-kernel-scale-float", "my-kernel-scale-double", "my-kernel-my-kernel"]
 
 
@@ -172,7 +180,7 @@ def test_an_array_is_of_whatever_type_the_kernel_takes(tmp_path: Path) -> None:
     rest = '[[argument]]\narray = "int32"\ncount = 64\noutput = true\n' * 2
     source, file = put_files(tmp_path, f"grid = [1, 1, 1]\nblock = [32, 1, 1]\n{arrays}{rest}")
     source.write_text(POINTERS)
-    make_problem(source, "mixed", read_launch(file), tmp_path / "kernels")
+    write_problem_of_source_file(source, "mixed", read_launch_file(file), tmp_path / "kernels")
     compile_variant(tmp_path)
 
 
@@ -191,11 +199,13 @@ def put_rows(folder: Path, **launch: str) -> Path:
 
 def load_inputs(folder: Path) -> list[list[float]]:
     folder.joinpath("my.cu").write_text(SOURCE)
-    launch = read_launch(folder / "launch.toml")
-    name = make_problem(folder / "my.cu", "scale<float>", launch, folder / "kernels")
-    target = find_target_of_options(LabFolders(folder / "kernels"), [name], False, (CASE,), False)
+    launch = read_launch_file(folder / "launch.toml")
+    name = write_problem_of_source_file(
+        folder / "my.cu", "scale<float>", launch, folder / "kernels"
+    )
+    target = make_target_of_options(LabFolders(folder / "kernels"), [name], False, (CASE,), False)
     assert len(target.problem.module.outputs(None)) == 1
-    prepared = prepare_data(target.problem, CASE, 0, folder / "build", None)
+    prepared = load_or_compute_case_data(target.problem, CASE, 0, folder / "build", None)
     return [array.tolist() for array in prepared.load_inputs()]
 
 
@@ -216,7 +226,7 @@ def test_values_come_from_a_file_and_what_is_read_and_written_is_filled(tmp_path
 )
 def test_a_file_that_does_not_fit_is_said(tmp_path: Path, given: dict[str, str], says: str) -> None:
     with pytest.raises(ProfkitError, match=says) as error:
-        read_launch(put_rows(tmp_path, **given))
+        read_launch_file(put_rows(tmp_path, **given))
     assert error.value.hint
 
 
@@ -233,7 +243,9 @@ def compile_variant(folder: Path) -> str:
 @pytest.mark.nvcc
 def test_what_is_written_compiles(tmp_path: Path) -> None:
     source, file = put_files(tmp_path)
-    make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
+    write_problem_of_source_file(
+        source, "scale<float>", read_launch_file(file), tmp_path / "kernels"
+    )
     assert ".entry _Z5scaleIfEvPKT_PS0_PKifi" in compile_variant(tmp_path)
 
 
@@ -255,7 +267,7 @@ def test_what_nvcc_refuses_is_helped_with(
     source, file = put_files(tmp_path, LAUNCH.removesuffix(LAST) + last)
     if kernel == "missing<float>":
         source.write_text('#include "missing.h"\n' + SOURCE)
-    make_problem(source, kernel, read_launch(file), tmp_path / "kernels")
+    write_problem_of_source_file(source, kernel, read_launch_file(file), tmp_path / "kernels")
     (written,) = (tmp_path / "kernels").glob("*/*_as_launched.cu")
     command = [find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", tmp_path / "k.ptx", written]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -284,7 +296,7 @@ def test_a_launch_that_cannot_be_is_said(
     assert before in LAUNCH
     _, file = put_files(tmp_path, LAUNCH.replace(before, after, 1))
     with pytest.raises(ProfkitError) as error:
-        read_launch(file)
+        read_launch_file(file)
     assert says in error.value.message
     assert error.value.hint
 
@@ -398,9 +410,9 @@ def test_a_kernel_of_a_program_is_launched_with_the_code_that_it_holds(
 ) -> None:
     plain = PTX.replace(",\n\t.param .align 8 .b8 _Z5scalePKfPfji_param_3[16]", "")
     program = put_program(tmp_path, monkeypatch, plain)
-    launch = read_launch(tmp_path / "launch.toml")
-    name = make_binary_problem(program, "scale", launch, tmp_path / "kernels", "90")
-    target = find_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    launch = read_launch_file(tmp_path / "launch.toml")
+    name = write_problem_of_binary(program, "scale", launch, tmp_path / "kernels", "90")
+    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     (variant,) = target.variants
     source = variant.path.read_text()
     assert "unsigned value2 = (unsigned)7;" in source
@@ -422,7 +434,7 @@ def test_what_a_program_lacks_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kernel: str, says: str
 ) -> None:
     program = put_program(tmp_path, monkeypatch, text)
-    launch = read_launch(tmp_path / "launch.toml")
+    launch = read_launch_file(tmp_path / "launch.toml")
     with pytest.raises(ProfkitError, match=says) as error:
-        make_binary_problem(program, kernel, launch, tmp_path / "kernels", "90")
+        write_problem_of_binary(program, kernel, launch, tmp_path / "kernels", "90")
     assert error.value.hint

@@ -11,7 +11,7 @@ from profkit.lab.ablation.comparison import (
     refuse_base_slower_than_original,
     refuse_gain_of_other_work,
 )
-from profkit.lab.ablation.judge import AblatedCall, judge_case
+from profkit.lab.ablation.judge import AblatedCall, judge_ablated_call
 from profkit.records.ablation import AblationVerdict, LaunchOnlyTimes, MeasuredAblation, Refusal
 
 SHAPE = LaunchOnlyTimes(
@@ -57,7 +57,7 @@ def shaped(**values: Any) -> LaunchOnlyTimes:
 
 
 def judged(**values: Any) -> AblationVerdict:
-    return judge_case(replace(QUIET, **values))
+    return judge_ablated_call(replace(QUIET, **values))
 
 
 def test_stores_of_more_than_dram_can_carry_are_the_l2s() -> None:

@@ -7,8 +7,11 @@ import pytest
 from profkit.lab.ablation import survey
 from profkit.lab.ablation.change import CodeChange
 from profkit.lab.ablation.classes.conflict_free import ConflictsGone
-from profkit.lab.ablation.neighbours import find_multiples, find_strides
-from profkit.lab.ablation.ptx import read_module
+from profkit.lab.ablation.neighbours import (
+    find_alignments_of_registers,
+    find_widths_with_neighbours,
+)
+from profkit.lab.ablation.ptx import parse_ptx_module
 from tests.ablation.test_rewriting import make_code
 
 KERNEL = """.version 8.0
@@ -37,15 +40,15 @@ KERNEL = """.version 8.0
 
 def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], CodeChange]:
     """The strides of the loads, which are in conflict, and the change that puts their lanes apart."""
-    module = read_module(KERNEL.format(line))
+    module = parse_ptx_module(KERNEL.format(line))
     code = make_code(module)
     words = [1] * (33 * module.blocks)
     for access in code.accesses:
         first = low + access.address.offset
         words += [1, 32, 40, 2, first, first + 4000]
-    code = replace(code, survey=survey.read_counters(module, code.accesses, words))
+    code = replace(code, survey=survey.parse_survey_counters(module, code.accesses, words))
     loads = [access for access in code.accesses if access.space == "shared"]
-    return find_strides(module, loads, code.survey), ConflictsGone(code).make()
+    return find_widths_with_neighbours(module, loads, code.survey), ConflictsGone(code).make()
 
 
 @pytest.mark.parametrize(
@@ -78,16 +81,16 @@ def test_a_lane_is_sent_as_far_apart_as_an_access_is_wide() -> None:
 @pytest.mark.parametrize("word", ["volatile", "relaxed.cta"])
 def test_what_other_threads_may_see_is_accessed_alone(word: str) -> None:
     text = KERNEL.format("shl.b32 %r2, %r1, 7;").replace("ld.shared", f"ld.{word}.shared")
-    module = read_module(text)
+    module = parse_ptx_module(text)
     code = make_code(module)
     words = [1] * (33 * module.blocks)
     for _ in code.accesses:
         words += [1, 32, 40, 2, 4096, 8192]
-    seen = survey.read_counters(module, code.accesses, words)
-    assert not find_strides(module, code.accesses, seen)
+    seen = survey.parse_survey_counters(module, code.accesses, words)
+    assert not find_widths_with_neighbours(module, code.accesses, seen)
 
 
 def test_a_multiple_is_known_of_what_is_written_once() -> None:
-    (kernel,) = read_module(KERNEL.format("shl.b32 %r2, %r1, 3;")).kernels.values()
-    found = find_multiples(kernel)
+    (kernel,) = parse_ptx_module(KERNEL.format("shl.b32 %r2, %r1, 3;")).kernels.values()
+    found = find_alignments_of_registers(kernel)
     assert (found["%r1"], found["%r2"], found["%r3"], found["%r4"]) == (1, 8, 16, 8)

@@ -6,8 +6,8 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import ptx
-from profkit.lab.ablation.accesses import find_accesses
-from profkit.lab.ablation.ptx import PtxEdits, cut_other_entries, read_module
+from profkit.lab.ablation.accesses import find_memory_accesses
+from profkit.lab.ablation.ptx import PtxEdits, keep_only_named_entries, parse_ptx_module
 
 KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -21,7 +21,7 @@ def entry(
 
 def test_nothing_changed_is_the_same_text() -> None:
     text = KERNEL.read_text()
-    assert PtxEdits(read_module(text)).write_edited_module() == text
+    assert PtxEdits(parse_ptx_module(text)).write_edited_module() == text
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ def test_nothing_changed_is_the_same_text() -> None:
     ],
 )
 def test_a_statement_is_its_opcode_and_operands(line: str, opcode: str, operands: int) -> None:
-    (first, *_) = read_module(entry(line)).kernels["k"].statements
+    (first, *_) = parse_ptx_module(entry(line)).kernels["k"].statements
     assert first.opcode == opcode
     assert len(first.operands) == operands
 
 
 def test_places_are_those_of_the_text() -> None:
     text = entry("// ld.global.u32 %r1, [%rd1];\nld.global.u32 %r2, [%rd2+4];")
-    statement = read_module(text).kernels["k"].statements[0]
+    statement = parse_ptx_module(text).kernels["k"].statements[0]
     assert text[statement.start : statement.end] == "ld.global.u32 %r2, [%rd2+4];"
     assert statement.list_addresses() == [ptx.Address(1, "%rd2", 4)]
 
 
 def test_blocks_end_at_labels_and_branches() -> None:
-    module = read_module(
+    module = parse_ptx_module(
         entry("mov.u32 %r1, 0;\n$L: add.s32 %r1, %r1, 1;\n@%p1 bra $L;\nmov.u32 %r2, 1;")
     )
     blocks = [statement.block for statement in module.kernels["k"].statements]
@@ -57,7 +57,7 @@ def test_blocks_end_at_labels_and_branches() -> None:
 
 def test_a_function_that_kernels_call_is_no_entry() -> None:
     text = HEAD + ".func (.param .b32 r) f(.param .b32 x)\n{\nret;\n}\n"
-    module = read_module(text + entry("mov.u32 %r1, 0;").removeprefix(HEAD))
+    module = parse_ptx_module(text + entry("mov.u32 %r1, 0;").removeprefix(HEAD))
     assert {name: kernel.is_entry for name, kernel in module.kernels.items()} == {
         "k": True,
         "f": False,
@@ -67,8 +67,10 @@ def test_a_function_that_kernels_call_is_no_entry() -> None:
 def test_only_what_is_launched_is_kept() -> None:
     text = KERNEL.read_text()
     second = entry("mov.u32 %r1, 0; // }").removeprefix(HEAD)
-    assert cut_other_entries(text + second, ["_Z16attention_scalarv"]).rstrip() == text.rstrip()
-    assert read_module(cut_other_entries(text + second, ["k"])).kernels.keys() == {"k"}
+    assert (
+        keep_only_named_entries(text + second, ["_Z16attention_scalarv"]).rstrip() == text.rstrip()
+    )
+    assert parse_ptx_module(keep_only_named_entries(text + second, ["k"])).kernels.keys() == {"k"}
 
 
 CALLS = """.func  (.param .b32 r) slow (.param .b32 a)
@@ -100,26 +102,26 @@ def test_a_function_is_kept_where_what_is_launched_calls_it() -> None:
     caller = entry("call.uni (%r1), slow, (%r2);").removeprefix(HEAD)
     other = caller.replace("entry k", "entry other")
     text = f"{HEAD}{CALLS}{caller}{other.replace('slow', 'unused')}{CALLED}"
-    kept = read_module(cut_other_entries(text, ["k"])).kernels
+    kept = parse_ptx_module(keep_only_named_entries(text, ["k"])).kernels
     assert kept.keys() == {"k", "slow", "inner", "inTable"}, "through others, and by an array"
-    assert read_module(cut_other_entries(text, ["other"])).kernels.keys() == {
+    assert parse_ptx_module(keep_only_named_entries(text, ["other"])).kernels.keys() == {
         "other",
         "unused",
         "inTable",
     }
-    assert ".visible ;" not in " ".join(cut_other_entries(text, ["k"]).split())
+    assert ".visible ;" not in " ".join(keep_only_named_entries(text, ["k"]).split())
 
 
 @pytest.mark.parametrize("text", ["", "\x7fELF", "hello"])
 def test_what_is_no_ptx_is_said(text: str) -> None:
     with pytest.raises(ProfkitError, match="this is not PTX"):
-        read_module(text)
+        parse_ptx_module(text)
 
 
 @pytest.mark.parametrize("cut", [120, 260, 400, 500])
 def test_a_cut_file_is_an_error_or_has_no_kernel(cut: int) -> None:
     try:
-        module = read_module(KERNEL.read_text()[:cut])
+        module = parse_ptx_module(KERNEL.read_text()[:cut])
     except ProfkitError:
         return
     assert not module.kernels
@@ -127,7 +129,9 @@ def test_a_cut_file_is_an_error_or_has_no_kernel(cut: int) -> None:
 
 def steering(body: str) -> list[bool]:
     return [
-        access.steers for access in find_accesses(read_module(entry(body))) if access.kind == "load"
+        access.steers
+        for access in find_memory_accesses(parse_ptx_module(entry(body)))
+        if access.kind == "load"
     ]
 
 

@@ -14,17 +14,17 @@ import pytest
 
 from profkit.collect.tools import find_tool
 from profkit.lab.ablation import survey, timeline
-from profkit.lab.ablation.accesses import find_accesses
+from profkit.lab.ablation.accesses import find_memory_accesses
 from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.ptx import PtxEdits, PtxModule, read_module
-from profkit.lab.ablation.rows import find_rows
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule, parse_ptx_module
+from profkit.lab.ablation.rows import find_rows_within_touched_memory
 from profkit.lab.ablation.streams import (
     ROW,
+    assign_places_within_path,
     group_accesses_into_streams,
     make_full_walk,
     make_window_walk,
-    take_turns,
 )
 from tests.found import find_files
 from tests.kernels import passed
@@ -49,10 +49,10 @@ LOW, HIGH = 1 << 20, 1 << 25
 
 def make_code(module: PtxModule, low: int = LOW, high: int = HIGH) -> SurveyedCode:
     """A kernel of which every access was executed, scattered and in conflict, within some megabytes."""
-    accesses = find_accesses(module)
+    accesses = find_memory_accesses(module)
     blocks = module.blocks
     words = [1] * (33 * blocks) + [1, 32, 40, 2, low, high] * len(accesses)
-    seen = survey.read_counters(module, accesses, words)
+    seen = survey.parse_survey_counters(module, accesses, words)
     anchored = frozenset(access.number for access in accesses if access.in_global)
     names = [name for name, kernel in module.kernels.items() if kernel.is_entry]
     return SurveyedCode(
@@ -79,10 +79,10 @@ def make_changes(code: SurveyedCode) -> dict[str, CodeChange]:
 
 
 def test_every_change_reads_as_ptx_and_has_two_tables() -> None:
-    changes = make_changes(make_code(read_module(KERNEL.read_text())))
+    changes = make_changes(make_code(parse_ptx_module(KERNEL.read_text())))
     assert {"no-barriers", "no-stores", "conflict-free", "hits-l1", "hits-l2"} <= changes.keys()
     for name, found in changes.items():
-        rewritten = read_module(found.text)
+        rewritten = parse_ptx_module(found.text)
         assert rewritten.kernels.keys() == {"_Z16attention_scalarv"}, name
         if not found.other_code:
             assert found.table != found.control, name
@@ -91,10 +91,13 @@ def test_every_change_reads_as_ptx_and_has_two_tables() -> None:
 
 def test_what_is_not_changed_stays_in_its_order() -> None:
     text = KERNEL.read_text()
-    for name, found in make_changes(make_code(read_module(text))).items():
-        before = [s.opcode for s in read_module(text).kernels["_Z16attention_scalarv"].statements]
+    for name, found in make_changes(make_code(parse_ptx_module(text))).items():
+        before = [
+            s.opcode for s in parse_ptx_module(text).kernels["_Z16attention_scalarv"].statements
+        ]
         after = [
-            s.opcode for s in read_module(found.text).kernels["_Z16attention_scalarv"].statements
+            s.opcode
+            for s in parse_ptx_module(found.text).kernels["_Z16attention_scalarv"].statements
         ]
         left = iter(after)
         assert all(opcode in left for opcode in before), name
@@ -102,7 +105,7 @@ def test_what_is_not_changed_stays_in_its_order() -> None:
 
 def test_streams_lie_within_what_was_touched() -> None:
     for low, high in ((LOW, HIGH), (LOW + 100, LOW + 100 + 3 * ROW), (LOW + 511, LOW + 2000)):
-        code = make_code(read_module(KERNEL.read_text()), low, high)
+        code = make_code(parse_ptx_module(KERNEL.read_text()), low, high)
         for stream in group_accesses_into_streams(code.accesses, code.survey):
             assert low <= stream.base
             assert stream.base + stream.length <= high
@@ -159,7 +162,7 @@ OPERATIONS = {
 def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
     """Addresses of the loads, worked out of the statements that choose them."""
     addresses: list[int] = []
-    (kernel,) = read_module(text).kernels.values()
+    (kernel,) = parse_ptx_module(text).kernels.values()
     for statement in kernel.statements:
         to, *names = statement.operands or ("",)
         size = 8 if statement.words[-1].endswith("64") or ".u64." in statement.opcode else 4
@@ -182,7 +185,7 @@ def follow_lead(text: str, table: bytes, held: dict[str, int]) -> list[int]:
 
 
 def test_an_access_that_stays_is_where_it_was_while_its_neighbours_are_led() -> None:
-    code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + 65536)
+    code = make_code(parse_ptx_module(MOVED), low=1 << 20, high=(1 << 20) + 65536)
     found = make_changes(code)["coalesced"]
     first, other = (1 << 20) + 40, (1 << 20) + 60000
     given = {"%rd1": first, "%rd2": other, "%tid.x": 512}
@@ -194,10 +197,10 @@ def test_an_access_that_stays_is_where_it_was_while_its_neighbours_are_led() -> 
 
 @pytest.mark.parametrize("size", [ROW, 3 * ROW, 65536, (1 << 25) + ROW])
 def test_no_access_of_a_turn_is_behind_the_end(size: int) -> None:
-    code = make_code(read_module(MOVED), low=1 << 20, high=(1 << 20) + size)
+    code = make_code(parse_ptx_module(MOVED), low=1 << 20, high=(1 << 20) + size)
     for walk in (make_full_walk(code), make_window_walk(2 * ROW)):
         for stream in group_accesses_into_streams(code.accesses, code.survey):
-            one = take_turns(stream, walk(stream))
+            one = assign_places_within_path(stream, walk(stream))
             assert 0 <= one.step < one.room
             for place in one.places.values():
                 assert one.room + place <= one.path.length <= stream.length
@@ -206,14 +209,16 @@ def test_no_access_of_a_turn_is_behind_the_end(size: int) -> None:
 
 def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
     for low, high in ((0, 4096), (64, 200), (4, 132), (0, 127)):
-        code = make_code(read_module(KERNEL.read_text()), low, high)
+        code = make_code(parse_ptx_module(KERNEL.read_text()), low, high)
         moved = [access for access in code.accesses if access.space == "shared"]
-        for row in find_rows(moved, code.survey):
+        for row in find_rows_within_touched_memory(moved, code.survey):
             for access in row.accesses:
                 begin = row.base + access.address.offset
                 assert low <= begin
                 assert begin + 32 * row.width <= high
-    assert not find_rows(moved, code.survey), "127 bytes have no room for 32 words"
+    assert not find_rows_within_touched_memory(moved, code.survey), (
+        "127 bytes have no room for 32 words"
+    )
 
 
 MIXED = """.version 8.0
@@ -243,16 +248,16 @@ DONE:
 
 
 def test_all_accesses_are_issued_and_not_done() -> None:
-    code = make_code(read_module(MIXED))
+    code = make_code(parse_ptx_module(MIXED))
     assert "no-memory" not in make_changes(code), "a load decides a branch, and may be of a store"
-    straight = read_module(MIXED.replace("@%p2 bra DONE;", ""))
+    straight = parse_ptx_module(MIXED.replace("@%p2 bra DONE;", ""))
     memory = make_changes(make_code(straight))["no-memory"]
     assert memory.text.count("@%profkit_all ") == memory.text.count(".global.f32") == 2
     assert len(memory.table) == 4
 
 
 def test_the_table_of_a_line_moves_that_line_alone() -> None:
-    found = make_changes(make_code(read_module(KERNEL.read_text())))["conflict-free"]
+    found = make_changes(make_code(parse_ptx_module(KERNEL.read_text())))["conflict-free"]
     assert found.lines.keys() == {"kernel.cu:8", "kernel.cu:9"}
     words = {place: struct.unpack("<2I", table[:8]) for place, table in found.lines.items()}
     assert words == {"kernel.cu:8": (0, 0xFFFFFFFF), "kernel.cu:9": (0xFFFFFFFF, 0)}
@@ -261,10 +266,10 @@ def test_the_table_of_a_line_moves_that_line_alone() -> None:
 
 def test_a_refusal_says_four_things() -> None:
     """Of a kernel in which nothing was executed, nothing can be taken away: each says so, whole."""
-    module = read_module(KERNEL.read_text())
+    module = parse_ptx_module(KERNEL.read_text())
     code = make_code(module)
     nothing = [0] * len(survey.make_initial_counters(module, code.accesses))
-    seen = survey.read_counters(module, code.accesses, nothing)
+    seen = survey.parse_survey_counters(module, code.accesses, nothing)
     code = replace(code, survey=seen, local_bytes=0, fast="")
     for ablation in list_ablations():
         with pytest.raises(Refused) as refused:
@@ -276,11 +281,11 @@ def test_a_refusal_says_four_things() -> None:
 
 def test_every_ablation_has_its_words_rules_and_probes() -> None:
     from profkit.diagnosis.rules import ALL
-    from profkit.records.ablation import read_causes
+    from profkit.records.ablation import read_ablations_by_rule
 
     known = {rule.id for rule in ALL}
     probes = {path.stem.split("_")[0] for path in find_files(ROOT / "kernels/probes", "**/*.cu")}
-    named = {name for group in read_causes().values() for name in group}
+    named = {name for group in read_ablations_by_rule().values() for name in group}
     for ablation in list_ablations():
         assert ablation.title, ablation.id
         assert set(ablation.rules) <= known, ablation.id
@@ -303,12 +308,12 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
     nvcc = find_tool("nvcc")
     flags = ["-O3", "-std=c++17", "-lineinfo", target, "-ptx"]
     subprocess.run([nvcc, *flags, "-o", file, source], check=True)
-    module = read_module(file.read_text())
+    module = parse_ptx_module(file.read_text())
     code = make_code(module)
     texts = {"base": module.text, "count": survey.write_counting_module(module, code.accesses)}
     texts["timeline"] = timeline.write_module_recording_times(module)
     for name, found in make_changes(code).items():
-        rewritten = read_module(found.text)
+        rewritten = parse_ptx_module(found.text)
         texts[f"{name}, counting"] = survey.write_counting_module(rewritten, [])
         pinned = PtxEdits(rewritten)
         for kernel in rewritten.kernels.values():
@@ -372,7 +377,7 @@ def test_the_ptx_of_a_compiler_that_leaves_one_is_kept(tmp_path: Path) -> None:
 
 def test_atomics_are_issued_and_change_nothing() -> None:
     text = MIXED.replace("st.global.f32 [%rd1]", "red.global.add.f32 [%rd1]")
-    made = make_changes(make_code(read_module(text.replace("@%p2 bra DONE;", ""))))
+    made = make_changes(make_code(parse_ptx_module(text.replace("@%p2 bra DONE;", ""))))
     rewritten = " ".join(made["no-atomics"].text.split())
     assert "@%profkit_done red.global.add.f32 [%rd1], %f3;" in rewritten
 
@@ -397,7 +402,9 @@ def test_accesses_that_one_register_leads_to_are_chosen_for_once() -> None:
 	ret;
 }
 """
-    places = [(a.address.base, a.address.offset) for a in find_accesses(read_module(text))]
+    places = [
+        (a.address.base, a.address.offset) for a in find_memory_accesses(parse_ptx_module(text))
+    ]
     assert places == [("%r1", 12), ("%r1", 24), ("%r7", 0)], (
         "what is written twice is followed no further"
     )

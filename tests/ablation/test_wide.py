@@ -11,8 +11,12 @@ from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
 from profkit.lab.ablation.footprint import replace_accesses_of_regions, write_marking_module
 from profkit.lab.ablation.launches import rank_axes, shrink_grid
-from profkit.lab.ablation.ptx import PtxModule, read_module
-from profkit.lab.ablation.survey import AccessCounts, count_accesses, count_executed
+from profkit.lab.ablation.ptx import PtxModule, parse_ptx_module
+from profkit.lab.ablation.survey import (
+    AccessCounts,
+    count_executed_by_opcode,
+    count_global_loads_and_stores,
+)
 from tests.ablation.test_rewriting import make_code
 
 ADD_HALVES = """.version 8.0
@@ -38,7 +42,7 @@ SIDE_BY_SIDE = AccessCounts(1, 32, 2, 0, LOW, HIGH)
 
 
 def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> SurveyedCode:
-    code = make_code(read_module(ADD_HALVES.replace("MORE", more)))
+    code = make_code(parse_ptx_module(ADD_HALVES.replace("MORE", more)))
     return replace(code, survey=replace(code.survey, seen=(seen,) * len(code.accesses)))
 
 
@@ -48,7 +52,7 @@ def make_wide(code: SurveyedCode) -> CodeChange:
 
 def test_each_access_is_wide_and_keeps_its_guard_and_its_way() -> None:
     made = make_wide(make_add())
-    opcodes = [s.opcode for s in read_module(made.text).kernels["add"].statements]
+    opcodes = [s.opcode for s in parse_ptx_module(made.text).kernels["add"].statements]
     assert "ld.global.nc.v4.b32" in opcodes
     assert "st.global.v4.b32" in opcodes
     assert not [name for name in opcodes if name.endswith("global.b16")]
@@ -99,7 +103,7 @@ COPY_ROWS = """.version 8.0
 def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_of_it() -> None:
     """One that begins a row behind the other would else go over what that one touches."""
     row, size = 128, 1 << 14
-    code = make_code(read_module(COPY_ROWS))
+    code = make_code(parse_ptx_module(COPY_ROWS))
     seen = []
     for low, high in (
         (LOW, LOW + size - row),
@@ -115,8 +119,8 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
         for at in range(begin, begin + 2 * row, 4):
             touched.update(range(walk_to(change.text, at), walk_to(change.text, at) + 16, 4))
     assert touched == set(range(LOW, LOW + size, 4))
-    again = replace_accesses_of_regions(change.regions, read_module(change.text))
-    marking = write_marking_module(read_module(change.text), again)
+    again = replace_accesses_of_regions(change.regions, parse_ptx_module(change.text))
+    marking = write_marking_module(parse_ptx_module(change.text), again)
     assert marking.count("st.global.u8 [%pk_at], %pk_one;") == 3
     assert marking.count(f"sub.s64 %pk_at, %pk_at, {LOW};") == 2
     assert {access.width for region in again for access in region.accesses} == {16}
@@ -152,13 +156,15 @@ def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
 
 
 def count_once(module: PtxModule) -> dict[str, int]:
-    return dict(count_accesses(count_executed(module, [1] * module.blocks)))
+    return dict(
+        count_global_loads_and_stores(count_executed_by_opcode(module, [1] * module.blocks))
+    )
 
 
 def test_one_part_of_the_blocks_makes_that_part_of_the_accesses() -> None:
     code = make_add()
     assert count_once(code.module) == {"ld": 2, "st": 1}
-    assert count_once(read_module(make_wide(code).text)) == {"ld": 2, "st": 1}
+    assert count_once(parse_ptx_module(make_wide(code).text)) == {"ld": 2, "st": 1}
     assert shrink_grid((6, 64, 1), 8) == (6, 8, 1)
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GROUPS, START, app, group_verbs, import_verbs, list_verbs
+from profkit.cli.app import (
+    GROUPS,
+    START,
+    app,
+    import_verbs,
+    list_verbs,
+    read_verb_summaries_by_group,
+)
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
 from profkit.program.rules import BY_ID
@@ -32,12 +39,16 @@ def test_every_verb_has_examples() -> None:
 
 
 def test_the_list_of_verbs_says_what_their_own_help_begins_with() -> None:
-    said = dict(chain.from_iterable(group_verbs().values()))
+    said = dict(chain.from_iterable(read_verb_summaries_by_group().values()))
     assert said == {name: verb.get_short_help_str(80) for name, verb in COMMANDS.items()}
 
 
 def test_the_list_of_verbs_has_each_in_its_group() -> None:
-    groups = {name: group for group, listed in group_verbs().items() for name, _ in listed}
+    groups = {
+        name: group
+        for group, listed in read_verb_summaries_by_group().items()
+        for name, _ in listed
+    }
     assert groups == {name: command.verb.group for name, command in COMMANDS.items()}
     assert set(groups.values()) == set(GROUPS)
 
@@ -47,9 +58,9 @@ def test_a_verb_of_no_group_is_named_with_the_groups(
 ) -> None:
     file = tmp_path / "odd.py"
     file.write_text('GROUP = "Nowhere"\nSUMMARY = "Do something odd."\n')
-    monkeypatch.setattr("profkit.cli.app._find_verbs", lambda: {"odd": ("odd", file)})
+    monkeypatch.setattr("profkit.cli.app._find_modules_of_verbs", lambda: {"odd": ("odd", file)})
     with pytest.raises(ProfkitError, match=r"odd\.py: GROUP is none of") as refused:
-        group_verbs()
+        read_verb_summaries_by_group()
     assert GROUPS[0] in refused.value.hint
 
 
@@ -119,7 +130,7 @@ def test_the_program_s_help_lists_every_verb_and_ends_with_where_to_start(run) -
     assert [line.strip() for line in shown.partition("\nStart here:\n")[2].splitlines()] == list(
         START
     )
-    for name, summary in chain.from_iterable(group_verbs().values()):
+    for name, summary in chain.from_iterable(read_verb_summaries_by_group().values()):
         assert f"  {name} " in shown
         assert len(summary) <= 66, "one line of a terminal of 80 columns"
     for command in START:

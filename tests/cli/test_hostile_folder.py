@@ -360,12 +360,12 @@ def test_an_empty_entry_of_pythonpath_is_not_handed_on(folder: Folder, tmp_path:
     entries = ["", ".", str(folder.path), f"{folder.path}/", str(link), f"../{folder.path.name}"]
     start.write_text(f"""
 import os, sys
-from profkit.reports.isolated import end_servers, run_isolated
+from profkit.reports.isolated import end_servers, run_in_child_processes
 from profkit.reports.reader import recover_metrics
 
 def read():
     function, files = "profkit.reports.reader:read_one_report", ["good.ncu-rep", "cut.ncu-rep"]
-    return [part.file.status for part in run_isolated(function, files, 2, recover_metrics)]
+    return [part.file.status for part in run_in_child_processes(function, files, 2, recover_metrics)]
 
 os.chdir({str(folder.path)!r})
 read()  # and what this process itself needs is imported

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.agents import Answers, describe_error
+from profkit.cli.agents import Answers, describe_error_for_agent
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -69,9 +69,9 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     pytest.importorskip("mcp", reason="pip install 'profkit[mcp]'")
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from profkit.cli.protocol import make_server
+    from profkit.cli.protocol import make_mcp_server
 
-    server = make_server(ROOT)
+    server = make_mcp_server(ROOT)
     tools = asyncio.run(server.list_tools())
     assert sorted(tool.name for tool in tools) == [
         "compare",
@@ -228,16 +228,21 @@ def test_a_refusal_tells_the_agent_what_to_do(served: Path) -> None:
 
 
 def test_a_hint_names_the_tool_where_there_is_one() -> None:
-    told = describe_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
+    told = describe_error_for_agent(ProfkitError("t.json: is a trace", "profkit triage t.json"))
     assert told == "t.json: is a trace\ncall triage(recording='t.json')"
     run_it = ProfkitError("not recorded", "profkit profile --variant stage2")
-    assert describe_error(run_it).endswith("\nask the user: profkit profile --variant stage2")
+    assert describe_error_for_agent(run_it).endswith(
+        "\nask the user: profkit profile --variant stage2"
+    )
     a_case = ProfkitError("--case Z: not recorded", "profkit profile --case Z")
-    assert describe_error(a_case) == "case=Z: not recorded\nask the user: profkit profile --case Z"
+    assert (
+        describe_error_for_agent(a_case)
+        == "case=Z: not recorded\nask the user: profkit profile --case Z"
+    )
     written = ProfkitError("t.json: no report", "give a .ncu-rep file that ncu wrote")
-    assert describe_error(written).endswith("\ngive a .ncu-rep file that ncu wrote")
+    assert describe_error_for_agent(written).endswith("\ngive a .ncu-rep file that ncu wrote")
     record = ProfkitError("a.json: is a run record", "profkit compare a.json OTHER")
-    assert describe_error(record).endswith("\ncall compare(before='a.json', after=...)")
+    assert describe_error_for_agent(record).endswith("\ncall compare(before='a.json', after=...)")
 
 
 def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.agents import WIDTH, Answers, describe_error
+from profkit.cli.agents import WIDTH, Answers, describe_error_for_agent
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 
@@ -111,7 +111,7 @@ def test_no_link_leads_out(where: str, root: Path, outside: Path) -> None:
             told = getattr(Answers(root), tool)(**given)
             text = f"{told.text} {json.dumps(told.content)}"
         except ProfkitError as error:
-            text = describe_error(error)
+            text = describe_error_for_agent(error)
         asked = {str(value) for value in given.values()}
         for secret in {SECRET, "secretone", "secrettwo"} - asked:
             assert secret not in text.replace("/" + SECRET, ""), (tool, given, text)
@@ -164,7 +164,7 @@ def test_whatever_is_asked_is_answered_in_words(tool: str, root: Path) -> None:
         try:
             getattr(Answers(root), tool)(**given)
         except ProfkitError as error:
-            text = describe_error(error)
+            text = describe_error_for_agent(error)
             assert text.strip(), name[:40]
             assert len(text) < 3 * WIDTH + 200, (name[:40], len(text))
             text.encode()  # a message is UTF-8

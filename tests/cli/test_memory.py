@@ -163,7 +163,7 @@ def test_scipy_is_imported_only_with_what_it_takes(
     monkeypatch: pytest.MonkeyPatch, more: int, is_enough: bool
 ) -> None:
     """Of addresses (`ulimit -v`), too: OpenBLAS asks for its 32 MB for ever."""
-    limit = files._read_status("VmSize") + more
+    limit = files._read_own_memory_status("VmSize") + more
     limits = {resource.RLIMIT_AS: (limit, resource.RLIM_INFINITY)}
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, unlimited))

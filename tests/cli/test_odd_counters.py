@@ -23,7 +23,7 @@ from profkit.diagnosis.launches import group_and_rank_launches, judge_reports
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
-from profkit.model.launch import is_impossible
+from profkit.model.launch import is_impossible_value
 from profkit.reports.frame import ReportFile, ReportLaunches, Reports, list_frame_rows
 from profkit.reports.metrics import CATALOGUE, IDENTITY, RAW_NAMES
 from profkit.reports.raw_counters import make_report_of_raw_counters
@@ -89,7 +89,7 @@ def test_any_value_of_any_metric_is_judged() -> None:
     # 11 and 12 share no factor: every value, every name
     for name, value in take_part(every, one_of=11):
         found = judge_launch({**row, name: value})
-        if is_impossible(name, value):
+        if is_impossible_value(name, value):
             assert name in found.because, (name, value)
 
 

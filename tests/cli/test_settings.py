@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profkit.cli.app import find_settings
-from profkit.cli.settings import read_defaults
+from profkit.cli.app import find_pyproject_with_settings
+from profkit.cli.settings import read_defaults_of_verbs
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 
@@ -36,7 +36,7 @@ def write_settings(folder: Path, text: str) -> Path:
 def test_a_bad_key_is_named_with_its_file(text: str, says: str, hint: str, tmp_path: Path) -> None:
     file = write_settings(tmp_path, text)
     with pytest.raises(ProfkitError, match=says) as wrong:
-        read_defaults(file, tmp_path)
+        read_defaults_of_verbs(file, tmp_path)
     assert str(file) in wrong.value.message
     assert hint in wrong.value.hint
 
@@ -44,7 +44,7 @@ def test_a_bad_key_is_named_with_its_file(text: str, says: str, hint: str, tmp_p
 def test_each_verb_has_its_own(tmp_path: Path) -> None:
     text = "artifacts = 'runs'\nfail-on = ['slower']\nignore = ['clocks-unsteady']"
     file = write_settings(tmp_path, text)
-    defaults = read_defaults(file, tmp_path / "src")
+    defaults = read_defaults_of_verbs(file, tmp_path / "src")
     assert defaults["compare"] == {"artifacts": "../runs", "fail_on": ["slower"]}
     assert defaults["diagnose"] == {"ignore": ["clocks-unsteady"]}
     assert "triage" not in defaults
@@ -55,9 +55,9 @@ def test_the_nearest_file_upwards_counts(tmp_path: Path, monkeypatch: pytest.Mon
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
-    assert find_settings() == file
+    assert find_pyproject_with_settings() == file
     (tmp_path / "a" / "pyproject.toml").write_text("[project]")
-    assert find_settings() is None
+    assert find_pyproject_with_settings() is None
 
 
 def test_a_rule_is_left_out_and_a_flag_wins(run, tmp_path: Path, monkeypatch) -> None:

@@ -267,7 +267,7 @@ def test_a_kept_answer_of_the_second_version_is_read_as_one_of_the_first(
 
 
 def test_what_a_line_outside_of_modules_launches_has_no_module() -> None:
-    from profkit.show.views.triage import sum_by_origin
+    from profkit.show.views.triage import sum_rows_by_origin
 
     def origin(line: str, module: str) -> dict[str, object]:
         row: dict[str, object] = {"line": line, "module": module, "op": "", "function": ""}
@@ -275,7 +275,7 @@ def test_what_a_line_outside_of_modules_launches_has_no_module() -> None:
 
     kernels = [{"id": "k1", "limiter": None}]
     origins = [origin("a.py:1", "layers.0"), origin("a.py:2", ""), origin("", "")]
-    rows = sum_by_origin({"kernels": kernels, "origins": origins}, "module")
+    rows = sum_rows_by_origin({"kernels": kernels, "origins": origins}, "module")
     assert sorted(row["name"] for row in rows) == ["layers.*", "no module", "unknown"]
-    rows = sum_by_origin({"kernels": kernels, "origins": origins[1:]}, "module")
+    rows = sum_rows_by_origin({"kernels": kernels, "origins": origins[1:]}, "module")
     assert [row["name"] for row in rows] == ["unknown"]  # no module is known at all

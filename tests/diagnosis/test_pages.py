@@ -12,7 +12,7 @@ import pytest
 
 from profkit.diagnosis.pages import (
     FOLDER,
-    find_probe_range,
+    find_metric_range_over_probes,
     list_thresholds_in_check,
     read_named_page,
     read_probe_pairs,
@@ -91,7 +91,7 @@ def test_pairs_are_the_rule_s_own() -> None:
     pairs = read_probe_pairs("uncoalesced-access")
     assert pairs[0].gain == max(pair.gain for pair in pairs)
     assert read_probe_pairs("clocks-unsteady") == ()
-    ends = find_probe_range("shared_busy")
+    ends = find_metric_range_over_probes("shared_busy")
     assert ends is not None
     assert ends.low[1] < ends.high[1] <= 1.0
 

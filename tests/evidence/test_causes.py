@@ -7,7 +7,11 @@ from math import log, nan, sqrt
 
 import pytest
 
-from profkit.evidence.causes import compare_estimate_with_gain, estimate_explained_share, find_cause
+from profkit.evidence.causes import (
+    compare_estimate_with_gain,
+    estimate_explained_share,
+    find_cause_of_time_change,
+)
 from profkit.evidence.compare import compare_sides, compare_times
 from profkit.evidence.counters import (
     CauseAmounts,
@@ -103,21 +107,23 @@ def test_a_wait_is_the_cause_where_it_has_most_of_the_time_saved():
     time = make_time(before=100.0, after=50.0)
     most = make_wait("better", before=0.6, after=0.4)
     assert estimate_explained_share(most, time) == pytest.approx(0.8)
-    cause = find_cause(make_launch(most), time)
+    cause = find_cause_of_time_change(make_launch(most), time)
     assert cause.rule == "long-scoreboard"
     assert cause.share == pytest.approx(0.8)
     little = make_wait("better", before=0.3, after=0.4)
     assert estimate_explained_share(little, time) == pytest.approx(0.2)
-    assert find_cause(make_launch(little), time) is None
+    assert find_cause_of_time_change(make_launch(little), time) is None
     small = make_wait("better", before=0.6, after=0.4, gain=1.1)  # a tenth cannot make it twice
-    assert find_cause(make_launch(small), time) is None
+    assert find_cause_of_time_change(make_launch(small), time) is None
 
 
 def test_only_what_is_worse_or_new_makes_a_kernel_slower():
     time = make_time(before=50.0, after=100.0)
-    assert find_cause(make_launch(make_wait("better", 0.6, 0.4)), time) is None
-    assert find_cause(make_launch(make_wait("still there", 0.6, 0.6)), time) is None
-    assert find_cause(make_launch(make_wait("worse", 0.4, 0.6)), time).state == "worse"
+    assert find_cause_of_time_change(make_launch(make_wait("better", 0.6, 0.4)), time) is None
+    assert find_cause_of_time_change(make_launch(make_wait("still there", 0.6, 0.6)), time) is None
+    assert (
+        find_cause_of_time_change(make_launch(make_wait("worse", 0.4, 0.6)), time).state == "worse"
+    )
 
 
 def test_a_change_that_fixed_nothing_has_no_estimate():

@@ -16,7 +16,7 @@ from profkit.evidence.compare import (
     Compared,
     Policy,
     RunComparison,
-    classify_timing,
+    classify_timing_processes,
     compare_runs,
     is_resource_worse,
     list_exit_reasons,
@@ -71,7 +71,7 @@ def test_a_duration_under_ncu_is_no_timing():
     ],
 )
 def test_how_the_samples_were_taken(one, other, taken):
-    assert classify_timing(record(**one), record("stage2", **other)) == taken
+    assert classify_timing_processes(record(**one), record("stage2", **other)) == taken
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
 from profkit.evidence.conditions import list_machine_differences, list_method_differences
-from profkit.evidence.gate import GateReport, GateSubject, judge_gate, make_gate_report
+from profkit.evidence.gate import GateReport, GateSubject, judge_head_against_base, make_gate_report
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     GATE,
@@ -91,7 +91,7 @@ def folder(root: Path, *records: Record) -> Path:
 
 def gated(tmp_path: Path, base: list[Record], head: list[Record], **options) -> GateReport:
     sides = (folder(tmp_path / "base", *base), folder(tmp_path / "head", *head))
-    return judge_gate(*(Evidence(side) for side in sides), **options)
+    return judge_head_against_base(*(Evidence(side) for side in sides), **options)
 
 
 def repository(number: int) -> list[Record]:
@@ -306,7 +306,7 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     assert 0.2 < subject.smallest_change < 0.25, "3 % from process to process, until it is measured"
     assert report.assumed_spread == BetweenProcesses(sigma=0.03, measured=False)
     sides = [Evidence(tmp_path / x) for x in ("base", "head")]
-    known = judge_gate(*sides, spread_of={"GPU-1": 0.002}.get)
+    known = judge_head_against_base(*sides, spread_of={"GPU-1": 0.002}.get)
     (measured,) = known.subjects
     assert known.assumed_spread is None
     assert (measured.answer, measured.cause) == ("slower", "code")
@@ -468,9 +468,9 @@ def test_reports_without_a_record(tmp_path: Path) -> None:
         (tmp_path / side).mkdir()
         (tmp_path / side / "sdpa-flash.C.ncu-rep").write_bytes(content)
     sides = [Evidence(tmp_path / side) for side in ("base", "head")]
-    assert judge_gate(*sides).status == 0
+    assert judge_head_against_base(*sides).status == 0
     (tmp_path / "head" / "sdpa-flash.C.ncu-rep").write_bytes(b"two")
-    report = judge_gate(*sides)
+    report = judge_head_against_base(*sides)
     assert (report.status, [s.answer for s in report.subjects]) == (2, ["no time"])
     assert "without a run record" in report.reasons[0]
 
@@ -496,21 +496,21 @@ def test_code_that_changed_since_it_was_measured_is_stale(tmp_path: Path) -> Non
     root = folder(tmp_path / "a", record)
     today = {"p/v1": SourceFile(Header("x"), "edited")}
     measured = {"p/v1": SourceFile(Header("x"), record.source_hash)}
-    stale = judge_gate(Evidence(root, headers=measured), Evidence(root, headers=today))
+    stale = judge_head_against_base(Evidence(root, headers=measured), Evidence(root, headers=today))
     assert (stale.status, stale.subjects[0].answer) == (2, "stale")
-    both = judge_gate(Evidence(root, headers=today), Evidence(root, headers=today))
+    both = judge_head_against_base(Evidence(root, headers=today), Evidence(root, headers=today))
     assert both.status == 0, "it was stale before: nothing changed"
 
 
 def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
     base, head = folder(tmp_path / "b", made("v1")), folder(tmp_path / "h", made("v1"))
     (head / "p" / "B" / "v2.json").write_text("{")
-    report = judge_gate(Evidence(base), Evidence(head))
+    report = judge_head_against_base(Evidence(base), Evidence(head))
     assert report.status == 2
     assert "v2.json: not JSON" in report.reasons[0]
     assert report.subjects[0].answer == "same"
     with pytest.raises(ProfkitError, match="no run at case Z"):
-        judge_gate(Evidence(base), Evidence(head), case="Z")
+        judge_head_against_base(Evidence(base), Evidence(head), case="Z")
 
 
 def test_one_other_case_and_launch_shape(tmp_path: Path) -> None:
@@ -677,12 +677,12 @@ def test_counters_that_moved_are_named_beside_a_difference_and_never_of_another_
         launch = row("v1", ncu_version=version, **more)
         facts = {"source": "other", "sass": "other", "warm": samples(2e-4, 120, 1)}
         after = counted("v1", launches=[launch], **facts)
-        report = judge_gate(known(v1=before), known(v1=after))
+        report = judge_head_against_base(known(v1=before), known(v1=after))
         (subject,) = report.subjects
         assert (subject.answer, subject.cause) == ("slower", "code")
         assert subject.because == f"{subject.time.sentence}{said}"
     elsewhere = replace(after, record=replace(after.record, gpu=RecordedGpu(name="NVIDIA L4")))
-    (subject,) = judge_gate(known(v1=before), known(v1=elsewhere)).subjects
+    (subject,) = judge_head_against_base(known(v1=before), known(v1=elsewhere)).subjects
     assert (subject.answer, subject.cause) == ("cannot tell", "machine"), "not waived with it"
 
 
@@ -733,7 +733,7 @@ def test_a_report_beside_a_record_on_one_side_only_is_not_the_same(tmp_path: Pat
     for side in (base, head):
         (side / "p" / "B" / "v1.ncu-rep").write_bytes(b"one report")
     for sides in ((base, head), (head, base)):
-        report = judge_gate(*map(Evidence, sides))
+        report = judge_head_against_base(*map(Evidence, sides))
         assert [(s.answer, s.cause) for s in report.subjects] == [("no time", None)]
         assert list(report.reasons) == [
             "v1.B: a report without a run record has no timing: profkit profile writes both"
@@ -812,5 +812,5 @@ def test_a_side_without_any_time_was_not_timed_and_a_library_call_is_never_stale
     assert found.because.startswith("HEAD was timed with a cold L2 only: ")
     root = folder(tmp_path / "c", made("sdpa", source=None), before)
     today = {"p/sdpa": SourceFile(Header("x"), "edited")}
-    report = judge_gate(Evidence(root), Evidence(root, headers=today))
+    report = judge_head_against_base(Evidence(root), Evidence(root, headers=today))
     assert [(s.name, s.answer) for s in report.subjects] == [("v1.B", "same")]

@@ -20,13 +20,17 @@ from profkit.cli.lab import read_code_hashes
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import find_ci_commit, list_committed_versions, resolve_commit
+from profkit.evidence.commits import (
+    find_ci_commit,
+    list_committed_versions,
+    resolve_commit_or_keep_name,
+)
 from profkit.evidence.history import History, add_artifacts, query_history
 from profkit.evidence.noise import (
     KnownSpreads,
     compare_consecutive_runs,
     estimate_spreads,
-    measure_noise,
+    measure_noise_by_gpu,
     widen_spread_for_few_runs,
 )
 from profkit.evidence.runs import Evidence
@@ -35,10 +39,10 @@ from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
-    list_columns,
     list_schema_rows,
     make_launch_rows,
     make_run_row,
+    make_table_schema,
     rank_commit_certainty,
 )
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
@@ -255,15 +259,15 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
 
 def test_what_a_commit_is_called_becomes_its_hash(tmp_path: Path) -> None:
     folder(tmp_path / "artifacts", made("v1"))
-    assert resolve_commit(tmp_path, "r17") == "r17", "no repository knows better"
+    assert resolve_commit_or_keep_name(tmp_path, "r17") == "r17", "no repository knows better"
     _git(tmp_path, "init", "-q")
     _git(tmp_path, "add", ".")
     _git(tmp_path, "commit", "-qm", "x")
-    assert len(resolve_commit(tmp_path, "HEAD")) == 40
-    assert resolve_commit(tmp_path, "abcdef0") == "abcdef0", "of another repository"
+    assert len(resolve_commit_or_keep_name(tmp_path, "HEAD")) == 40
+    assert resolve_commit_or_keep_name(tmp_path, "abcdef0") == "abcdef0", "of another repository"
     for word in ("HEAD~2", "--all", "no such"):
         with pytest.raises(ProfkitError, match="no commit of this repository"):
-            resolve_commit(tmp_path, word)
+            resolve_commit_or_keep_name(tmp_path, word)
 
 
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
@@ -327,11 +331,11 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
     assert estimate_spreads((), days)["GPU-1"].sigma < 0.001
-    (noise,) = measure_noise(found)
+    (noise,) = measure_noise_by_gpu(found)
     assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
     assert noise.within == pytest.approx(0.01, abs=0.001)
     assert noise.gate_alarms == 20, "1 % apart in one process is no noise of a per mille"
-    assert measure_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
+    assert measure_noise_by_gpu([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
     assert json.loads(json.dumps(make_json_safe(noise), allow_nan=False))["gate_alarms"] == 20
 
 
@@ -468,8 +472,8 @@ def test_as_a_frame(tmp_path: Path) -> None:
 
 
 def test_every_column_is_a_field() -> None:
-    assert list_columns("runs").names[:3] == ["record", "variant", "case"]
-    assert list_columns("runs").field("samples").type == pa.list_(pa.float64())
+    assert make_table_schema("runs").names[:3] == ["record", "variant", "case"]
+    assert make_table_schema("runs").field("samples").type == pa.list_(pa.float64())
 
 
 def test_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -754,7 +758,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     ]
     mine = [twin("a", 1e-5, 2e-5), replace(twin("a", 1e-5, 1e-5), case="C")]
     empty = replace(twin("e", 1e-5, 1e-5), samples=(), again=())
-    found = measure_noise([*mine, uneven, empty, *other])
+    found = measure_noise_by_gpu([*mine, uneven, empty, *other])
     assert [(m.gpu, m.gpu_uuid, m.pairs, m.processes, m.rounds) for m in found] == [
         ("A100", "GPU-0", 2, 2, 50),
         ("H200", "GPU-1", 2, 1, 60),
@@ -762,7 +766,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     assert (found[1].between, found[1].between_degrees) == (None, None)
     assert found[1].within == pytest.approx(log(2) / sqrt(2), rel=0.01)
     assert (found[1].compare_alarms, found[1].gate_alarms) == (1, 1)
-    unnamed = measure_noise([replace(t, gpu=None, gpu_uuid=None) for t in mine])
+    unnamed = measure_noise_by_gpu([replace(t, gpu=None, gpu_uuid=None) for t in mine])
     assert [(m.gpu, m.gpu_uuid) for m in unnamed] == [("", "")]
 
 

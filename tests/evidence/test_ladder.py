@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
 from profkit.evidence.compare import compare_sides
-from profkit.evidence.ladder import build_ladder, order_ladder
+from profkit.evidence.ladder import build_ladder, order_variants_after_parents
 from profkit.evidence.runs import Evidence, Run, load_runs_of_side, pair_runs
 from tests.copies import replace
 from tests.evidence.made import frame, row, run, samples
@@ -28,15 +28,15 @@ def folder(*made: Run) -> Evidence:
 
 def test_every_step_comes_after_its_parent():
     parents = {"b": "a", "c": "b", "a": None, "d": "a", "x": "absent"}
-    order, lost = order_ladder(parents)
+    order, lost = order_variants_after_parents(parents)
     assert order == [("a", 0), ("b", 1), ("c", 2), ("d", 1), ("x", 0)]
     assert lost == []
 
 
 def test_a_circle_is_named_and_the_rest_goes_on():
-    order, lost = order_ladder({"a": None, "b": "c", "c": "b"})
+    order, lost = order_variants_after_parents({"a": None, "b": "c", "c": "b"})
     assert (order, lost) == ([("a", 0), ("b", 0), ("c", 0)], ["b", "c"])
-    assert order_ladder({"a": "a"}) == ([("a", 0)], ["a"])
+    assert order_variants_after_parents({"a": "a"}) == ([("a", 0)], ["a"])
     found = build_ladder(folder(run("a"), run("b", after="c"), run("c", after="b")), "B")
     assert [s.variant for s in found.steps] == ["a", "b", "c"]
     assert [p.message for p in found.problems] == [
@@ -203,7 +203,7 @@ def test_a_step_says_its_bound_and_a_racing_kernel_has_no_time():
 
 def test_siblings_and_their_children_stay_in_order():
     parents = {"z": None, "b": "z", "a": "z", "c": "b", "y": None, "d": "c"}
-    assert order_ladder(parents) == (
+    assert order_variants_after_parents(parents) == (
         [("z", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 1), ("y", 0)],
         [],
     )

@@ -31,7 +31,7 @@ def test_each_is_what_scipy_says(n: int, places: int) -> None:
     theirs = stats.bootstrap(
         (x,), np.median, n_resamples=300, method="percentile", rng=np.random.default_rng(n)
     )
-    mine = ranks.draw_medians(x, 300, n)
+    mine = ranks.draw_bootstrap_medians(x, 300, n)
     assert mine.tolist() == sorted(theirs.bootstrap_distribution.tolist())
 
 

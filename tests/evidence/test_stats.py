@@ -260,10 +260,10 @@ def test_many_samples_are_judged_as_if_each_pair_were_looked_at(
     """Their own way, which takes no square of their number, and the way of few."""
     x = correlated(np.random.default_rng(7), 3000, rho)
     x += np.linspace(0, 0.05, x.size)
-    many = samples.summarize_array(x, THRESHOLDS)
+    many = samples.summarize_times_of_process(x, THRESHOLDS)
     slope = samples.compute_theil_sen_slope(x)
     monkeypatch.setattr(samples, "PAIRED_MOST", x.size)
-    few = samples.summarize_array(x, THRESHOLDS)
+    few = samples.summarize_times_of_process(x, THRESHOLDS)
     assert many.faults == few.faults
     assert many.effective == pytest.approx(few.effective)
     assert many.interval.median == few.interval.median

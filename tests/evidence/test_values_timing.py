@@ -17,7 +17,7 @@ from profkit.evidence.samples import (
     Spread,
     Thresholds,
     estimate_process_spread,
-    group_by_process,
+    group_samples_by_process,
     measure_drift,
     measure_level_gap,
     summarize_samples,
@@ -57,7 +57,7 @@ def test_the_numbers_that_decide():
 )
 def test_what_cannot_be_times(bad, message):
     with pytest.raises(ProfkitError, match=message):
-        group_by_process(bad, "SIDE", positive=True)
+        group_samples_by_process(bad, "SIDE", positive=True)
 
 
 # --- spread of processes

@@ -11,8 +11,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import (
     at_least,
+    choose_exit_status,
     decide,
-    find_exit_status,
     gate,
     timed,
     verify_claim_files,
@@ -87,7 +87,7 @@ def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
         "wrong": "fails",
         "later": "undecided",
     }
-    assert find_exit_status(results) == 2
+    assert choose_exit_status(results) == 2
     by_name = {j.name: j for j in results[0].claims}
     assert by_name["arithmetic"].sentence == "Two and two are four."
     assert by_name["arithmetic"].computed == ("on an L4 it is 4 too",)
@@ -100,14 +100,14 @@ def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
 
 
 def test_a_failing_claim_is_an_answer_and_a_closed_gate_is_not(tmp_path, evidence):
-    assert find_exit_status(verify_claim_files([written(tmp_path, HOLDS, FAILS)], evidence)) == 0
+    assert choose_exit_status(verify_claim_files([written(tmp_path, HOLDS, FAILS)], evidence)) == 0
     closed = written(tmp_path, HOLDS, MISSING, "\nGATE = gate('v3', [arithmetic, later])\n")
     results = verify_claim_files([closed], evidence)
-    assert find_exit_status(results) == 1
+    assert choose_exit_status(results) == 1
     assert results[0].gates[0].failing == ("later",)
     assert [j.name for j in results[0].claims] == ["arithmetic", "later"]
     told = written(tmp_path, FAILS, "\nGATE = gate('v3', [wrong], binding=False)\n")
-    assert find_exit_status(verify_claim_files([told], evidence)) == 0
+    assert choose_exit_status(verify_claim_files([told], evidence)) == 0
     opened = written(tmp_path, HOLDS, "\nGATE = gate('v3', [arithmetic])\n")
     assert verify_claim_files([opened], evidence)[0].gates[0].met
 
@@ -129,7 +129,7 @@ def test_a_file_that_does_not_load_stops_no_other(tmp_path, evidence, text, said
     assert said in results[0].error
     assert "no such file" in results[1].error
     assert outcomes(results) == {"arithmetic": "holds"}
-    assert find_exit_status(results) == 2
+    assert choose_exit_status(results) == 2
 
 
 def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
@@ -157,7 +157,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
     before = list(sys.path)
     results = verify_claim_files(paths, evidence)
     assert [[j.outcome for j in f.claims] for f in results] == [[], ["holds"], [], ["fails"]]
-    assert find_exit_status(results) == 0
+    assert choose_exit_status(results) == 0
     assert sys.path == before
     assert "table" not in sys.modules
 
@@ -238,6 +238,6 @@ def test_a_gate_takes_claims_of_other_files_and_names_all_that_do_not_hold(tmp_p
         ("v2", True, ()),
     ]
     assert [j.name for j in file.claims] == ["wrong", "arithmetic", "later"]
-    assert find_exit_status([file]) == 1
+    assert choose_exit_status([file]) == 1
     bad = verify_claim_files([tmp_path / "absent.py"], evidence)
-    assert find_exit_status([file, *bad]) == 2, "what could not be tried is worse"
+    assert choose_exit_status([file, *bad]) == 2, "what could not be tried is worse"

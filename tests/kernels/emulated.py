@@ -21,7 +21,7 @@ import pytest
 from profkit.lab.measure import data
 from profkit.lab.measure.check import judge_output_values
 from profkit.lab.measure.cuda.device import NOT_SUPPORTED
-from profkit.lab.measure.data import choose_storage_type, read_values
+from profkit.lab.measure.data import choose_storage_type, decode_stored_values
 from profkit.lab.measure.variants import problem, variants
 from tests.found import find_files
 from tests.shared import find_folder, make_once
@@ -222,7 +222,7 @@ def emulate(
         *objects,
     )
     asked = problem.load_problem(variants.find_problem_dir(file))
-    each = [data.prepare_data(asked, case, 0, _inputs()) for case in cases]
+    each = [data.load_or_compute_case_data(asked, case, 0, _inputs()) for case in cases]
     work = [(at, folder / f"{at.case}-{n}-out") for n, _ in enumerate(schedules) for at in each]
     told = iter([_told(asked, at, out) for at, out in work])
     lines = in_turn(*((schedule, [next(told) for _ in each]) for schedule in schedules))
@@ -241,7 +241,9 @@ def emulate(
     ran = [one for one, error in zip(work, errors, strict=False) if error == 0]
     for at, out in ran:
         outs = [
-            read_values(np.fromfile(f"{out}{i}", choose_storage_type(dtype)).reshape(shape), dtype)
+            decode_stored_values(
+                np.fromfile(f"{out}{i}", choose_storage_type(dtype)).reshape(shape), dtype
+            )
             for i, (shape, dtype) in enumerate(at.outputs)
         ]
         faults += [f"{out.name}: {f}" for f in judge_output_values(asked, at, outs).faults]

@@ -90,7 +90,7 @@ WRONG = {
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_gate_stops_what_is_not_attention(wrong: str, tmp_path: Path) -> None:
-    at = data.prepare_data(ASKED, "S255-causal", 0, tmp_path)
+    at = data.load_or_compute_case_data(ASKED, "S255-causal", 0, tmp_path)
     scores, v, _ = _attention(MODULE.CHECKS["S255-causal"], 0)
     scores, v = WRONG[wrong](scores, v)
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from profkit.lab.measure.variants import variants
-from profkit.records.grid import read_grid
+from profkit.records.grid import read_time_grid
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_a_shape_between_takes_what_its_law_says(
 
 def test_the_entry_never_lost_more_than_three_per_cent(grid: ModuleType) -> None:
     """At the sixty shapes and at those between, against the fastest backend of the same process."""
-    held = read_grid(grid.RECORD.with_name("held.jsonl"))
+    held = read_time_grid(grid.RECORD.with_name("held.jsonl"))
     ratios = {}
     for cell in held.cells:
         (_, ours), (_, best) = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from profkit.errors import ProfkitError
 from profkit.lab.measure import data
 from profkit.lab.measure.check import judge_output_values
-from profkit.lab.measure.targets import LabFolders, find_target_of_options
+from profkit.lab.measure.targets import LabFolders, make_target_of_options
 from profkit.lab.measure.variants import problem
 from tests.found import find_files
 from tests.kernels import passed
@@ -96,7 +96,7 @@ def _norms(x: Floats, r: Floats, w: Floats, b: Floats, wrong: str) -> tuple[Floa
 )
 def test_the_gate_stops_what_is_not_layernorm(wrong: str, case: str, tmp_path: Path) -> None:
     asked = problem.load_problem(KERNELS / "layernorm")
-    at = data.prepare_data(asked, case, 0, tmp_path)
+    at = data.load_or_compute_case_data(asked, case, 0, tmp_path)
     x, r, w, b = (a.astype(np.float32) for a in at.load_inputs())
     assert (judge_output_values(asked, at, _norms(x, r, w, b, wrong)).status == "right") == (
         not wrong
@@ -109,7 +109,10 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
     given = np.array([1.0, 1.00390625, 1.01171875, -3.0e38, 1e-20], np.float32)
     stored = module._stored(given, case)
     assert stored.tolist() == [0x3F80, 0x3F80, 0x3F82, 0xFF62, 0x1E3D]
-    assert data.read_values(stored, "bfloat16").tolist() == module._values(stored, case).tolist()
+    assert (
+        data.decode_stored_values(stored, "bfloat16").tolist()
+        == module._values(stored, case).tolist()
+    )
     assert module.tolerance(case) == asked_tolerance("RMS4096") != asked_tolerance("LN768")
 
 
@@ -124,14 +127,14 @@ def asked_tolerance(case: str) -> tuple[float, float]:
 )
 def test_a_case_says_of_which_problem_a_reference_is(case: str, of: str) -> None:
     name = "flex" if of != "attention" else "sdpa"
-    target = find_target_of_options(LabFolders(KERNELS), [name], False, [case], False)
+    target = make_target_of_options(LabFolders(KERNELS), [name], False, [case], False)
     assert (target.problem.name, target.references) == (of, (name,))
-    assert find_target_of_options(LabFolders(KERNELS), [], True, [case], False).problem.name == of
+    assert make_target_of_options(LabFolders(KERNELS), [], True, [case], False).problem.name == of
 
 
 def test_a_reference_of_several_problems_needs_a_case() -> None:
     with pytest.raises(ProfkitError, match="problems: attention, decode, fp8, gqa"):
-        find_target_of_options(LabFolders(KERNELS), ["sdpa"], False, [], False)
+        make_target_of_options(LabFolders(KERNELS), ["sdpa"], False, [], False)
 
 
 @pytest.mark.parametrize("name", ["decode", "gqa", "blocksparse"])
@@ -165,7 +168,7 @@ WRONG_DECODING = {
 @pytest.mark.parametrize("wrong", WRONG_DECODING)
 def test_the_gate_stops_what_is_not_decoding(wrong: str, tmp_path: Path) -> None:
     asked = problem.load_problem(KERNELS / "decode")
-    at = data.prepare_data(asked, "S17-3to3-D64", 0, tmp_path)
+    at = data.load_or_compute_case_data(asked, "S17-3to3-D64", 0, tmp_path)
     q, k, v, table = at.load_inputs()
     out = np.empty(q.shape)
     for b, head in np.ndindex(2, 3):

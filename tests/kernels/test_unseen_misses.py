@@ -9,8 +9,8 @@ import pytest
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import Estimate
-from profkit.model.launch import Launch, measure_masked_accesses
-from profkit.model.resources import measure_full_slice, measure_unit_shares_of_peak
+from profkit.model.launch import Launch, get_masked_access_share
+from profkit.model.resources import measure_busiest_full_l2_slice, measure_unit_shares_of_peak
 from profkit.model.scenario import OFFSET, UNEXPLAINED, expect_less_of_unexplained_wait
 
 # All blocks read and write the same few lines: L2 is idle but for one slice.
@@ -78,7 +78,7 @@ def test_the_busiest_slice_is_what_l2_is_full_of():
     [{"l2_atomic_sectors": 10.0}, {"l2_busy_max": 0.6}, {"l2_busy": 0.8, "l2_cache_busy": 0.8}],
 )
 def test_of_atomics_and_of_slices_that_are_not_full_or_not_alone_nothing_is_said(change):
-    assert measure_full_slice(Launch({**ONE_SLICE, **change})) == 0
+    assert measure_busiest_full_l2_slice(Launch({**ONE_SLICE, **change})) == 0
 
 
 def test_a_slice_fills_from_dram_and_takes_atomics_at_once():
@@ -104,7 +104,7 @@ def test_a_slice_fills_from_dram_and_takes_atomics_at_once():
 
 def test_a_tile_that_is_mostly_mask_computes_for_nothing():
     found = finding(MASKED, "thread-divergence")
-    assert measure_masked_accesses(Launch(MASKED)) == pytest.approx(0.8)
+    assert get_masked_access_share(Launch(MASKED)) == pytest.approx(0.8)
     assert found.cause.startswith("80 % of the global accesses are masked off")
     assert 1.5 < found.expect.gain < found.gain <= 5.001
 
@@ -116,7 +116,7 @@ def test_a_branch_that_leaves_its_arithmetic_out_is_no_masked_tile():
 
 def test_without_requests_nothing_is_known_to_be_masked():
     counted = {name: value for name, value in MASKED.items() if "requests" not in name}
-    assert measure_masked_accesses(Launch(counted)) == 0
+    assert get_masked_access_share(Launch(counted)) == 0
 
 
 def test_of_a_wait_without_a_cause_the_median_change_is_expected_where_that_may_be_nothing():

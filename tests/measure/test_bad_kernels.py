@@ -39,7 +39,7 @@ def test_a_local_array_shows_as_a_stack_frame_without_spills(
 ) -> None:
     (kernel,) = built["localarray"].kernels
     assert (kernel.spills, kernel.stack) == (0, 128)
-    assert build.check_budget(built["localarray"]) == [
+    assert build.list_budget_excesses(built["localarray"]) == [
         "localarray_indexed_at_run_time.cu sm_90 gather: stack=128, budget 0"
     ]
-    assert build.check_budget(built["right"]) == []
+    assert build.list_budget_excesses(built["right"]) == []

@@ -12,7 +12,7 @@ from profkit.lab.measure.languages.language import CompileJob
 from profkit.lab.measure.variants import build, variants
 from profkit.lab.measure.variants.variants import Variant
 from profkit.records.header import Header
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 from tests.copies import replace
 
 ROOT = Path(__file__).parents[2]
@@ -61,8 +61,8 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 def test_ptxas_output() -> None:
     foo, bar = resources.parse_ptxas(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
-    assert base_name(foo.mangled) == "foo"
-    assert base_name(foo.name) == "foo"
+    assert get_base_name_of_kernel(foo.mangled) == "foo"
+    assert get_base_name_of_kernel(foo.name) == "foo"
     assert (bar.name, bar.regs, bar.smem, bar.spills, bar.stack) == ("bar", 10, 0, 0, 0)
 
 
@@ -78,7 +78,7 @@ def test_ptxas_output() -> None:
     ],
 )
 def test_base_name(name: str, base: str) -> None:
-    assert base_name(name) == base
+    assert get_base_name_of_kernel(name) == base
 
 
 def test_check_budget() -> None:
@@ -86,13 +86,13 @@ def test_check_budget() -> None:
     variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
     kernel = resources.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
-    assert build.check_budget(built) == [
+    assert build.list_budget_excesses(built) == [
         "v.cu sm_90 k: regs=11, budget 10",
         "v.cu sm_90 k: spills=4, budget 0",
     ]
-    assert len(build.check_budget(built, {"k(int)": 100})) == 3
+    assert len(build.list_budget_excesses(built, {"k(int)": 100})) == 3
     fits = replace(kernel, regs=10, spills=0)
-    assert build.check_budget(replace(built, kernels=(fits,))) == []
+    assert build.list_budget_excesses(replace(built, kernels=(fits,))) == []
 
 
 def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

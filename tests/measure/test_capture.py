@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from profkit.collect import timeline
-from profkit.collect.inject.profkit_capture_launch import CannotCapture, write_standalone
+from profkit.collect.inject.profkit_capture_launch import CannotCapture, write_standalone_source
 from profkit.errors import ProfkitError
 from profkit.lab.measure import capture, data
-from profkit.lab.measure.capture import make_unused_folder_name, write_problem
+from profkit.lab.measure.capture import make_unused_folder_name, write_problem_of_captured_launch
 from profkit.lab.measure.variants import problem, variants
 
 INJECT = timeline.INJECTED
@@ -66,7 +66,9 @@ def left(folder: Path, **more: Any) -> Path:
 
 
 def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
-    file = write_problem(left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12)
+    file = write_problem_of_captured_launch(
+        left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12
+    )
     read = variants.read_variant(file)
     assert (read.id, read.problem, read.language.name) == ("captured", "add", "Triton")
     assert read.space.values == {
@@ -80,8 +82,8 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
     assert "launched it 12 times" in read.header.text
 
     loaded = problem.load_problem(file.parent)
-    assert problem.is_complete(file.parent)
-    made = data.prepare_data(loaded, "captured", 0, tmp_path / "build")
+    assert problem.is_complete_problem_folder(file.parent)
+    made = data.load_or_compute_case_data(loaded, "captured", 0, tmp_path / "build")
     drawn, kept = made.load_inputs()
     assert kept.tolist() == list(range(N)), "what was kept is what the program gave"
     wide = (drawn.astype(np.uint32) << 16).view(np.float32)
@@ -93,7 +95,9 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
 
 
 def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> None:
-    file = write_problem(left(tmp_path, grid_text=""), tmp_path / "k" / "add", "python x", 1)
+    file = write_problem_of_captured_launch(
+        left(tmp_path, grid_text=""), tmp_path / "k" / "add", "python x", 1
+    )
     assert set(variants.read_variant(file).space.values) == {"WARPS", "STAGES"}
     assert "grid = (3, 1, 1)" in file.read_text()
     assert "(in0, out0, 300, 128," in " ".join(file.read_text().split()).replace("( ", "(")
@@ -103,7 +107,7 @@ def test_a_spread_that_is_none_leaves_a_tolerance(tmp_path: Path) -> None:
     """Memory that held anything: float32 overflowed, or was never written."""
     outputs = [array("y", begins=1, std=float("inf")), array("z", begins=None, std=float("nan"))]
     place = left(tmp_path, outputs=outputs)
-    file = write_problem(place, tmp_path / "k" / "add", "python x", 1)
+    file = write_problem_of_captured_launch(place, tmp_path / "k" / "add", "python x", 1)
     loaded = problem.load_problem(file.parent)
     assert loaded.get_tolerance("captured") == (1e-7, 1e-6)
 
@@ -113,20 +117,20 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
     about = json.loads((place / "capture.json").read_text())
     about["parameters"].append({"name": "OTHER", "code": "None"})
     (place / "capture.json").write_text(json.dumps(about))
-    file = write_problem(place, tmp_path / "k" / "add", "python x", 1)
+    file = write_problem_of_captured_launch(place, tmp_path / "k" / "add", "python x", 1)
     assert set(variants.read_variant(file).space.values) == {"XBLOCK", "WARPS", "STAGES"}
 
 
 def test_two_launches_differ_by_finite_values_only() -> None:
     torch = pytest.importorskip("torch")
-    from profkit.collect.inject.profkit_capture_launch import _measure_difference
+    from profkit.collect.inject.profkit_capture_launch import _measure_largest_difference
 
     nan, inf = float("nan"), float("inf")
     one = torch.tensor([1.0, inf, -inf, nan])
-    assert _measure_difference(one, torch.tensor([1.5, inf, -inf, nan])) == 0.5
-    assert _measure_difference(one[1:], one[1:]) == 0.0
+    assert _measure_largest_difference(one, torch.tensor([1.5, inf, -inf, nan])) == 0.5
+    assert _measure_largest_difference(one[1:], one[1:]) == 0.0
     for other in ([nan, inf, -inf, nan], [1.0, -inf, -inf, nan], [1.0, inf, -inf, 0.0]):
-        assert _measure_difference(one, torch.tensor(other)) is None
+        assert _measure_largest_difference(one, torch.tensor(other)) is None
 
 
 def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +147,11 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     def add(given: dict[str, Any]) -> None:
         given["out"].copy_(given["x"] + given["y"])
 
-    reach = arrays.copy_reachable([("x", x), ("y", y), ("out", x)], limit=1 << 20)
+    reach = arrays.copy_reachable_memory([("x", x), ("y", y), ("out", x)], limit=1 << 20)
     assert [array.parameter_names for array in reach] == [("x", "out"), ("y",)]
     add({"x": x, "y": y, "out": x})
     arrays.note_written_arrays(reach)
-    outcome = arrays.repeat_launch(reach, add)
+    outcome = arrays.launch_twice_and_compare(reach, add)
     assert outcome.bit_equal
     assert [(a.is_written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
     assert (
@@ -157,9 +161,9 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
         is not None
     )
     assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
-    named = hook.name_arrays(arrays.list_inputs(reach), reach[:1])
+    named = hook.name_arrays_by_parameter(arrays.list_inputs(reach), reach[:1])
     assert [named[name] for name in ("x", "y", "out")] == ["out0", "in0", "out0"]
-    apart = arrays.copy_reachable([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
+    apart = arrays.copy_reachable_memory([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
     add({"x": x[:6], "y": y[:6], "out": x[2:]})
     with pytest.raises(arrays.CannotCapture, match="shares memory"):
         arrays.note_written_arrays(apart)
@@ -188,7 +192,7 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
         kernel = SimpleNamespace(fn=function, arg_names=[], src=inspect.getsource(function))
         space[name] = kernel
     space |= {"x": object(), "y": object(), "out": object(), "n": object(), "i": object()}
-    imports, definitions = write_standalone(space["add"], [])
+    imports, definitions = write_standalone_source(space["add"], [])
     assert imports.splitlines() == ["import triton", "import triton.language as tl"]
     assert [line for line in definitions.splitlines() if line[:1].strip()] == [
         "KIND = 'sum'",
@@ -200,7 +204,7 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
     ]
     space["SCALE"] = object()
     with pytest.raises(CannotCapture, match="it uses SCALE, a object"):
-        write_standalone(space["add"], [])
+        write_standalone_source(space["add"], [])
 
 
 def test_folders_have_names_of_their_own() -> None:
@@ -259,7 +263,9 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
         "    print(kernel.run(Tensor(), 4, grid=(1,), warmup=False))\n"
         "print(kernel.run(Tensor(), 4, grid=(1,), warmup=True))\n"
     )
-    environment = capture._build_environment(tmp_path, capture.CaptureOptions(kernel="norm"))
+    environment = capture._write_request_and_make_environment(
+        tmp_path, capture.CaptureOptions(kernel="norm")
+    )
     environment["PYTHONPATH"] += f":{tmp_path}"
     done = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True, check=True
@@ -291,14 +297,14 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     code.helper = jit(code.helper, "def helper(x):\n    return x * SCALE\n")
     kernel = jit(code.kernel, "def kernel(x, n):\n    return helper(x) + m.pi\n")
     kernel.fn.__globals__["helper"] = code.helper
-    imports, definitions = write_standalone(kernel, ["x"])
+    imports, definitions = write_standalone_source(kernel, ["x"])
     assert "import math as m" in imports.splitlines()
     assert definitions.index("SCALE = 3") < definitions.index("def helper")
     assert definitions.index("def helper") < definitions.index("def kernel")
     assert "do_not_specialize_on_alignment=['x'])\ndef kernel" in definitions
     kernel.fn.__globals__["helper"] = object()
     with pytest.raises(CannotCapture, match="it uses helper, a object"):
-        write_standalone(kernel, [])
+        write_standalone_source(kernel, [])
 
 
 def test_the_table_counts_launches_and_says_what_is_left_out() -> None:

@@ -36,7 +36,7 @@ def left_in(folder: Path) -> list[str]:
 
 
 def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
-    got = wrap(tmp_path, CollectOptions(filters=profiler.list_launch_filters("attn", 2, 3)))
+    got = wrap(tmp_path, CollectOptions(filters=profiler.make_launch_filter_options("attn", 2, 3)))
     assert left_in(tmp_path / "out") == ["x.ncu-rep"]
     assert got.kernels
     assert got.note == ""
@@ -175,8 +175,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_bad_expression_is_refused_before_anything_starts() -> None:
     with pytest.raises(ProfkitError, match=r"--kernel \("):
-        profiler.list_launch_filters("(", 0, None)
-    assert profiler.list_launch_filters(None, 0, None) == ()
+        profiler.make_launch_filter_options("(", 0, None)
+    assert profiler.make_launch_filter_options(None, 0, None) == ()
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

@@ -108,8 +108,13 @@ def test_target(spec: str | None, arch: str, target: str | None) -> None:
 
 
 def test_words_reads_none_in_each_spelling() -> None:
-    assert header.split_ids("a, b c") == ("a", "b", "c")
-    assert header.split_ids("-") == header.split_ids("–") == header.split_ids("none") == ()
+    assert header.split_into_ids("a, b c") == ("a", "b", "c")
+    assert (
+        header.split_into_ids("-")
+        == header.split_into_ids("–")
+        == header.split_into_ids("none")
+        == ()
+    )
 
 
 @given(st.text(max_size=300))

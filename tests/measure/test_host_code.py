@@ -108,7 +108,7 @@ def played(folder: Path, cubins: tuple[bytes, bytes], offset: int = 64) -> Path:
     folder.mkdir()
     start = KernelStart(1, (2, 1, 1), (128, 1, 1), 0, (Parameter("in", 0, offset),))
     images = [KernelImage(f"k{i}", f"k{i}", cubin) for i, cubin in enumerate(cubins)]
-    (folder / "plan.h").write_text(CallPlan(images, [CasePlan("B", {}, (start,))]).to_c())
+    (folder / "plan.h").write_text(CallPlan(images, [CasePlan("B", {}, (start,))]).write_c_tables())
     for i, image in enumerate(images):
         (folder / f"image{i}.cubin").write_bytes(image.cubin)
     inside = f"-I{folder}", f"-Wa,-I{folder}"

@@ -167,9 +167,9 @@ def test_backends_are_told_by_their_kernels() -> None:
 
 
 def test_data_is_computed_once(tmp_path: Path) -> None:
-    first = data.prepare_data(ATTENTION, "S17", 0, tmp_path)
+    first = data.load_or_compute_case_data(ATTENTION, "S17", 0, tmp_path)
     stamp = (first.folder / "ref0").stat().st_mtime_ns
-    again = data.prepare_data(ATTENTION, "S17", 0, tmp_path)
+    again = data.load_or_compute_case_data(ATTENTION, "S17", 0, tmp_path)
     assert again == first
     assert (again.folder / "ref0").stat().st_mtime_ns == stamp
     (ref,) = again.load_reference()
@@ -180,8 +180,10 @@ def test_data_is_computed_once(tmp_path: Path) -> None:
         ref, MODULE.reference(ATTENTION.get_case("S17"), given)[0], rtol=1e-6
     )
     assert again.output_bytes() == [2 * 3 * 17 * 64 * 2]
-    assert data.prepare_data(ATTENTION, "S17", 1, tmp_path).folder != first.folder
-    assert data.prepare_data(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder
+    assert data.load_or_compute_case_data(ATTENTION, "S17", 1, tmp_path).folder != first.folder
+    assert (
+        data.load_or_compute_case_data(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder
+    )
 
 
 def test_a_problem_that_lacks_something_is_told_what(tmp_path: Path) -> None:
@@ -197,9 +199,9 @@ def test_a_problem_that_lacks_something_is_told_what(tmp_path: Path) -> None:
 
 
 def test_a_problem_of_another_kind_is_not_complete(tmp_path: Path) -> None:
-    assert problem.is_complete(ROOT / "kernels/attention")
-    assert problem.is_complete(ROOT / "tests/bad_kernels")
-    assert not problem.is_complete(tmp_path)
+    assert problem.is_complete_problem_folder(ROOT / "kernels/attention")
+    assert problem.is_complete_problem_folder(ROOT / "tests/bad_kernels")
+    assert not problem.is_complete_problem_folder(tmp_path)
     for text in ("def arguments(): return {}", "CASES = [", "CASES: dict = {}\nATOL, RTOL = 1, 2"):
         (tmp_path / "problem.py").write_text(text)
-        assert not problem.is_complete(tmp_path)
+        assert not problem.is_complete_problem_folder(tmp_path)

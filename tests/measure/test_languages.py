@@ -16,8 +16,16 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import languages
 from profkit.lab.measure.languages import language as registry
 from profkit.lab.measure.languages import plan
-from profkit.lab.measure.languages.plan import LaunchArgs, describe_address, make_array
-from profkit.lab.measure.languages.triton import LANGUAGE, shorten_traceback, strip_prose
+from profkit.lab.measure.languages.plan import (
+    LaunchArgs,
+    decode_array_address,
+    make_array_at_coded_address,
+)
+from profkit.lab.measure.languages.triton import (
+    LANGUAGE,
+    remove_comments_and_layout,
+    shorten_traceback,
+)
 from profkit.lab.measure.variants import build, variants
 
 from .conftest import Machine
@@ -93,8 +101,8 @@ def test_prose_is_no_code(tmp_path: Path) -> None:
     )
     assert variants.read_variant(write(tmp_path, "# a comment", prose)).source_hash == one
     assert variants.read_variant(write(tmp_path, "MORE = 1")).source_hash != one
-    assert strip_prose("x = '#'  # no\n") == "x = '#'"
-    assert strip_prose("x = (") == "x = ("
+    assert remove_comments_and_layout("x = '#'  # no\n") == "x = '#'"
+    assert remove_comments_and_layout("x = (") == "x = ("
 
 
 def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
@@ -188,17 +196,20 @@ def test_one_more_language_is_one_file(
 def test_arrays_are_told_by_their_addresses() -> None:
     args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
     more = args.scratch((16,), "float32", zero=True)
-    x, y = make_array("in", 1, "float16", (4, 8)), make_array("out", 0, "float16", (4, 8))
+    x, y = (
+        make_array_at_coded_address("in", 1, "float16", (4, 8)),
+        make_array_at_coded_address("out", 0, "float16", (4, 8)),
+    )
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
-    assert describe_address(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
-    assert describe_address(y.data_ptr()) == plan.Parameter("out", 0, 0)
+    assert decode_array_address(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
+    assert decode_array_address(y.data_ptr()) == plan.Parameter("out", 0, 0)
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
-        last = make_array(where, index, "int8", (1,))
-        assert describe_address(last.data_ptr()) == plan.Parameter(where, index, 0)
-    assert describe_address(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
+        last = make_array_at_coded_address(where, index, "int8", (1,))
+        assert decode_array_address(last.data_ptr()) == plan.Parameter(where, index, 0)
+    assert decode_array_address(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):
-        describe_address(4096)
+        decode_array_address(4096)
     with pytest.raises(ProfkitError, match="no such type"):
         args.scratch((1,), "half")
 
@@ -212,13 +223,13 @@ def test_a_plan_says_what_each_case_starts_and_what_its_launcher_is_given() -> N
     assert json.loads(json.dumps(whole.to_json())) == {
         "B": [{"kernel": "k<N=2>", "grid": [6, 2, 1], "block": [128, 1, 1], "dynamic_smem": 512}]
     }
-    tables = whole.to_c()
+    tables = whole.write_c_tables()
     assert "Case CASES[] = {{{1, 2, 0, 0, 0, 0}, {2, 1, 0, 0, 0, 0}, 1036831949, 1, 0, 1," in tables
     assert "Start STARTS[] = {{0, {3, 2, 1}, {128, 1, 1}, 512, 2, 0, 0, 0, 0}}" in tables
     assert "PLAN_ID" in tables
     for changed in ({"scale": 0.2}, {"causal": False}):
         other = plan.CallPlan(whole.images, [plan.CasePlan("B", {**values, **changed}, (start,))])
-        assert tables != other.to_c()
+        assert tables != other.write_c_tables()
 
 
 def test_a_traceback_becomes_one_line(tmp_path: Path) -> None:
@@ -321,7 +332,7 @@ def test_any_text_is_a_header_or_one_line(text: str, whole: bool) -> None:
     source = TRITON.replace("{extra}", text) if whole else text
     with contextlib.suppress(ProfkitError):  # any other error is one of ours
         LANGUAGE.header(source, "x.py")
-    strip_prose(source)
+    remove_comments_and_layout(source)
 
 
 def test_a_script_that_uses_the_language_is_no_kernel_where_no_problem_is(tmp_path: Path) -> None:

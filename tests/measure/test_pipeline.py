@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
-    target = targets.find_target_of_options(
+    target = targets.make_target_of_options(
         targets.LabFolders(machine.kernels), names, False, (), False
     )
     return pipeline.measure_target(target, lambda _: None, time=time)
@@ -152,7 +152,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
     from profkit.collect import profiler
 
-    target = targets.find_target_of_options(
+    target = targets.make_target_of_options(
         targets.LabFolders(machine.kernels), names, False, ("B",), False
     )
     return pipeline.profile_target(

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
-from profkit.lab.measure.bench import Times, summarize_times
+from profkit.lab.measure.bench import Times, summarize_times_as_json
 from profkit.lab.measure.subjects import list_library_versions
 from profkit.lab.measure.targets import LabFolders, Measurements, Target, TargetRun, make_record
 from profkit.lab.measure.variants.build import Build
@@ -66,17 +66,21 @@ def test_an_interval_that_stays_wide_says_why() -> None:
         rounds_short="still wide after 240 rounds",
         session="s",
     )
-    said = summarize_times(times)
+    said = summarize_times_as_json(times)
     assert said["why_wide"] == "warm: wider than 1 %, still wide after 240 rounds"
     assert said["l2"]["cold"] is None
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
-    narrow = summarize_times(replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8))
+    narrow = summarize_times_as_json(
+        replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8)
+    )
     assert narrow["why_wide"] == ""
     # Two levels, one after the other: 40 samples that are worth less than six.
-    hanging = summarize_times(replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short=""))
+    hanging = summarize_times_as_json(
+        replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short="")
+    )
     assert hanging["why_wide"] == "warm: no interval, neighbouring samples are correlated"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
-    few = summarize_times(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
+    few = summarize_times_as_json(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
     assert few["why_wide"] == (
         "warm: no interval, 2 samples are too few; cold: no interval, all samples are equal"
     )

@@ -21,7 +21,7 @@ def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", folder)
     assert variant.language.name.lower() == language
     assert variant.space.macros[0] == "BLOCK"
-    assert problem.is_complete(folder)
+    assert problem.is_complete_problem_folder(folder)
     loaded = problem.load_problem(folder)
     case = loaded.get_case("n31")
     (wanted,) = loaded.module.reference(case, loaded.module.inputs(case, 0))

@@ -86,9 +86,9 @@ def test_an_include_that_is_only_a_comment_is_not_followed(tmp_path: Path) -> No
 
 def test_the_build_follows_the_text_to_the_letter(tmp_path: Path) -> None:
     kernel(tmp_path, "One.")
-    first = source.hash_text(tmp_path / "k_x.cu")
+    first = source.hash_cpp_text_with_includes(tmp_path / "k_x.cu")
     kernel(tmp_path, "Two.")
-    assert source.hash_text(tmp_path / "k_x.cu") != first
+    assert source.hash_cpp_text_with_includes(tmp_path / "k_x.cu") != first
 
 
 def test_every_key_that_only_speaks_is_a_key() -> None:

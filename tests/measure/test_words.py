@@ -63,7 +63,7 @@ def test_letters_match_in_either_case(pattern: str, name: str) -> None:
 
 
 def test_a_range_is_given_to_ncu_in_both_of_its_forms() -> None:
-    asked = profiler.list_launch_filters(None, 0, 5, "step/1 [a]")
+    asked = profiler.make_launch_filter_options(None, 0, 5, "step/1 [a]")
     assert asked == (
         "--launch-count",
         "5",

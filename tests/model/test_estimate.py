@@ -23,7 +23,7 @@ from profkit.model.scenario import (
     compute_issue_wait_ratio,
     estimate_gain_of_fixes,
     join_scenarios,
-    make_expectation,
+    make_bounded_expectation,
     predict_gain,
 )
 
@@ -261,11 +261,11 @@ def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
 
 
 def test_an_interval_is_around_its_expectation_and_below_the_bound():
-    plain = make_expectation(2.0, SPREAD, None)
+    plain = make_bounded_expectation(2.0, SPREAD, None)
     assert plain.low < plain.gain == 2.0 < plain.high
-    capped = make_expectation(2.0, SPREAD, 2.1)
+    capped = make_bounded_expectation(2.0, SPREAD, 2.1)
     assert capped.high == 2.1
-    assert make_expectation(3.0, SPREAD, 2.1).gain == 2.1
+    assert make_bounded_expectation(3.0, SPREAD, 2.1).gain == 2.1
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():

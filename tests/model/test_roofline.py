@@ -11,11 +11,11 @@ from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,
-    explain_cache_resident,
+    explain_why_cache_resident,
     find_nearest_roof,
     list_ceilings,
-    list_families,
     list_missing_metrics,
+    list_precisions_dominant_first,
     list_roofline_points,
 )
 from profkit.reports.metrics import CATALOGUE
@@ -97,7 +97,7 @@ def test_device_attributes_only_where_the_report_has_nothing():
 
 def test_a_copy_has_no_intensity_but_a_share_of_its_bandwidth():
     copy = MACHINE | NO_OPS | {"dram_rate": 0.9e12, "l2_rate": 1e12, "l1_rate": 1e12}
-    assert list_families(copy) == ()
+    assert list_precisions_dominant_first(copy) == ()
     dram = by_level(copy)["dram"]
     assert (dram.intensity, dram.rate, dram.family) == (0, 0, "")
     assert dram.share == pytest.approx(0.9)
@@ -106,15 +106,15 @@ def test_a_copy_has_no_intensity_but_a_share_of_its_bandwidth():
 
 def test_the_dominant_precision():
     tensor = MACHINE | NO_OPS | {"fp32_rate": 9e12, "tensor_ops_fp16": 40e9, "tensor_ops": 40e9}
-    assert list_families(tensor) == (
+    assert list_precisions_dominant_first(tensor) == (
         "tensor_fp16",
         "fp32",
     )  # 40 T against 9 T operations per second
     few = tensor | {"tensor_ops_fp16": 1e9, "tensor_ops": 1e9}
-    assert list_families(few) == ("fp32", "tensor_fp16")
+    assert list_precisions_dominant_first(few) == ("fp32", "tensor_fp16")
     # One FP64 unit for twenty FP32 ones: fewer operations, but nearer to their peak.
     double = MACHINE | NO_OPS | {"fp32_rate": 2e12, "fp64_rate": 0.8e12}
-    assert list_families(double) == ("fp64", "fp32")
+    assert list_precisions_dominant_first(double) == ("fp64", "fp32")
 
 
 def test_the_workloads_own_point():
@@ -147,7 +147,7 @@ def test_the_workloads_own_point_needs_no_counters():
     ],
 )
 def test_cache_resident(values, resident):
-    assert bool(explain_cache_resident(values)) is resident
+    assert bool(explain_why_cache_resident(values)) is resident
     notes = {p.level: p.note for p in list_roofline_points(FP32 | values)}
     assert bool(notes["dram"]) is resident
     assert not notes["l2"]
@@ -239,7 +239,7 @@ def test_on_the_recorded_reports(own_runs):
     name, share = find_nearest_roof(row["copy"])
     assert name == "dram"
     assert 0.8 < share < 0.95
-    assert list_families(row["copy"]) == ()
+    assert list_precisions_dominant_first(row["copy"]) == ()
     roof, share = find_nearest_roof(row["matmul"])
     assert roof == "tensor_fp16"
     assert 0.85 < share < 0.97
@@ -263,7 +263,7 @@ def test_attention_moves_its_compulsory_bytes_once(own_runs):
 @pytest.mark.slow
 def test_recorded_with_caches_flushed_nothing_is_resident(own_runs):
     assert not [
-        row["variant"] for row in own_runs.to_dict("records") if explain_cache_resident(row)
+        row["variant"] for row in own_runs.to_dict("records") if explain_why_cache_resident(row)
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from profkit.model.launch import (
     Launch,
     NotCollected,
-    explain_cache_resident,
+    explain_why_cache_resident,
     measure_idleness,
     select_collected_metrics,
 )
@@ -23,8 +23,8 @@ from profkit.model.resources import (
 )
 from profkit.model.roofline import (
     list_ceilings,
-    list_families,
     list_missing_metrics,
+    list_precisions_dominant_first,
     list_roofline_points,
 )
 
@@ -179,15 +179,21 @@ def test_ceilings_by_the_device_s_attributes():
 
 def test_which_precision_leads():
     rates = {"time": 1.0, "fp32_rate": 5.0, "tensor_ops_fp16": 5.0, "tensor_ops_int8": 0.0}
-    assert list_families(rates) == ("tensor_fp16", "fp32")  # half of all is most of it
-    assert list_families({**rates, "tensor_ops_fp16": 4.9}) == ("fp32", "tensor_fp16")
-    assert list_families({**rates, "fp32_rate": 0.0, "tensor_ops_int8": 6.0}) == (
+    assert list_precisions_dominant_first(rates) == (
+        "tensor_fp16",
+        "fp32",
+    )  # half of all is most of it
+    assert list_precisions_dominant_first({**rates, "tensor_ops_fp16": 4.9}) == (
+        "fp32",
+        "tensor_fp16",
+    )
+    assert list_precisions_dominant_first({**rates, "fp32_rate": 0.0, "tensor_ops_int8": 6.0}) == (
         "tensor_int8",
         "tensor_fp16",
     )
     near = {"fp32_rate": 4.0, "peak_fp32": 8.0, "fp64_rate": 3.0, "peak_fp64": 4.0}
-    assert list_families(near) == ("fp64", "fp32")
-    assert list_families({}) == ()
+    assert list_precisions_dominant_first(near) == ("fp64", "fp32")
+    assert list_precisions_dominant_first({}) == ()
 
 
 def test_a_point_needs_bytes_and_a_time():
@@ -213,7 +219,7 @@ def test_a_point_needs_bytes_and_a_time():
     ],
 )
 def test_borders_of_residence(values, resident):
-    assert bool(explain_cache_resident(values)) is resident
+    assert bool(explain_why_cache_resident(values)) is resident
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from profkit.model.launch import Launch, measure_sector_waste
 from profkit.model.scenario import RELIEVED
 from profkit.model.whatif import (
     CounterChange,
-    apply_changes,
+    apply_counter_changes,
     bound_speedup_of_changes,
-    parse_changes,
+    parse_counter_changes,
     predict_speedup_of_changes,
 )
 from profkit.reports.metrics import CATALOGUE
@@ -46,11 +46,15 @@ LAUNCH = {
 
 
 def gain(text: str, **values: float) -> float:
-    return predict_speedup_of_changes(Launch({**LAUNCH, **values}), parse_changes(text)).gain
+    return predict_speedup_of_changes(
+        Launch({**LAUNCH, **values}), parse_counter_changes(text)
+    ).gain
 
 
 def test_changes_are_read_with_their_other_names():
-    assert parse_changes("inst_mufu/32, shared_wavefronts*0.25; blocks*4, inst_barrier=0") == (
+    assert parse_counter_changes(
+        "inst_mufu/32, shared_wavefronts*0.25; blocks*4, inst_barrier=0"
+    ) == (
         CounterChange("inst_exp", "/", 32),
         CounterChange("shared_wavefronts", "*", 0.25),
         CounterChange("grid_size", "*", 4),
@@ -70,17 +74,21 @@ def test_changes_are_read_with_their_other_names():
 )
 def test_a_mistake_says_what_could_be_meant(text, said):
     with pytest.raises(ProfkitError, match=r".+") as error:
-        parse_changes(text)
+        parse_counter_changes(text)
     assert said in error.value.message
     assert error.value.hint
 
 
 def test_a_kind_of_instruction_takes_the_total_with_it():
-    after = apply_changes(Launch(LAUNCH), parse_changes("inst_exp/2, inst_shared_load*0.5"))
+    after = apply_counter_changes(
+        Launch(LAUNCH), parse_counter_changes("inst_exp/2, inst_shared_load*0.5")
+    )
     assert after["inst_xu"] == 5e5
     assert after["instructions"] == 1e7 - 5e5 - 1e6
     assert after["shared_wavefronts"] == 4e6
-    kept = apply_changes(Launch(LAUNCH), parse_changes("inst_shared_load*0.5, shared_wavefronts*1"))
+    kept = apply_counter_changes(
+        Launch(LAUNCH), parse_counter_changes("inst_shared_load*0.5, shared_wavefronts*1")
+    )
     assert kept["shared_wavefronts"] == 8e6
 
 
@@ -88,7 +96,9 @@ def test_no_change_is_no_gain_and_more_work_is_slower():
     assert gain("instructions*1") == pytest.approx(1)
     assert gain("shared_wavefronts*0.25") > 1.3
     assert gain("shared_wavefronts*3") < 0.8
-    hope = predict_speedup_of_changes(Launch(LAUNCH), parse_changes("shared_wavefronts*0.25"))
+    hope = predict_speedup_of_changes(
+        Launch(LAUNCH), parse_counter_changes("shared_wavefronts*0.25")
+    )
     assert hope.low < hope.gain < hope.high
 
 
@@ -138,14 +148,14 @@ def test_what_waits_behind_atomics_goes_as_they_do():
 
 def test_no_unit_and_no_wait_left_is_no_division_by_zero():
     bare = {"instructions": 1e7, "warps_per_sm": 8.0, "grid_size": 132.0, "issue_busy": 1.2}
-    found = predict_speedup_of_changes(Launch(bare), parse_changes("instructions=0"))
+    found = predict_speedup_of_changes(Launch(bare), parse_counter_changes("instructions=0"))
     assert found.gain == pytest.approx(1000)
 
 
 def test_a_count_that_was_not_collected_is_said():
     less = {k: v for k, v in LAUNCH.items() if k != "instructions"}
     with pytest.raises(ProfkitError, match="instructions was not collected"):
-        predict_speedup_of_changes(Launch(less), parse_changes("blocks*2"))
+        predict_speedup_of_changes(Launch(less), parse_counter_changes("blocks*2"))
 
 
 def test_a_frame_is_asked_launch_by_launch():
@@ -288,10 +298,12 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
 def test_no_part_of_an_interval_is_above_what_the_changes_can_bring():
     few_blocks = {"shared_busy": 0.05, "issue_busy": 0.05}
     for changes, values in (("blocks*4", few_blocks), ("shared_wavefronts*0.25", {})):
-        launch, counts = Launch({**LAUNCH, **values}), parse_changes(changes)
+        launch, counts = Launch({**LAUNCH, **values}), parse_counter_changes(changes)
         bound = bound_speedup_of_changes(launch, counts)
         hope = predict_speedup_of_changes(launch, counts)
         assert bound is not None
         assert hope.low <= hope.gain <= hope.high <= bound
-    wider = predict_speedup_of_changes(Launch(LAUNCH), parse_changes("instructions*0.5"))
-    assert wider.high <= bound_speedup_of_changes(Launch(LAUNCH), parse_changes("instructions*0.5"))
+    wider = predict_speedup_of_changes(Launch(LAUNCH), parse_counter_changes("instructions*0.5"))
+    assert wider.high <= bound_speedup_of_changes(
+        Launch(LAUNCH), parse_counter_changes("instructions*0.5")
+    )

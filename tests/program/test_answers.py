@@ -21,7 +21,7 @@ from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as CATEGORIES
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
-from profkit.reports.figures import base_name, readable
+from profkit.reports.figures import get_base_name_of_kernel, make_kernel_name_readable
 from profkit.show.text.blocks import render_markdown
 from profkit.show.text.terminal import render_text
 from profkit.show.views.triage import draw_step_bar, show_compared_triages, show_triage
@@ -333,15 +333,15 @@ NUMBAS = (
     ],
 )
 def test_names_as_ncu_filters_them(name: str, function: str) -> None:
-    assert base_name(name) == function
+    assert get_base_name_of_kernel(name) == function
 
 
 def test_tags_that_no_source_has_are_left_out() -> None:
     plain = "cudapy::__main__::blur(Array<float, 2, C, mutable, aligned>)"
     tagged = plain.replace("blur", f"blur[abi:v1][abi:{NUMBAS}]")
-    assert readable(tagged) == plain
+    assert make_kernel_name_readable(tagged) == plain
     mangled = f"_ZN6cudapy8__main__4blurB2v1B{len(NUMBAS)}{NUMBAS}E5ArrayIfLi2E1CE"
-    assert readable(mangled) == "cudapy::__main__::blur<Array 2 C>"
+    assert make_kernel_name_readable(mangled) == "cudapy::__main__::blur<Array 2 C>"
     assert counts.normalize_kernel_name(tagged) == counts.normalize_kernel_name(plain)
 
 

@@ -14,14 +14,14 @@ from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.loops import (
     estimate_ns_as_one_kernel,
     find_batchable_launches,
-    list_loops,
+    list_independent_loops,
 )
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import make_host_models
-from profkit.program.steps.attribution import set_place
+from profkit.program.steps.attribution import add_place_to_origin
 from profkit.program.steps.cut import find_steps
 from profkit.program.timeline import SourcePlace
-from profkit.program.triage import Triage, make_case, triage_timeline
+from profkit.program.triage import Triage, make_step_case, triage_timeline
 from tests.program.made import GEMM, MUL, Program, ran
 
 HALVES = ["c10::BFloat16", "c10::BFloat16"]
@@ -44,7 +44,7 @@ def make(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> S
     timeline = torch_trace.read_torch_trace(trace)
     process = timeline.processes[0]
     steps = find_steps(process)
-    return make_case(process, steps, make_host_models(timeline, process, steps.typical))
+    return make_step_case(process, steps, make_host_models(timeline, process, steps.typical))
 
 
 def list_said(of: Triage, words: str) -> list[StepFinding]:
@@ -254,7 +254,7 @@ def test_what_may_be_needed_one_by_one_is_not_said(
 
 def test_what_a_batch_would_not_save_is_left_to_other_findings(tmp_path: Path) -> None:
     case = make(in_large_chunks, tmp_path)
-    assert list_loops(case, frozenset())
+    assert list_independent_loops(case, frozenset())
     assert not list(find_batchable_launches(case, frozenset()))
 
 
@@ -272,8 +272,8 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
             multiply(p, [[rows, 512], [512, 64]], us, blocks)
 
     case = make(step, tmp_path, host)
-    (loop,) = list_loops(case, frozenset())
-    (run,) = loop.list_runs()
+    (loop,) = list_independent_loops(case, frozenset())
+    (run,) = loop.list_works_by_place_in_turn()
     together, least = estimate_ns_as_one_kernel(case, run)
     kernels = case.sum_work_ms(run)
     assert 0 < together <= least <= kernels * 1e6
@@ -352,7 +352,7 @@ def find_loop(
         part = "backward" if number >= turns else "forward"
         path = module.format(number % turns)
         place = SourcePlace(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
-        works[index + 1] = replace(work, maker=set_place(work.maker, place))
+        works[index + 1] = replace(work, maker=add_place_to_origin(work.maker, place))
     made = replace(case, step=replace(case.step, works=works))
     return list(find_batchable_launches(made, frozenset()))
 
@@ -459,7 +459,7 @@ def test_layers_that_append_within_a_step_are_no_cache(tmp_path: Path) -> None:
 def test_the_sizes_of_a_concatenation(
     parts: tuple[tuple[int, ...], ...], result: tuple[int, ...] | None
 ) -> None:
-    join = moves.read_concatenation(parts)
+    join = moves.read_sizes_of_appending(parts)
     assert (join.result if join else None) == result
 
 

@@ -9,13 +9,13 @@ import pytest
 from profkit.program.example import Kernel, run_example
 from profkit.program.findings import Example, draft_findings
 from profkit.program.findings.case import StepCase
-from profkit.program.findings.floors import SHARES, estimate_saving
+from profkit.program.findings.floors import SHARES, estimate_saving_of_floor
 from profkit.program.operators import TABLE, find_operator_needs
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import EXPECT, make_host_models
 from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM
 from profkit.program.steps.cut import find_steps
-from profkit.program.triage import make_case, triage_timeline
+from profkit.program.triage import make_step_case, triage_timeline
 from tests.program.made import Program, ran
 
 EXAMPLES = [(rule.id, number) for rule in RULES for number in range(len(rule.fires))]
@@ -29,7 +29,7 @@ def read_case(example: Example) -> StepCase:
     timeline = run_example(example)
     process = timeline.processes[0]
     steps = find_steps(process)
-    return make_case(process, steps, make_host_models(timeline, process, steps.typical))
+    return make_step_case(process, steps, make_host_models(timeline, process, steps.typical))
 
 
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)
@@ -131,7 +131,7 @@ def test_no_saving_is_more_than_what_binds_next_leaves() -> None:
     """Half of the step is the host's: ten times faster kernels save no more than twice faster ones."""
     case = read_case((Kernel(name=SGEMM, us=40.0, host_us=26.0),) * 20)
     draft = next(row for row in draft_findings(case) if row.rule == "fp32-matmul")
-    fast = estimate_saving(case, "kernel", draft.change)
+    fast = estimate_saving_of_floor(case, "kernel", draft.change)
     assert fast.expected <= 0.3 * case.hosts.plain.expect
 
 

@@ -28,7 +28,7 @@ HASHING = RuleTexts(
 
 
 def find_hashing(case, claimed):
-    works = case.select_works(lambda work: "mine_" in work.activity.name, claimed)
+    works = case.list_unclaimed_works(lambda work: "mine_" in work.activity.name, claimed)
     if works:
         yield case.make_finding(HASHING, works, StepChange(dict.fromkeys(works, Range(0.3, 0.2, 0.1))))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.origins import find_operator
+from profkit.program.origins import get_called_operator
 from profkit.program.readers import injected
 from profkit.program.readers.operators import assign_operators_to_all_steps, read_recorded_operators
 from profkit.program.readers.store import read_saved_timeline, write_timeline
@@ -229,4 +229,4 @@ def test_the_operator_of_compiled_work_is_what_it_computes(
     maker: CallOrigin, kernel: str, operator: str
 ) -> None:
     work = StepWork(Activity("kernel", kernel, 0, 1), "gemm", 0, maker)
-    assert find_operator(work) == operator
+    assert get_called_operator(work) == operator

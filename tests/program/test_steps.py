@@ -11,9 +11,13 @@ import pytest
 
 from profkit.program import readers as recordings
 from profkit.program.steps.cut import WHOLE, find_steps
-from profkit.program.steps.idle import CAUSES, clean_operator_name, split_step_period
+from profkit.program.steps.idle import CAUSES, clean_operator_name, split_period_into_busy_and_idle
 from profkit.program.steps.kinds import classify_kernel, find_product_precision, is_library_kernel
-from profkit.program.steps.period import _measure_turn_similarity, _shorten_turns, find_repeats
+from profkit.program.steps.period import (
+    _measure_turn_similarity,
+    _shorten_turns,
+    find_longest_repetition,
+)
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -32,25 +36,25 @@ STEP = ["embed", *LAYER * 12, "loss", *reversed(LAYER * 12), *["adam"] * 3]
     ids=["steps", "warm-up", "short", "one kernel", "two steps"],
 )
 def test_the_period_of_a_launch_sequence(sequence: list[str], found: tuple[int, int, int]) -> None:
-    assert find_repeats(sequence) == found
+    assert find_longest_repetition(sequence) == found
 
 
 def test_what_follows_the_loop_is_no_step() -> None:
-    found = find_repeats([*STEP * 5, "evaluate", "print"])
+    found = find_longest_repetition([*STEP * 5, "evaluate", "print"])
     assert found is not None
     assert found[1:] == (len(STEP), 5)
 
 
 @pytest.mark.parametrize("sequence", [[], ["a"], list(range(200)), STEP])
 def test_what_does_not_repeat_has_no_period(sequence: list[object]) -> None:
-    found = find_repeats(sequence)  # type: ignore[arg-type]
+    found = find_longest_repetition(sequence)  # type: ignore[arg-type]
     assert found is None or (sequence == STEP and found[1] % len(LAYER) == 0)
 
 
 def test_a_step_may_differ_in_a_few_launches() -> None:
     other = list(STEP)
     other[5] = "copy"
-    assert find_repeats(STEP * 3 + other + STEP * 3) == (0, len(STEP), 7)
+    assert find_longest_repetition(STEP * 3 + other + STEP * 3) == (0, len(STEP), 7)
 
 
 def _unmarked(p: Program) -> Program:
@@ -300,7 +304,7 @@ def test_all_of_a_step_is_given_out(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    found = split_step_period(typical)
+    found = split_period_into_busy_and_idle(typical)
     assert found.busy + sum(row.time for row in found.idle) == found.period
     times = {row.cause: row.time / 1e3 for row in found.idle}
     assert set(times) <= set(CAUSES)
@@ -318,7 +322,7 @@ def test_two_streams_compute_once(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    assert split_step_period(typical).busy / 1e3 < 330
+    assert split_period_into_busy_and_idle(typical).busy / 1e3 < 330
 
 
 def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
@@ -331,7 +335,7 @@ def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
         recordings.read_timeline(ran(step, 4).write(tmp_path / "t.json")).processes[0]
     ).typical
     assert typical.period / 1e6 == pytest.approx(plain_ms(step), rel=0.01)
-    found = split_step_period(typical)
+    found = split_period_into_busy_and_idle(typical)
     assert found.busy / found.period > 0.99
 
 
@@ -470,4 +474,6 @@ def test_the_only_step_of_many_streams_begins_with_the_first(tmp_path: Path) -> 
             p.wait(10 + number)
     step = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0]).typical
     assert step.period / 1e3 == pytest.approx(p.now - begin, rel=0.02)
-    assert split_step_period(step).busy / 1e3 == pytest.approx(8 * 1000 + 28, rel=0.001)
+    assert split_period_into_busy_and_idle(step).busy / 1e3 == pytest.approx(
+        8 * 1000 + 28, rel=0.001
+    )

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from profkit.program.example import Copy, Kernel, run_example
-from profkit.program.readers.tensors import SAME, UNREAD, find_lag, read_needless_operators
+from profkit.program.readers.tensors import (
+    SAME,
+    UNREAD,
+    find_period_of_names,
+    read_needless_operators,
+)
 from profkit.program.triage import triage_timeline
 
 THREAD = 1
@@ -175,12 +180,12 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_names_come_again_after_a_lag(names: str, lag: int) -> None:
-    assert find_lag(names) == lag
+    assert find_period_of_names(names) == lag
 
 
 def test_names_that_nearly_repeat_take_a_pass() -> None:
     """Each of 200,000 lags fails at the last name: a comparison for each would take hours."""
-    assert find_lag("a" * 400_000 + "b") == 0
+    assert find_period_of_names("a" * 400_000 + "b") == 0
 
 
 def step_with_gradients(steps: Steps, number: int) -> None:

@@ -19,7 +19,7 @@ from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.steps.kinds import classify_kernel, find_product_precision
 from profkit.program.triage import triage_timeline
-from profkit.reports.figures import readable
+from profkit.reports.figures import make_kernel_name_readable
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
 
 Step = Callable[[Program], None]
@@ -178,8 +178,8 @@ def test_no_word_in_a_name_of_nobody_s_is_a_finding(
     ],
 )
 def test_a_mangled_name_is_read(mangled: str, kind: str, short: str) -> None:
-    assert classify_kernel(readable(mangled)) == kind
-    assert readable(mangled).startswith(short)
+    assert classify_kernel(make_kernel_name_readable(mangled)) == kind
+    assert make_kernel_name_readable(mangled).startswith(short)
 
 
 def test_a_mangled_kernel_is_told_as_the_demangled_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.records.grid import read_grid
+from profkit.records.grid import read_time_grid
 
 HEAD = {"schema": "profkit.grid/1", "gpu": {"name": "NVIDIA H200"}, "against": ["lib", 7]}
 CELL = {
@@ -28,7 +28,7 @@ def _file(folder: Path, *lines: Any) -> Path:
 
 
 def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
-    grid = read_grid(_file(tmp_path, HEAD, CELL))
+    grid = read_time_grid(_file(tmp_path, HEAD, CELL))
     assert (grid.gpu, grid.against) == ("NVIDIA H200", {"lib"})
     (cell,) = grid.cells
     assert (cell.row_value, cell.column_value) == (64, 2)
@@ -39,14 +39,14 @@ def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
 
 def test_work_is_read_where_it_is_said(tmp_path: Path) -> None:
     said = {**CELL, "operations": 8, "bytes": "x"}
-    with_work, without = read_grid(_file(tmp_path, HEAD, said, CELL)).cells
+    with_work, without = read_time_grid(_file(tmp_path, HEAD, said, CELL)).cells
     assert with_work.operations == 8
     assert all(isnan(x) for x in (with_work.moved, without.operations, without.moved))
 
 
 def test_samples_that_are_no_times_are_left_out(tmp_path: Path) -> None:
     odd = {**CELL, "warm": {"a": [None, "x", -1, 0, float("nan"), 5e-6], "b": 3}}
-    (cell,) = read_grid(_file(tmp_path, HEAD, odd)).cells
+    (cell,) = read_time_grid(_file(tmp_path, HEAD, odd)).cells
     assert cell.warm == {"a": (5e-6,)}
 
 
@@ -65,10 +65,10 @@ def test_what_is_no_grid_is_said_with_its_line(
     tmp_path: Path, lines: tuple[Any, ...], said: str
 ) -> None:
     with pytest.raises(ProfkitError, match=said) as caught:
-        read_grid(_file(tmp_path, *lines))
+        read_time_grid(_file(tmp_path, *lines))
     assert caught.value.hint
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match=r"nowhere\.jsonl: No such file"):
-        read_grid(tmp_path / "nowhere.jsonl")
+        read_time_grid(tmp_path / "nowhere.jsonl")

@@ -13,7 +13,7 @@ from profkit.reports import frame, reader
 
 @cache
 def _whole(path: str) -> list[dict[str, Any]]:
-    return [frame.read_scalars(action) for action in reader.iterate_actions(path)]
+    return [frame.read_scalar_metrics(action) for action in reader.iterate_actions(path)]
 
 
 def verdict(item: tuple[str, str, int]) -> tuple[str, str, list[str]]:
@@ -40,7 +40,10 @@ def verdict(item: tuple[str, str, int]) -> tuple[str, str, list[str]]:
         return (
             "ok",
             "",
-            _lost(_whole(path), [frame.read_scalars(a) for a in reader.iterate_actions(str(copy))]),
+            _lost(
+                _whole(path),
+                [frame.read_scalar_metrics(a) for a in reader.iterate_actions(str(copy))],
+            ),
         )
 
 

@@ -90,11 +90,11 @@ def flip(data: bytes, at: int, bit: int) -> bytes:
 
 def checked(data: bytes) -> container.ContainerVerdict:
     """Return what our walk says of bytes, without a file."""
-    walk = container._Walk("made.ncu-rep")
+    walk = container._ContainerWalk("made.ncu-rep")
     walk.start = data[:4]
     if walk.start == container.MAGIC:
         try:
-            for frame in container.read_frames(io.BytesIO(data[4:]), len(data)):
+            for frame in container.iterate_length_prefixed_frames(io.BytesIO(data[4:]), len(data)):
                 walk.process_frame(frame)
             walk.require_complete_blocks()
         except Malformed as error:

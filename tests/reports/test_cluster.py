@@ -46,8 +46,8 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
         called.append(([*items], jobs))
         return [item.upper() for item in items]
 
-    monkeypatch.setattr(cluster, "run_isolated", isolated)
-    monkeypatch.setattr(cluster, "count_processors", lambda: 7)
+    monkeypatch.setattr(cluster, "run_in_child_processes", isolated)
+    monkeypatch.setattr(cluster, "count_usable_cpus", lambda: 7)
     return called
 
 

@@ -51,7 +51,7 @@ def test_a_hole_is_not_read(tmp_path: Path, monkeypatch, start: bytes) -> None:
     with path.open("wb") as file:
         file.write(start)
         file.truncate(12 << 30)
-    real, taken = container.open_regular, []
+    real, taken = container.open_regular_file, []
 
     @contextlib.contextmanager
     def open_counting(name: str):
@@ -60,7 +60,7 @@ def test_a_hole_is_not_read(tmp_path: Path, monkeypatch, start: bytes) -> None:
             counted.read = lambda size: taken.append(size) or file.read(size)
             yield counted
 
-    monkeypatch.setattr(container, "open_regular", open_counting)
+    monkeypatch.setattr(container, "open_regular_file", open_counting)
     monkeypatch.setattr(container, "SMALL", 1 << 20)
     monkeypatch.setattr(contents, "HOLLOW_BYTES", 1 << 20)
     found = check_report(path)

@@ -21,7 +21,7 @@ import zstandard
 from profkit.errors import ProfkitError
 from profkit.reports.container import check_report, hash_names, split_report
 from profkit.reports.contents import MAGIC
-from profkit.reports.isolated import run_isolated
+from profkit.reports.isolated import run_in_child_processes
 from profkit.reports.reader import (
     join_and_judge_report,
     prepare_child,
@@ -141,7 +141,7 @@ def test_bits_drawn_by_lot_as_the_library_reads_them(tmp_path_factory: Any) -> N
             items.append([str(original), str(copy), chance.choice(places), chance.randrange(8)])
     assert len(items) >= WITH_LIBRARY
     function = "tests.reports.test_flips:read_flipped"
-    found = run_isolated(function, items, 1, lambda _item, why: ["died", why, False])
+    found = run_in_child_processes(function, items, 1, lambda _item, why: ["died", why, False])
     silent, died = [], []
     for item, (status, message, same) in zip(items, found, strict=True):
         if not same and status == "ok" and not message:

@@ -118,7 +118,7 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is work for: one more is a fork, and a part takes ten times as long."""
-    monkeypatch.setattr(reader, "count_processors", lambda: 4)
+    monkeypatch.setattr(reader, "count_usable_cpus", lambda: 4)
     assert [reader.choose_number_of_children(size << 20) for size in (7, 17, 40, 900)] == [
         1,
         2,

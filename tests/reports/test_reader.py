@@ -230,9 +230,11 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
     real, crashing = f"{reader.__name__}:read_one_report", "tests.reports.crashing:read_one_report"
-    isolated = cluster.iterate_isolated
+    isolated = cluster.iterate_results_of_child_processes
     monkeypatch.setattr(
-        cluster, "iterate_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
+        cluster,
+        "iterate_results_of_child_processes",
+        lambda f, *rest: isolated(crashing if f == real else f, *rest),
     )
     seen: list[tuple[int, int]] = []
     paths = sorted(tmp_path.iterdir())
@@ -295,7 +297,7 @@ def test_what_may_take_its_process_with_it_is_read_in_a_child(
         called.append(function)
         return [reader.read_one_report(item) for item in items]
 
-    monkeypatch.setattr(reader, "run_isolated", isolated)
+    monkeypatch.setattr(reader, "run_in_child_processes", isolated)
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     (file,) = reader.read_report_files([path]).files
     assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
@@ -312,7 +314,7 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
         return [(name, reader.read_one_report(name)) for name in names]
 
     monkeypatch.setattr(cluster, "iterate_results_by_path", each_report)
-    monkeypatch.setattr(reader, "count_processors", lambda: 20)
+    monkeypatch.setattr(reader, "count_usable_cpus", lambda: 20)
     paths = [write(made.result(NAMES), name=f"{n}.ncu-rep") for n in range(9)]
     for some, jobs in (
         (paths[:8], None),
@@ -350,7 +352,7 @@ def test_raw_values_of_a_damaged_report_are_read_in_a_child(write, monkeypatch, 
         called.append(function)
         return [reader.read_raw_rows(item) for item in items]
 
-    monkeypatch.setattr(reader, "run_isolated", isolated)
+    monkeypatch.setattr(reader, "run_in_child_processes", isolated)
     assert len(reader.read_raw_frame(path)) == 2
     assert called == [f"{reader.__name__}:read_raw_rows"] * bool(cut)
 
@@ -362,7 +364,7 @@ def test_launches_are_counted_over_all_ranges_of_a_report(write, monkeypatch) ->
         for n in (2, 0, 3)
     ]
     monkeypatch.setattr(reader, "open_report", lambda _path: groups)
-    with reader.open_launches(path) as action:
+    with reader.open_report_actions(path) as action:
         assert [action(n) for n in range(5)] == [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
         for n in (-1, 5):
             with pytest.raises(ProfkitError, match=f"has no launch {n}"):

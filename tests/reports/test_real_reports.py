@@ -9,7 +9,7 @@ import pytest
 
 from profkit.reports import reader
 from profkit.reports.container import check_report
-from profkit.reports.isolated import count_processors, run_isolated
+from profkit.reports.isolated import count_usable_cpus, run_in_child_processes
 from profkit.reports.reader import read_report_files
 from tests.conftest import CORPUS, committed, kinds, others
 from tests.reports.child import in_a_child
@@ -84,7 +84,9 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
     """Seeded: the same damage on every run. An overwrite of nothing but values is not seen."""
     items = [(str(SMALL[n % len(SMALL)]), how, n) for n in range(DAMAGED)]
     died = "tests.reports.damage:verdict"
-    found = run_isolated(died, items, count_processors(), lambda _item, why: ("damaged", why, []))
+    found = run_in_child_processes(
+        died, items, count_usable_cpus(), lambda _item, why: ("damaged", why, [])
+    )
     ok = [lost for status, _, lost in found if status == "ok"]
     assert [lost for lost in ok if lost] == []
     assert all(message for status, message, _ in found if status != "ok")

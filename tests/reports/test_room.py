@@ -12,7 +12,7 @@ from pathlib import Path
 import ncu_report  # noqa: F401 - else a process that has forked lets forks read all reports
 import pytest
 
-from profkit.diagnosis.launches import add_readable_source_lines, judge_reports
+from profkit.diagnosis.launches import add_source_lines_and_explain_missing, judge_reports
 from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, cubin, hotlines, isolated, reader
 from profkit.reports.isolated import InProcessReadBudget
@@ -67,8 +67,8 @@ COUNTED = """
 import atexit, sys
 from profkit.reports import hotlines
 
-real, apart = hotlines.run_isolated, []
-hotlines.run_isolated = lambda *asked: apart.append(asked) or real(*asked)
+real, apart = hotlines.run_in_child_processes, []
+hotlines.run_in_child_processes = lambda *asked: apart.append(asked) or real(*asked)
 atexit.register(lambda: print(len(apart), file=sys.stderr))
 report = sys.argv.pop()
 """
@@ -92,13 +92,13 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
     called: list[str] = []
     for module in (reader, hotlines):
         monkeypatch.setattr(module, "ROOM", InProcessReadBudget(files_left=room))
-        real = module.run_isolated
+        real = module.run_in_child_processes
 
         def isolated(function: str, *rest: object, real: Callable = real) -> object:
             called.append(function.partition(":")[2])
             return real(function, *rest)
 
-        monkeypatch.setattr(module, "run_isolated", isolated)
+        monkeypatch.setattr(module, "run_in_child_processes", isolated)
     report = report_of("stage2", "B")
     assert len(reader.read_raw_frame(report)) == 1
     hotlines.answer_line_requests(
@@ -203,7 +203,7 @@ def test_without_memory_only_source_lines_are_lost(
             return [died(item, OUT_OF_MEMORY) for item in items]
         raise ProfkitError(OUT_OF_MEMORY, "allow more")
 
-    monkeypatch.setattr(hotlines, "run_isolated", run_out)
+    monkeypatch.setattr(hotlines, "run_in_child_processes", run_out)
     monkeypatch.setattr(hotlines, "ROOM", InProcessReadBudget(files_left=0))
     report = str(report_of("stage2", "B"))
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)}, sampled=2)]
@@ -211,9 +211,9 @@ def test_without_memory_only_source_lines_are_lost(
         (answer,) = hotlines.answer_line_requests(requests, strict=strict)
         assert (answer.counters, answer.sampled, answer.unread) == ({}, (), OUT_OF_MEMORY)
         monkeypatch.setattr(hotlines, "LARGE", 1)  # the next time in parts
-    monkeypatch.setattr(hotlines, "run_isolated", None)
+    monkeypatch.setattr(hotlines, "run_in_child_processes", None)
     judged = judge_reports(reader.read_report_files([report]))
-    monkeypatch.setattr(hotlines, "run_isolated", run_out)
-    lined, notes = add_readable_source_lines(judged)
+    monkeypatch.setattr(hotlines, "run_in_child_processes", run_out)
+    lined, notes = add_source_lines_and_explain_missing(judged)
     assert notes == [f"{report}: without source lines: out of memory"]
     assert [run.diagnosis.bound for run in lined] == [run.diagnosis.bound for run in judged]

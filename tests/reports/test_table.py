@@ -221,7 +221,7 @@ def test_what_stands_before_the_header_is_no_launch():
 )
 def test_a_unit_with_its_prefix_becomes_si(unit, factor):
     """A prefix counts before a unit that has prefixes: Kinst would be a word of its own."""
-    assert table._scale_unit(unit) == pytest.approx(factor)
+    assert table._get_factor_of_printed_unit(unit) == pytest.approx(factor)
 
 
 def test_numbers_of_another_locale_are_read_by_the_whole_table():

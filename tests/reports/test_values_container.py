@@ -20,8 +20,8 @@ from profkit.reports.contents import (
     has_id_without_name,
     make_single_frame_header,
     read_block_header,
-    read_result,
     repair_frame,
+    verify_and_summarize_result,
 )
 from profkit.reports.wire import (
     BYTES,
@@ -226,9 +226,9 @@ def test_a_metric_may_be_there_twice_if_it_is_the_same() -> None:
     launch = made.result(NAMES).replace(made.field(15, made.field(1, 1)), b"")
     same, other = (made.field(13, made.metric(0, value)) for value in ("NVIDIA H200", "another"))
     assert same in launch
-    read_result(_before_source(launch, same), KERNEL, Oddities())
+    verify_and_summarize_result(_before_source(launch, same), KERNEL, Oddities())
     with pytest.raises(Malformed, match="twice, with two values"):
-        read_result(_before_source(launch, other), KERNEL, Oddities())
+        verify_and_summarize_result(_before_source(launch, other), KERNEL, Oddities())
     kept = repair_frame(_before_source(launch, other), KERNEL)
     assert kept is not None
     assert same not in kept
@@ -255,11 +255,13 @@ def test_an_id_that_breaks_a_run_is_another_s(ids: list[int], wrong: list[int]) 
 
 def test_ranges_are_of_a_domain_that_is_there() -> None:
     launch = made.result(NAMES, ranges=["step"])
-    read_result(launch, KERNEL, Oddities())
+    verify_and_summarize_result(launch, KERNEL, Oddities())
     domain = made.field(1, 0) + made.field(2, "<default domain>")
     assert domain in launch
     with pytest.raises(Malformed, match="a domain that is not there"):
-        read_result(launch.replace(domain, made.field(1, 1) + domain[2:]), KERNEL, Oddities())
+        verify_and_summarize_result(
+            launch.replace(domain, made.field(1, 1) + domain[2:]), KERNEL, Oddities()
+        )
 
 
 @pytest.mark.parametrize(
@@ -304,9 +306,12 @@ def _stamps(*samples: int) -> bytes:
 )
 def test_samples_that_the_library_trusts(times: bytes, taken: int, risky: bool) -> None:
     data = made.result(list(made.METRICS), extra=_samples(times, bytes(taken)))
-    assert read_result(data, KERNEL, Oddities()).risky is risky
+    assert verify_and_summarize_result(data, KERNEL, Oddities()).risky is risky
     # A good one behind does not make up for it.
-    assert read_result(data + _samples(_stamps(0), b""), KERNEL, Oddities()).risky is risky
+    assert (
+        verify_and_summarize_result(data + _samples(_stamps(0), b""), KERNEL, Oddities()).risky
+        is risky
+    )
 
 
 # --- what is left of a damaged result

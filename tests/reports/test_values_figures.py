@@ -147,8 +147,8 @@ def test_one_is_singular(number, words, shown):
     ],
 )
 def test_a_kernel_s_name_is_read_out_of_what_the_compiler_made_of_it(name, shown, base):
-    assert text.readable(name) == (shown or name)
-    assert text.base_name(name) == base
+    assert text.make_kernel_name_readable(name) == (shown or name)
+    assert text.get_base_name_of_kernel(name) == base
 
 
 def test_a_number_and_its_unit_are_not_parted():

@@ -534,7 +534,7 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
     good = [hotlines.HotLines({"rule": (line,)}, (line,)) for _ in range(2)]
     items: list[Any] = []
     monkeypatch.setattr(
-        hotlines, "run_isolated", lambda _f, i, *_: items.extend(i) or [good[:1], good]
+        hotlines, "run_in_child_processes", lambda _f, i, *_: items.extend(i) or [good[:1], good]
     )
     nothing = hotlines.HotLines({}, ())
     assert hotlines.answer_line_requests(asked, strict=False) == [
@@ -590,7 +590,9 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
     monkeypatch.setattr(hotlines.ROOM, "reserve_read_here", lambda _size: True)
     children: list[Any] = []
     empty = [hotlines.HotLines({}, ())]
-    monkeypatch.setattr(hotlines, "run_isolated", lambda _f, i, *_: children.extend(i) or [empty])
+    monkeypatch.setattr(
+        hotlines, "run_in_child_processes", lambda _f, i, *_: children.extend(i) or [empty]
+    )
     assert hotlines.answer_line_requests([hotlines.LinesRequest(str(path), 0, sampled=1)]) == empty
     assert bool(children) is not here
 
@@ -650,7 +652,7 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
         values = array("d", [nan] * 2 * width)
         values[place] = 7.0
         values[width + 4] = 0.0
-        held, columns = frame.drop_uncollected(values, 2)
+        held, columns = frame.drop_uncollected_columns(values, 2)
         assert columns == tuple(sorted((4, place)))
         assert len(held) == 2 * 2 * 8
         rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]

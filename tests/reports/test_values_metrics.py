@@ -9,15 +9,17 @@ import pytest
 from profkit.reports.metrics import OPCODES, evaluate_metrics
 from profkit.reports.metrics.derive import (
     Metric,
-    count_by_opcode,
-    parse_formula,
+    count_instructions_by_opcode,
+    get_factor_to_si,
+    parse_catalogue_formula,
     parse_metrics,
-    scale_to_si,
 )
 
 
 def of(source, values, unit="op"):
-    return Metric("m", unit, "", "", (source,)).compute_from(values | count_by_opcode(values))
+    return Metric("m", unit, "", "", (source,)).compute_from(
+        values | count_instructions_by_opcode(values)
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def of(source, values, unit="op"):
     ],
 )
 def test_the_unit_of_a_raw_name(name, factor):
-    assert scale_to_si(name) == factor
+    assert get_factor_to_si(name) == factor
 
 
 T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
@@ -85,7 +87,7 @@ T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
     ],
 )
 def test_every_kind_of_source(text, values, result):
-    source = parse_formula(text)
+    source = parse_catalogue_formula(text)
     assert of(source, values) == pytest.approx(result, nan_ok=True)
     assert source.text == text
 
@@ -95,7 +97,7 @@ def test_every_kind_of_source(text, values, result):
 )
 def test_a_source_that_is_no_formula_is_refused(text):
     with pytest.raises((ValueError, KeyError, SyntaxError)):
-        parse_formula(text)
+        parse_catalogue_formula(text)
 
 
 def test_ncus_halved_shares_are_doubled_on_the_gpus_where_it_halves_them():
@@ -104,12 +106,12 @@ def test_ncus_halved_shares_are_doubled_on_the_gpus_where_it_halves_them():
     turing, ampere = (
         {cc + "major": major, cc + "minor": minor} for major, minor in ((7, 5), (8, 0))
     )
-    source = parse_formula(unit + share)
+    source = parse_catalogue_formula(unit + share)
     assert source.text == f"{unit}{share}; {unit} twice on 7.5"
     assert of(source, turing | {unit + share: 40.0}) == pytest.approx(0.8)
     assert of(source, ampere | {unit + share: 40.0}) == pytest.approx(0.4)
     assert of(source, {unit + share: 40.0}) == pytest.approx(0.4)
-    assert of(parse_formula(unit + count), turing | {unit + count: 40.0}) == 40.0
+    assert of(parse_catalogue_formula(unit + count), turing | {unit + count: 40.0}) == 40.0
 
 
 def test_a_share_is_doubled_on_no_other_gpu():
@@ -119,7 +121,7 @@ def test_a_share_is_doubled_on_no_other_gpu():
     doubled = {}
     for unit in ("l1tex__data_pipe_lsu_wavefronts", "l1tex__m_l1tex2xbar_req_cycles_active"):
         name = f"{unit}.avg.pct_of_peak_sustained_elapsed"
-        source = parse_formula(name)
+        source = parse_catalogue_formula(name)
         shares = {
             gpu: of(source, {name: 50.0, cc + "major": gpu[0], cc + "minor": gpu[1]})
             for gpu in gpus
@@ -141,7 +143,9 @@ def test_a_metric_of_ncus_own_is_read_under_the_first_name_that_is_there():
 
 
 def test_the_first_source_that_is_all_there_decides():
-    metric = Metric("m", "count", "", "", (parse_formula("a + b"), parse_formula("c")))
+    metric = Metric(
+        "m", "count", "", "", (parse_catalogue_formula("a + b"), parse_catalogue_formula("c"))
+    )
     assert metric.compute_from({"a": 1.0, "b": 2.0, "c": 9.0}) == 3.0
     assert metric.compute_from({"a": 1.0, "c": 9.0}) == 9.0
     assert metric.compute_from({"a": nan, "b": 2.0, "c": 9.0}) == 9.0
@@ -153,8 +157,8 @@ def test_the_first_source_that_is_all_there_decides():
     ("unit", "value"), [("count", 0.0), ("byte", 0.0), ("share", 0.0), ("op", -2.0), ("s", -2.0)]
 )
 def test_less_than_nothing_is_nothing_where_something_is_counted(unit, value):
-    assert of(parse_formula("a"), {"a": -2.0}, unit) == value
-    assert of(parse_formula("a"), {"a": 0.5}, unit) == 0.5
+    assert of(parse_catalogue_formula("a"), {"a": -2.0}, unit) == value
+    assert of(parse_catalogue_formula("a"), {"a": 0.5}, unit) == 0.5
 
 
 def test_opcodes_are_whole_words_before_their_modifiers():
@@ -167,10 +171,10 @@ def test_opcodes_are_whole_words_before_their_modifiers():
         f"{OPCODES}[LDG": 16.0,
         "x" * len(OPCODES) + "[LDG]": 32.0,
     }
-    assert of(parse_formula(f"{OPCODES} of LDG"), counted) == 3.0
-    assert of(parse_formula(f"{OPCODES} of LDG, STG"), counted) == 11.0
-    assert of(parse_formula(f"{OPCODES} of NOP"), counted) == 0.0
-    assert isnan(of(parse_formula(f"{OPCODES} of LDG"), {f"{OPCODES}[LDG]": 1.0}))
+    assert of(parse_catalogue_formula(f"{OPCODES} of LDG"), counted) == 3.0
+    assert of(parse_catalogue_formula(f"{OPCODES} of LDG, STG"), counted) == 11.0
+    assert of(parse_catalogue_formula(f"{OPCODES} of NOP"), counted) == 0.0
+    assert isnan(of(parse_catalogue_formula(f"{OPCODES} of LDG"), {f"{OPCODES}[LDG]": 1.0}))
 
 
 # --- catalogue entries: raw values -> short name, SI value

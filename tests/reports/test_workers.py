@@ -22,10 +22,10 @@ from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
     choose_hint,
-    count_processors,
+    count_usable_cpus,
     is_fault_of_file,
-    iterate_isolated,
-    run_isolated,
+    iterate_results_of_child_processes,
+    run_in_child_processes,
 )
 from tests.reports import made
 
@@ -37,7 +37,7 @@ SURROUNDINGS = "tests.reports.crashing:surroundings"
 
 def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
     items = [[n, "x"] for n in range(12)]
-    found = run_isolated("tests.reports.crashing:pid", items, 2, lambda *_: None)
+    found = run_in_child_processes("tests.reports.crashing:pid", items, 2, lambda *_: None)
     assert [item for item, _ in found] == items
     pids = {pid for _, pid in found}
     assert len(pids) <= 2
@@ -46,7 +46,7 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
 
 def test_children_are_forks_of_one_server() -> None:
     """What is imported and made before the first item is paid for once."""
-    found = run_isolated("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
+    found = run_in_child_processes("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
     pids, servers = map(set, zip(*found, strict=True))
     assert (len(pids), len(servers)) == (3, 1)
     assert os.getpid() not in servers
@@ -54,12 +54,16 @@ def test_children_are_forks_of_one_server() -> None:
 
 def test_who_loses_its_server_gets_another(tmp_path: Path) -> None:
     items = [str(tmp_path / "mark"), *[""] * 5]
-    found = run_isolated("tests.reports.crashing:kills_server", items, 2, lambda _item, why: why)
+    found = run_in_child_processes(
+        "tests.reports.crashing:kills_server", items, 2, lambda _item, why: why
+    )
     assert found == ["read"] * 6
 
 
 def test_a_child_that_has_grown_is_replaced() -> None:
-    pids = run_isolated("tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None)
+    pids = run_in_child_processes(
+        "tests.reports.crashing:grows", [1, 1, 250, 1, 250, 1], 1, lambda *_: None
+    )
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4] != pids[5]
 
 
@@ -67,14 +71,14 @@ def test_what_the_library_makes_once_is_made_before_the_forks(tmp_path: Path) ->
     """26,000 pages, 60 ms: as much as a report of 5 MB, and for each fork again."""
     (tmp_path / "x.ncu-rep").write_bytes(made.report())
     items = [str(tmp_path / "x.ncu-rep")] * 3
-    pages = run_isolated("tests.reports.crashing:first_metric", items, 1, lambda *_: None)
+    pages = run_in_child_processes("tests.reports.crashing:first_metric", items, 1, lambda *_: None)
     assert max(pages) < 2000
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_crash_costs_one_answer(jobs: int) -> None:
     items = ["a", "exit", "b", "crash", "c"]
-    found = run_isolated(DIES, items, jobs, lambda item, why: (item, why))
+    found = run_in_child_processes(DIES, items, jobs, lambda item, why: (item, why))
     assert [found[n] for n in (0, 2, 4)] == ["A", "B", "C"]
     assert found[1] == ("exit", "the process that read it ended with exit status 3")
     assert found[3][1].endswith("crashed on it: SIGSEGV")
@@ -86,14 +90,18 @@ def test_who_is_killed_from_outside_is_asked_again(
 ) -> None:
     """kill -9 of a worker says nothing of the file it had in hand."""
     items = [[str(tmp_path / "a"), 0], [str(tmp_path / "b"), times], [str(tmp_path / "c"), 0]]
-    found = run_isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    found = run_in_child_processes(
+        "tests.reports.crashing:killed", items, 1, lambda _item, why: why
+    )
     assert found == ["read", "read", "read"]
     assert capfd.readouterr().err == ""
 
 
 def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
     items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 0]]
-    first, second = run_isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    first, second = run_in_child_processes(
+        "tests.reports.crashing:killed", items, 1, lambda _item, why: why
+    )
     assert first.endswith("were killed (SIGKILL), not by what is in it")
     assert not is_fault_of_file(first)
     assert second == "read", "the others are"
@@ -105,7 +113,9 @@ def test_where_memory_is_limited_who_is_killed_twice_had_too_little(
     """Who has no memory may not even say so: that nothing was told is no word of the file."""
     monkeypatch.setattr("profkit.reports.isolated.is_memory_limited", lambda: True)
     items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 1]]
-    found = run_isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    found = run_in_child_processes(
+        "tests.reports.crashing:killed", items, 1, lambda _item, why: why
+    )
     assert found == [OUT_OF_MEMORY, "read"]
 
 
@@ -172,7 +182,7 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
 
 def test_a_mistake_of_the_user_comes_through() -> None:
     with pytest.raises(ProfkitError, match="mend: is wrong") as caught:
-        run_isolated(DIES, ["mend"], 1, lambda *_: None)
+        run_in_child_processes(DIES, ["mend"], 1, lambda *_: None)
     assert caught.value.hint == "mend it"
 
 
@@ -182,28 +192,32 @@ def test_the_next_call_has_the_same_server_as_this_process_is_then(
     """Imports are paid for once; folder and environment are those of the call."""
     monkeypatch.setenv("COLUMNS", "16")
     monkeypatch.chdir(tmp_path.parent)
-    (before,) = run_isolated(SURROUNDINGS, [1], 1, lambda *_: None)
+    (before,) = run_in_child_processes(SURROUNDINGS, [1], 1, lambda *_: None)
     assert before[1:] == ["16", os.getcwd()]
     monkeypatch.setenv("COLUMNS", "17")
     monkeypatch.chdir(tmp_path)
-    after, other = run_isolated(SURROUNDINGS, [1, 2], 1, lambda *_: None)
+    after, other = run_in_child_processes(SURROUNDINGS, [1, 2], 1, lambda *_: None)
     assert after == other == [before[0], "17", str(tmp_path)]
     monkeypatch.syspath_prepend(str(tmp_path))  # the current folder is not looked into
-    assert run_isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] == before[0]
+    assert run_in_child_processes(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] == before[0]
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    assert run_isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] != before[0], "other imports"
+    assert run_in_child_processes(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] != before[0], (
+        "other imports"
+    )
 
 
 def test_a_server_that_was_killed_between_two_calls_is_replaced() -> None:
-    before, after = (run_isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] for _ in range(2))
+    before, after = (
+        run_in_child_processes(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] for _ in range(2)
+    )
     os.kill(after, signal.SIGKILL)
-    again = run_isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0]
+    again = run_in_child_processes(SURROUNDINGS, [1], 1, lambda *_: None)[0][0]
     assert before == after != again
 
 
 def test_more_children_than_a_request_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profkit.reports.isolated.AT_ONCE", 2)
-    found = run_isolated("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
+    found = run_in_child_processes("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
     pids, groups = map(set, zip(*found, strict=True))
     assert (len(pids), len(groups)) == (3, 2)
 
@@ -239,8 +253,8 @@ def test_a_child_that_was_taken_over_takes_nobody(
     real = f"{reader.__name__}:read_one_report"
     monkeypatch.setattr(
         cluster,
-        "iterate_isolated",
-        lambda f, *rest: iterate_isolated(
+        "iterate_results_of_child_processes",
+        lambda f, *rest: iterate_results_of_child_processes(
             "tests.reports.crashing:hostile_part" if f == real else f, *rest
         ),
     )
@@ -256,11 +270,11 @@ def test_a_child_that_does_not_answer_is_not_waited_for_for_ever(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs = "tests.reports.crashing:hangs"
-    assert run_isolated(hangs, ["a"], 1, lambda _item, why: why) == [
+    assert run_in_child_processes(hangs, ["a"], 1, lambda _item, why: why) == [
         "a"
     ]  # the server has imported now
     monkeypatch.setattr("profkit.reports.isolated.ANSWER_PATIENCE", 2.0)
-    found = run_isolated(hangs, ["a", how, "b"], 1, lambda _item, why: why)
+    found = run_in_child_processes(hangs, ["a", how, "b"], 1, lambda _item, why: why)
     assert (found[0], found[2]) == ("a", "b")
     assert found[1] == "the process that read it gave no answer: it had not answered after 2 s"
 
@@ -268,9 +282,12 @@ def test_a_child_that_does_not_answer_is_not_waited_for_for_ever(
 def test_an_answer_is_of_the_type_that_the_function_returns() -> None:
     """Names of files that are not UTF-8 among it, which msgpack has no form for."""
     name = os.fsdecode(b"caf\xe9")
-    assert run_isolated("tests.reports.crashing:pid", [name], 1, lambda *_: None)[0][0] == name
+    assert (
+        run_in_child_processes("tests.reports.crashing:pid", [name], 1, lambda *_: None)[0][0]
+        == name
+    )
     with pytest.raises(ProfkitError, match="mend caf") as caught:
-        run_isolated(DIES, [f"mend {name}"], 1, lambda *_: None)
+        run_in_child_processes(DIES, [f"mend {name}"], 1, lambda *_: None)
     assert caught.value.message == f"mend {name}: is wrong"
 
 
@@ -278,13 +295,17 @@ def test_half_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     """Beside a child that stopped within its answer, which has ten minutes, all others are read."""
     monkeypatch.setattr("profkit.reports.isolated._PATIENCE", 0.5)  # that it has to end
     items = ["half", *"abcdef"]
-    calls = iterate_isolated("tests.reports.crashing:hangs", items, 2, lambda _item, why: why)
+    calls = iterate_results_of_child_processes(
+        "tests.reports.crashing:hangs", items, 2, lambda _item, why: why
+    )
     with closing(calls):
         assert [item for _, item, _ in islice(calls, 6)] == [*"abcdef"]
 
 
 def test_an_answer_comes_in_many_pieces() -> None:
-    (found,) = run_isolated("tests.reports.crashing:pid", ["x" * (3 << 20)], 1, lambda *_: None)
+    (found,) = run_in_child_processes(
+        "tests.reports.crashing:pid", ["x" * (3 << 20)], 1, lambda *_: None
+    )
     assert found[0] == "x" * (3 << 20)
 
 
@@ -295,11 +316,11 @@ def test_no_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a thread was started")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert run_isolated(DIES, ["a", "crash", "b"], 2, lambda *_: None) == ["A", None, "B"]
+    assert run_in_child_processes(DIES, ["a", "crash", "b"], 2, lambda *_: None) == ["A", None, "B"]
 
 
 def test_nothing_to_do() -> None:
-    assert run_isolated(DIES, [], 4, lambda *_: None) == []
+    assert run_in_child_processes(DIES, [], 4, lambda *_: None) == []
 
 
 def _script(tmp_path: Path, text: str) -> list[str]:
@@ -333,9 +354,9 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
         "    Path(__file__).with_name(f'began.{os.getpid()}').touch()\n"
         "    time.sleep(0.2)\n    return item\n"
         "if __name__ == '__main__':\n"
-        "    from profkit.reports.isolated import run_isolated\n"
+        "    from profkit.reports.isolated import run_in_child_processes\n"
         "    print('ready', flush=True)\n"
-        "    try:\n        run_isolated('script:slow', list(range(1000)), 2, None)\n"
+        "    try:\n        run_in_child_processes('script:slow', list(range(1000)), 2, None)\n"
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     process = subprocess.Popen(
@@ -364,7 +385,7 @@ ENDS = "tests.reports.crashing:ends"
 
 def test_how_a_child_ended_is_said_in_a_clause() -> None:
     items = ["76", "memory", "1", "SIGABRT", "SIGBUS", "0"]
-    found = run_isolated(ENDS, items, 1, lambda item, why: (item, why))
+    found = run_in_child_processes(ENDS, items, 1, lambda item, why: (item, why))
     assert found == [
         ("76", "the process that read it ended with exit status 76"),
         ("memory", "the process that read it ended with exit status 76"),
@@ -381,7 +402,7 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     """Any other end is the file's all the same, and those behind it are read."""
     monkeypatch.setattr("profkit.reports.isolated.is_memory_limited", lambda: True)
     without = ["memory", "SIGABRT", "1", "76"]
-    found = run_isolated(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
+    found = run_in_child_processes(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
     assert found[:4] == [OUT_OF_MEMORY] * 4
     assert all(map(is_fault_of_file, found[4:]))
     assert choose_hint(OUT_OF_MEMORY, hint_about_file="") == "allow more of it"
@@ -404,10 +425,12 @@ def test_a_report_for_which_memory_is_short_costs_itself_alone(
 
     def read_some_hungry(function: str, *rest: Any) -> Any:
         """Read with the stand-in: a child that reads what is called hungry has no memory left."""
-        return iterate_isolated(function.replace(reader.__name__, "tests.reports.crashing"), *rest)
+        return iterate_results_of_child_processes(
+            function.replace(reader.__name__, "tests.reports.crashing"), *rest
+        )
 
-    monkeypatch.setattr(isolated_module, "iterate_isolated", read_some_hungry)
-    monkeypatch.setattr(cluster, "iterate_isolated", read_some_hungry)
+    monkeypatch.setattr(isolated_module, "iterate_results_of_child_processes", read_some_hungry)
+    monkeypatch.setattr(cluster, "iterate_results_of_child_processes", read_some_hungry)
     found = reader.read_report_files(sorted(tmp_path.iterdir()))
     assert [file.status for file in found.files] == ["ok", "unreadable", "ok"]
     assert (found.files[1].message, len(found.launches)) == (OUT_OF_MEMORY, 2)
@@ -431,11 +454,11 @@ def test_memory_is_limited_by_the_soft_limit(
 def test_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 5, 9}, raising=False)
-    assert count_processors() == 3
+    assert count_usable_cpus() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert count_processors() == 64
+    assert count_usable_cpus() == 64
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert count_processors() == 1
+    assert count_usable_cpus() == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -450,6 +473,8 @@ def test_few_items_are_taken_ahead_and_each_is_told_when_it_is_done(jobs: int) -
             open_.append(taken - len(done))
             yield n
 
-    found = run_isolated("tests.reports.crashing:pid", items(), jobs, lambda *_: None, done.append)
+    found = run_in_child_processes(
+        "tests.reports.crashing:pid", items(), jobs, lambda *_: None, done.append
+    )
     assert [item for item, _ in found] == sorted(done) == [*range(20)]
     assert max(open_) == jobs + 1

@@ -16,7 +16,7 @@ from profkit.show.text.blocks import Code, get_plain_text, render_markdown
 from profkit.show.text.escape import escape_markdown
 from profkit.show.text.labels import NCU_LABELS
 from profkit.show.text.terminal import make_console, render_text
-from profkit.show.text.thresholds import find_quantity
+from profkit.show.text.thresholds import get_compared_quantity
 from profkit.show.views.explain import explain, explain_threshold, show_index, show_reference
 from tests.conftest import ROOT
 
@@ -175,7 +175,7 @@ def test_every_threshold_of_a_rule_is_a_quantity(rule: LaunchRule) -> None:
     for threshold in list_thresholds_in_check(rule):
         if threshold.number is None:
             continue
-        quantity = find_quantity(threshold.name, threshold.family)
+        quantity = get_compared_quantity(threshold.name, threshold.family)
         assert quantity is not None, threshold.name
         assert quantity.text.count("{}") == 1
         assert threshold.name not in get_plain_text(explain_threshold(threshold))

@@ -32,7 +32,7 @@ from profkit.show import page as pages
 from profkit.show.page import render_program_page
 from profkit.show.step import PageProgram
 from profkit.show.text.escape import escape_text
-from profkit.show.views.comparison import list_move_cells, say_state
+from profkit.show.views.comparison import describe_finding_state, list_move_cells
 from tests.conftest import ROOT
 from tests.program.made import EXP, GEMM, MUL, SOFTMAX, Program, ran
 from tests.show.conftest import HOSTILE, Made
@@ -287,7 +287,7 @@ def _list_finding_cells(change: FindingChange) -> tuple[str, ...]:
         cause = change.after.cause
     else:
         cause = change.before.cause
-    return say_state(change), change.rule, *gains, cause
+    return describe_finding_state(change), change.rule, *gains, cause
 
 
 def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:

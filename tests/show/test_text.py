@@ -268,7 +268,7 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
     ],
 )
 def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
-    assert words.say_bound(Diagnosis(bound, limiter, "", (), ())) == said
+    assert words.say_verdict(Diagnosis(bound, limiter, "", (), ())) == said
 
 
 def test_a_unit_that_the_verdict_names_is_named_once(made: Made) -> None:

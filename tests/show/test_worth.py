@@ -12,7 +12,7 @@ from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import (
     JudgedLaunch,
     LaunchRow,
-    find_row_with_sure_saving,
+    find_leading_row_with_sure_saving,
     group_and_rank_launches,
     judge_reports,
 )
@@ -23,7 +23,7 @@ from profkit.judge import Estimate
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
 from profkit.reports.reader import read_report_files
-from profkit.show.launch import PageRow, summarize_row
+from profkit.show.launch import PageRow, make_table_row_of_launch
 from profkit.show.text import words
 from profkit.show.text.words import write_headline
 from profkit.show.views.diagnosis import show_folded_verdict, write_brief_diagnosis
@@ -62,7 +62,7 @@ def wrong_words(row: LaunchRow) -> Iterator[str]:
     run, text = row.median_launch, " ".join(write_headline([row]))
     said = re.search(r"saving about (\S+ \S+?) of (\S+ \S+?)[.;](?: |$)", text)
     told = f"saves {figures.seconds(row.seconds_saved)}" if row.seconds_saved > 0 else ""
-    page = summarize_row(PageRow(1, row, 1.0))
+    page = make_table_row_of_launch(PageRow(1, row, 1.0))
     if (page["saved"], page["saved_of"]) != (told, row.seconds_saved):
         yield f"page {page['saved']}, ranked by {page['saved_of']}, row {row.seconds_saved}"
     wide = (
@@ -103,7 +103,7 @@ def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[JudgedLaun
     rows = [*group_and_rank_launches(all_runs), *group_and_rank_launches(all_runs, every=True)]
     assert [f"{row.median_launch.report}: {x}" for row in rows for x in wrong_words(row)] == []
     ordered = group_and_rank_launches(all_runs)
-    sure = find_row_with_sure_saving(ordered)
+    sure = find_leading_row_with_sure_saving(ordered)
     ranked = [row.seconds_saved for row in ordered if row is not sure]
     assert ranked == sorted(ranked, reverse=True)
 

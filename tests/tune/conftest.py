@@ -71,11 +71,11 @@ class Bench:
         from profkit.lab.tune import run, task
 
         at = targets.LabFolders(self.machine.kernels)
-        target = targets.find_target_of_options(at, ["knob"], False, ["B"], False)
+        target = targets.make_target_of_options(at, ["knob"], False, ["B"], False)
         what = task.prepare_task(target, task.SearchOptions(**options))
         try:
             return run.tune_task(
-                what, storage or run.choose_storage(what), resume, visible, lambda _: None
+                what, storage or run.choose_storage_url(what), resume, visible, lambda _: None
             )
         finally:
             what.stop_builds()

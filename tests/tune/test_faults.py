@@ -141,13 +141,13 @@ def test_ncu_waits_for_others_on_the_only_gpu(
     knob: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """ncu's lock lies in the folder for temporary files: one of its own locks out nobody."""
-    from profkit.lab.measure.worker import list_visible_devices
+    from profkit.lab.measure.worker import list_visible_devices_of_workers
     from profkit.lab.tune.trial import Profiler
 
     given = {}
     for count in ("1", "2"):
         monkeypatch.setenv("FAKE_GPUS", count)
-        for visible in list_visible_devices("all"):
+        for visible in list_visible_devices_of_workers("all"):
             worker = SimpleNamespace(visible=visible, environment={"TMPDIR": "/shared"})
             given[count, visible] = Profiler(None, worker).make_ncu_environment(tmp_path)["TMPDIR"]  # type: ignore[arg-type]
     assert given == {

@@ -19,7 +19,7 @@ V3 = ROOT / "kernels/attention/wmma/v3_registers_persistent.cu"
 
 
 def space(**keys: str) -> tunables.Space:
-    return tunables.read_space(Header("T", keys=keys), Path("x.cu"))
+    return tunables.read_tunable_space(Header("T", keys=keys), Path("x.cu"))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def space(**keys: str) -> tunables.Space:
     ],
 )
 def test_arithmetic(text: str, value: int) -> None:
-    assert tunables.read_expression(text, "x").evaluate_with({"A": 8, "B": 3}) == value
+    assert tunables.parse_checked_expression(text, "x").evaluate_with({"A": 8, "B": 3}) == value
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_arithmetic(text: str, value: int) -> None:
 )
 def test_nothing_else_is_arithmetic(text: str) -> None:
     with pytest.raises(ProfkitError, match="x: "):
-        tunables.read_expression(text, "x")
+        tunables.parse_checked_expression(text, "x")
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = tunables.read_expression(text, "x")
+        found = tunables.parse_checked_expression(text, "x")
     except ProfkitError:
         return
     with contextlib.suppress(ZeroDivisionError):
@@ -97,10 +97,10 @@ def test_a_space_is_its_choices_the_defaults_first() -> None:
     assert small.ranks == (0, 1, 1)
     assert s.get_config_at(small.ranks) == small
     assert s.evaluate_quantities(s.default) == {"M": 64, "W": 2, "threads": 64}
-    reason = s.find_refusal(small, "90", Budget())
+    reason = s.find_arithmetic_refusal(small, "90", Budget())
     assert reason is not None
     assert reason.kind == "M > 16"
-    assert s.find_refusal(s.default, "90", Budget()) is None
+    assert s.find_arithmetic_refusal(s.default, "90", Budget()) is None
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_what_cannot_exist_is_refused_with_its_kind(
     takes: str, budget: Budget, kind: str | None
 ) -> None:
     s = space(tune="W=1,40", takes=takes)
-    assert s.find_refusal(s.make_config({"W": "1"}), "90", budget) is None
-    found = s.find_refusal(s.make_config({"W": "40"}), "90", budget)
+    assert s.find_arithmetic_refusal(s.make_config({"W": "1"}), "90", budget) is None
+    found = s.find_arithmetic_refusal(s.make_config({"W": "40"}), "90", budget)
     assert (found and found.kind) == kind
 
 
@@ -148,13 +148,15 @@ def test_mistakes_name_the_file_and_the_key(keys: dict[str, str], says: str) -> 
 def test_division_by_zero_is_a_mistake_of_the_header() -> None:
     s = space(tune="M=1,0", where="8 % M == 0")
     with pytest.raises(ProfkitError, match="divides by zero at M=0"):
-        s.find_refusal(s.make_config({"M": "0"}), "90", Budget())
+        s.find_arithmetic_refusal(s.make_config({"M": "0"}), "90", Budget())
 
 
 def test_v3_declares_its_space() -> None:
     v3 = variants.read_variant(V3)
     refused = Counter(
-        reason.kind if (reason := v3.space.find_refusal(c, "90", v3.budget)) else "possible"
+        reason.kind
+        if (reason := v3.space.find_arithmetic_refusal(c, "90", v3.budget))
+        else "possible"
         for c in v3.space.list_configs()
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
@@ -184,4 +186,4 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in resources.LIMITS:
             if v.choose_target(arch) and int(arch) >= 90:
-                assert v.space.find_refusal(v.space.default, arch, v.budget) is None
+                assert v.space.find_arithmetic_refusal(v.space.default, arch, v.budget) is None

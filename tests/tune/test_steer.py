@@ -19,9 +19,11 @@ KEYS = {
     "takes": "smem=1024*M+8192*S threads=32*W",
     "steer": "grid-too-small=M- long-scoreboard=S+",
 }
-SPACE = tunables.read_space(Header("T", keys=KEYS), Path("x.cu"))
+SPACE = tunables.read_tunable_space(Header("T", keys=KEYS), Path("x.cu"))
 POSSIBLE = [
-    c for c in SPACE.list_configs() if SPACE.find_refusal(c, "90", tunables.Budget()) is None
+    c
+    for c in SPACE.list_configs()
+    if SPACE.find_arithmetic_refusal(c, "90", tunables.Budget()) is None
 ]
 
 
@@ -73,7 +75,7 @@ def test_rules_that_name_no_tunable_propose_nothing() -> None:
 def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
     assert {w.rule for w in steer.ALWAYS} <= {r.id for r in ALL}
     assert set(steer._STEPS) <= {r.id for r in ALL}
-    wrong = tunables.read_space(
+    wrong = tunables.read_tunable_space(
         Header("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
     )
     with pytest.raises(ProfkitError, match="grid-to-small") as caught:

@@ -80,7 +80,7 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
     from profkit.lab.tune.study import Study
     from profkit.records.header import Header
 
-    space = tunables.read_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
+    space = tunables.read_tunable_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
     one, other = (
         Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.list_configs()) for _ in "ab"
     )
@@ -90,11 +90,11 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.lab.tune.storage import name_owner
+    from profkit.lab.tune.storage import name_this_process
 
     one, other = two
     asked = one._study.ask(one._dists)
-    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", name_owner()]))
+    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", name_this_process()]))
     signs.start()
     assert other.resume_trials() == 0
     signs.join()
@@ -111,7 +111,7 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     monkeypatch.setattr(study, "_SIGNS", 0.2)
     assert other.resume_trials() == 1
     assert [t.outcome for t in other.list_trials()] == ["interrupted"]
-    again = other.ask_trial()
+    again = other.choose_next_trial()
     assert again is not None
     assert again.config.values_by_macro == {"A": str(lost.params["A"] + 1)}
 
@@ -119,10 +119,10 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
 def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
     one, other = two
     for _ in range(2):
-        trial = one.ask_trial()
+        trial = one.choose_next_trial()
         assert trial is not None
         other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    assert one.report_value(0, 1.0, 1)
+    assert one.report_value_and_ask_to_prune(0, 1.0, 1)
     one.finish_trial(1, "measured", 1.0)
     assert [t.outcome for t in one.list_trials()] == ["interrupted", "interrupted"]
 

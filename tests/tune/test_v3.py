@@ -26,10 +26,10 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
         said = v3.space.evaluate_quantities(config)
         (one,) = dry.list_dry_launches(made, the, "D")
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
-        assert gates.find_used_kernels(made, the, "B") == ("void v3<64>(Attention)",)
+        assert gates.list_launched_kernels(made, the, "B") == ("void v3<64>(Attention)",)
         assert min(k.regs for k in made.kernels) >= said["regs"]
     # What the header's condition refuses does not compile either.
-    assert v3.space.find_refusal(configs[2], "90", v3.budget) is not None
+    assert v3.space.find_arithmetic_refusal(configs[2], "90", v3.budget) is not None
     reason = gates.find_build_refusal(gates.ReadyBuild(bad, None))
     assert reason is not None
     assert reason.kind == "does not compile"

@@ -33,10 +33,10 @@ def try_claims(
 ) -> int:
     if not files:
         raise ProfkitError("no file of claims given", "profkit claims analyses/*.py")
-    return _verify_files(files, artifacts)
+    return _verify_and_print_files(files, artifacts)
 
 
-def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
+def _verify_and_print_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.cli import sources
     from profkit.cli.output import print_blocks, print_errors
     from profkit.evidence import claims as trying
@@ -47,17 +47,17 @@ def _verify_files(files: Sequence[Path], artifacts: Path) -> int:
     # Of many reports: the library keeps six times the bytes of each that it opens.
     ROOM.forbid_reading_here()
     for file in files:
-        sources.refuse_other_kind(file, "claims")
+        sources.refuse_file_of_another_verb(file, "claims")
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
     if not options.FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.needs for claim in tried))
-        print_errors(sources.list_stale_runs(artifacts, needs))
+        print_errors(sources.make_errors_of_stale_runs(artifacts, needs))
     lost = [file for file in results if not is_there(file.path)]
     print_errors(
         ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost
     )
     told = [file for file in results if file not in lost]
     print_blocks(show_claims(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
-    return trying.find_exit_status(results)
+    return trying.choose_exit_status(results)

@@ -77,7 +77,7 @@ def compare_two(
     Then it lists the metrics that moved and the resources that changed. A speed-up comes from timed
     runs or recordings of a program: two .ncu-rep files alone give none.
     """
-    from profkit.cli.judging import parse_fail_on, print_exit_reasons
+    from profkit.cli.judging import parse_fail_on, report_failures_and_get_exit_status
     from profkit.cli.output import print_errors
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
@@ -85,19 +85,19 @@ def compare_two(
 
     fail_if = parse_fail_on(fail_on or ())
     if (programs := compare_recordings(before, after)) is not None:
-        return _report_programs(programs, fail_if)
+        return _print_program_comparison(programs, fail_if)
     known: KnownSpreads = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
-    problems, comparisons = _compare_runs((before, after), case, artifacts, policy, every)
+    problems, comparisons = _compare_and_print_runs((before, after), case, artifacts, policy, every)
     print_errors([*problems, *known.problems], quiet=options.FORM.quiet)
     if problems:
         worst = options.COULD_NOT
     else:
         worst = options.DONE
-    return max(worst, print_exit_reasons(comparisons, fail_if))
+    return max(worst, report_failures_and_get_exit_status(comparisons, fail_if))
 
 
-def _compare_runs(
+def _compare_and_print_runs(
     sides: tuple[str, str], case: str | None, artifacts: Path, policy: Any, every: bool
 ) -> tuple[list[ProfkitError], list[RunComparison]]:
     """Print what changed; return what cannot be read, and the comparisons."""
@@ -108,9 +108,9 @@ def _compare_runs(
 
     compared = compare_sides(*sides, case, sources.open_evidence(artifacts), policy)
     if options.FORM.brief and options.FORM.json:
-        from profkit.show.views.agents import select_comparison
+        from profkit.show.views.agents import make_comparison_entry
 
-        out.print_compact_json(select_comparison(compared))
+        out.print_compact_json(make_comparison_entry(compared))
     elif options.FORM.brief:
         out.print_unwrapped(views.write_brief_comparison(compared))
     else:
@@ -122,7 +122,7 @@ def _compare_runs(
     return list(compared.problems), list(compared.changes)
 
 
-def _report_programs(comparison: TriagesDocument, fail_if: set[str]) -> int:
+def _print_program_comparison(comparison: TriagesDocument, fail_if: set[str]) -> int:
     """Print what became of each finding of a program; return the exit status."""
     from profkit.cli.output import print_blocks
     from profkit.show.views.triage import show_compared_triages

@@ -133,13 +133,13 @@ def diagnose_reports(
     from profkit.reports.isolated import ROOM
 
     ROOM.allow_disassembly_here()
-    output.check_format(form)
+    output.check_annotation_format(form)
     if history:
         _refuse_output_with_history(csv, parquet, kernel, where, form)
-        return _append_to_history(reports, history, on)
+        return _add_diagnoses_to_history(reports, history, on)
     files = _check_table_files([csv, parquet], reports)
     ignored = check_ignored_rules(ignore or ())
-    client = _open_client(on)
+    client = _open_cluster_client(on)
     chosen = read_and_judge_launches(
         reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored
     )
@@ -175,7 +175,7 @@ def _print_diagnoses(chosen: ChosenLaunches, form: str | None, detail: _Detail) 
     elif options.FORM.json and options.FORM.brief:
         _print_brief_document(chosen, detail)
     elif options.FORM.json:
-        _print_unread_lines(_print_document(chosen, detail.top, detail.lines))
+        _print_unread_lines(_print_json_of_worst_rows(chosen, detail.top, detail.lines))
     else:
         _show_launches(chosen, detail)
 
@@ -229,7 +229,7 @@ def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> N
 
     if not ignored:
         return
-    settings = options.find_settings() if "ignore" in options.FROM_SETTINGS else None
+    settings = options.find_pyproject_with_settings() if "ignore" in options.FROM_SETTINGS else None
     asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
     found = [rule for rule in ignored if chosen.left_out.get(rule)]
     launches = counted(len(chosen.everything), "launch", "launches")
@@ -244,7 +244,7 @@ def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> N
         output.print_note(text)
 
 
-def _open_client(address: str | None) -> Any:
+def _open_cluster_client(address: str | None) -> Any:
     """Return a client of the cluster that was named; None without one."""
     if address is None:
         return None
@@ -259,13 +259,13 @@ def print_diagnosis(reports: Sequence[str]) -> int:
 
     chosen = read_and_judge_launches(reports, lines_follow=True)
     if options.FORM.json:
-        _print_unread_lines(_print_document(chosen, None, None))
+        _print_unread_lines(_print_json_of_worst_rows(chosen, None, None))
     else:
         _show_launches(chosen, _Detail())
     return chosen.exit_status
 
 
-def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> int:
+def _add_diagnoses_to_history(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
@@ -277,7 +277,7 @@ def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> 
         done = diagnose_reports_into_history(
             paths,
             History(history),
-            _open_client(on),
+            _open_cluster_client(on),
             lambda n: step(n, len(paths)) if step else None,
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
@@ -290,7 +290,7 @@ def _append_to_history(reports: Sequence[str], history: str, on: str | None) -> 
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
-def _print_document(
+def _print_json_of_worst_rows(
     chosen: ChosenLaunches, top: int | None, lines: int | None
 ) -> Sequence[JudgedLaunch]:
     """Print the launches, of the worst `top` rows if not None, as one document; return them."""

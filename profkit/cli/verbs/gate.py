@@ -76,7 +76,7 @@ def run_gate(
 
     try:
         if is_file(base) and not is_folder(head):
-            return _judge_benchmarks(base, head, strict)
+            return _judge_and_print_benchmarks(base, head, strict)
         report, problems = _judge_folders(base, head, case, strict, history)
     except ProfkitError as error:
         if not bisect:
@@ -95,17 +95,17 @@ def _judge_folders(
 ) -> tuple[GateReport, Sequence[ProfkitError]]:
     """Judge the records of two folders; return what was found, and what of the history is unread."""
     from profkit.cli import sources
-    from profkit.evidence.gate import judge_gate
+    from profkit.evidence.gate import judge_head_against_base
     from profkit.evidence.noise import KnownSpreads
     from profkit.evidence.runs import Evidence
     from profkit.evidence.stats import ALPHA
 
     for folder in (base, head):
-        _require_folder(folder)
+        _require_records_or_benchmark_file(folder)
     known = KnownSpreads(history, ALPHA).read_history()
     before = Evidence(base, headers=sources.find_source_files(base))
     after = Evidence(head, headers=sources.find_source_files(head))
-    return judge_gate(before, after, case, strict, known), known.problems
+    return judge_head_against_base(before, after, case, strict, known), known.problems
 
 
 def _print_gate(report: GateReport, status: int, problems: Iterable[ProfkitError] = ()) -> None:
@@ -118,7 +118,7 @@ def _print_gate(report: GateReport, status: int, problems: Iterable[ProfkitError
     print_errors([*problems, *reasons], quiet=options.FORM.quiet)
 
 
-def _judge_benchmarks(base: Path, head: Path, strict: bool) -> int:
+def _judge_and_print_benchmarks(base: Path, head: Path, strict: bool) -> int:
     """Print what two results of another benchmark tool say; return the exit status."""
     from profkit.evidence.benchmarks import judge_benchmarks
 
@@ -127,7 +127,7 @@ def _judge_benchmarks(base: Path, head: Path, strict: bool) -> int:
     return report.status
 
 
-def _require_folder(folder: Path) -> None:
+def _require_records_or_benchmark_file(folder: Path) -> None:
     """Raise a ProfkitError where there is no such folder, or no such file of a benchmark tool."""
     if folder.suffix == ".json" and not is_there(folder):
         raise ProfkitError(f"{folder}: no such file", "name two results of one tool")

@@ -96,7 +96,7 @@ def _add_recorded_runs(
 ) -> Iterable[ProfkitError]:
     from profkit.cli import sources
     from profkit.cli.output import print_note
-    from profkit.evidence.commits import find_ci_commit, resolve_commit
+    from profkit.evidence.commits import find_ci_commit, resolve_commit_or_keep_name
     from profkit.evidence.history import add_artifacts
     from profkit.reports.isolated import ROOM
 
@@ -104,7 +104,7 @@ def _add_recorded_runs(
     ROOM.forbid_reading_here()
     named: str | None
     if commit:
-        named = resolve_commit(artifacts, commit)
+        named = resolve_commit_or_keep_name(artifacts, commit)
         origin = "option"
     else:
         named = find_ci_commit(dict(os.environ))

@@ -40,7 +40,7 @@ def compare_ladder(
     output: options.Picture = None,
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.judging import parse_fail_on, print_exit_reasons
+    from profkit.cli.judging import parse_fail_on, report_failures_and_get_exit_status
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
 
@@ -58,7 +58,7 @@ def compare_ladder(
         worst = options.DONE
     if not fail_if:
         return worst
-    return max(worst, print_exit_reasons(comparisons, fail_if))
+    return max(worst, report_failures_and_get_exit_status(comparisons, fail_if))
 
 
 def _build_ladders(

@@ -44,7 +44,7 @@ def serve_agents(
         return options.DONE
     from profkit.cli.protocol import (
         make_filtered_request_stream,
-        make_server,
+        make_mcp_server,
         reserve_stdout_for_protocol,
     )
     from profkit.reports.isolated import ROOM
@@ -58,7 +58,7 @@ def serve_agents(
         raise ProfkitError(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
-    server = make_server(root)
+    server = make_mcp_server(root)
     ROOM.forbid_reading_here()  # it lives for days, and the library gives nothing back
     reserve_stdout_for_protocol()
     sys.stdin = make_filtered_request_stream(0, sys.stdout)

@@ -51,10 +51,10 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
     from profkit.evidence.history import History
 
     if question is None:
-        _print_schema()
+        _print_history_schema()
         return options.DONE
     if measure_memory_left() is not None:
-        status = _wait_for_fork()
+        status = _start_fork_and_wait()
         if status is not None:
             return status
     problems = _print_query_answer(History(history), question)
@@ -64,7 +64,7 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
     return options.DONE
 
 
-def _wait_for_fork() -> int | None:
+def _start_fork_and_wait() -> int | None:
     """Fork; return the fork's exit status here, and None in the fork, which goes on.
 
     Where memory is limited, DuckDB may crash for lack of it, or wait for ever.
@@ -94,22 +94,22 @@ def _wait_for_fork() -> int | None:
         raise ProfkitError(f"the question: no answer in {SECONDS_MOST:.0f} s", hint)
     finally:
         if fork:
-            _end_fork(fork)
+            _end_and_reap_fork(fork)
 
 
-def _end_fork(fork: int) -> None:
+def _end_and_reap_fork(fork: int) -> None:
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(fork, signal.SIGKILL)
         os.waitpid(fork, 0)
 
 
-def _print_schema() -> None:
+def _print_history_schema() -> None:
     from profkit.cli.output import print_blocks
     from profkit.evidence.tables import SCHEMA, ColumnsDocument, list_schema_rows
-    from profkit.show.views.history import show_schema
+    from profkit.show.views.history import show_history_schema
 
     columns = list_schema_rows()
-    print_blocks(show_schema(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
+    print_blocks(show_history_schema(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
 
 
 def _print_query_answer(history: History, question: str) -> list[ProfkitError]:

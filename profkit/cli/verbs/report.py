@@ -75,7 +75,7 @@ def write_report(
     patterns = [word for word in what if word not in folders]
     check_output_path(output, patterns)
     for pattern in patterns:
-        sources.refuse_other_kind(pattern, "report")
+        sources.refuse_file_of_another_verb(pattern, "report")
     kept = _read_saved_folders(folders)
     chosen = read_and_judge_launches(patterns, kernel, where, lines_follow=True)
     if not chosen.launches and not kept.programs and not kept.histories:
@@ -109,7 +109,7 @@ def select_saved_folders(what: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _FromFolders:
+class _SavedPageContent:
     """What stands on the page besides launches."""
 
     programs: list[PageProgram]
@@ -117,7 +117,7 @@ class _FromFolders:
     complete: bool  # whether everything of the folders can be shown
 
 
-def _read_saved_folders(folders: Sequence[str]) -> _FromFolders:
+def _read_saved_folders(folders: Sequence[str]) -> _SavedPageContent:
     """Read the programs and histories; what is wrong with a history is said."""
     from profkit.cli import sources
 
@@ -125,13 +125,13 @@ def _read_saved_folders(folders: Sequence[str]) -> _FromFolders:
     complete = True
     for folder in folders:
         if sources.is_triage_folder(folder):
-            programs.append(_read_program(folder))
+            programs.append(_judge_saved_program(folder))
             continue
         steps, whole = _read_history_and_say_problems(folder)
         complete = complete and whole
         if steps:
             histories.append((folder, steps))
-    return _FromFolders(programs, histories, complete)
+    return _SavedPageContent(programs, histories, complete)
 
 
 def _print_page_summary(output: Path, page: Page) -> None:
@@ -160,7 +160,7 @@ def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool
     return steps, not problems
 
 
-def _read_program(folder: str) -> PageProgram:
+def _judge_saved_program(folder: str) -> PageProgram:
     """Judge the recording that triage kept in a folder, and read what triage said of it."""
     from profkit.program import readers as recordings
     from profkit.program.document import read_triage_document

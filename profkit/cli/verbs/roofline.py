@@ -18,7 +18,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.records.paths import detect_kind
+from profkit.records.paths import detect_file_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def draw_roofline(
 
     plots = import_plots()
     shapes = _read_time_grid(reports)
-    patterns = [word for word in reports if detect_kind(word) != "grid"]
+    patterns = [word for word in reports if detect_file_kind(word) != "grid"]
     output = check_output_path(
         output or Path("roofline.png" if patterns else "heatmap.png"), reports
     )
@@ -89,13 +89,13 @@ def draw_roofline(
 
 def _read_time_grid(words: Sequence[str]) -> TimeGrid | None:
     """Return the times by shape that one of the words names; None where none does."""
-    from profkit.records.grid import read_grid
+    from profkit.records.grid import read_time_grid
 
-    grids = [word for word in words if detect_kind(word) == "grid"]
+    grids = [word for word in words if detect_file_kind(word) == "grid"]
     if len(grids) > 1:
         raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")
     if grids:
-        return read_grid(Path(grids[0]))
+        return read_time_grid(Path(grids[0]))
     return None
 
 
@@ -104,7 +104,7 @@ def _print_positions(frame: DataFrame) -> None:
     from profkit.cli.output import print_blocks
     from profkit.reports.figures import counted, seconds
     from profkit.reports.frame import make_row_views
-    from profkit.show.numbers import say_position
+    from profkit.show.numbers import describe_roofline_position
     from profkit.show.text.blocks import TextLine
     from profkit.show.text.escape import shorten_name
 
@@ -112,7 +112,7 @@ def _print_positions(frame: DataFrame) -> None:
     lines = []
     for row in rows[:PRINTED]:
         name = shorten_name(row["kernel"], 48)
-        lines.append(TextLine(f"{name}, {seconds(row['time'])}: {say_position(row)}"))
+        lines.append(TextLine(f"{name}, {seconds(row['time'])}: {describe_roofline_position(row)}"))
     if len(rows) > PRINTED:
         lines.append(
             TextLine(f"and {counted(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}")

@@ -35,7 +35,7 @@ from typing import Annotated
 import typer
 
 from profkit.cli import options
-from profkit.cli.output import check_format, open_in_browser
+from profkit.cli.output import check_annotation_format, open_in_browser
 from profkit.errors import ProfkitError
 
 GROUP = "Understand a program"
@@ -168,14 +168,14 @@ def triage_program(
     """
     from profkit.cli import triaging
 
-    check_format(form)
+    check_annotation_format(form)
     asked = triaging.Question(ranks, range_, step_ms, budget, by, version)
     asked.check_options()
     if opens and page is None:
         raise ProfkitError("--open: no page is written", "add --page FILE.html")
     kept = triaging.Outputs(output, page, trace, speedscope)
     kept.check_outputs(what)
-    if recordings := triaging.list_recordings(what):
+    if recordings := triaging.list_recordings_unless_command(what):
         content = triaging.judge_and_save(recordings, asked, kept)
         if form:
             triaging.print_annotations(content, form, what[0])

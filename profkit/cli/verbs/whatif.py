@@ -59,7 +59,7 @@ def estimate_change(
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
     from profkit.cli.output import print_blocks, refuse_flags
-    from profkit.model.whatif import WhatifDocument, parse_changes
+    from profkit.model.whatif import WhatifDocument, parse_counter_changes
     from profkit.show.views.comparison import show_predicted_times
 
     if _is_report_path(subject):
@@ -69,8 +69,8 @@ def estimate_change(
         if changes == HEADER:
             hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
             raise ProfkitError(f"{subject}: give the changes to estimate", hint)
-        name, counts = subject, parse_changes(changes)
-        expected = list(_estimate_report(subject, counts, kernel))
+        name, counts = subject, parse_counter_changes(changes)
+        expected = list(_predict_times_of_report(subject, counts, kernel))
     else:
         refuse_flags(
             {"--kernel": kernel},
@@ -90,7 +90,7 @@ def _is_report_path(subject: str) -> bool:
     return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_csv_table(path))
 
 
-def _estimate_report(
+def _predict_times_of_report(
     report: str, counts: Sequence[CounterChange], kernel: str | None
 ) -> Iterator[ExpectedLaunch]:
     from profkit.cli.launches import read_and_judge_launches
@@ -116,15 +116,15 @@ def _predict_times_of_variant_or_parent(
     from profkit.model.whatif import (
         ExpectedLaunch,
         bound_speedup_of_changes,
-        parse_changes,
+        parse_counter_changes,
         predict_speedup_of_changes,
     )
 
     evidence = sources.open_evidence(artifacts)
     if changes_or_header == HEADER:
-        variant, counts = _read_declared_changes(evidence, variant)
+        variant, counts = _read_parent_and_declared_changes(evidence, variant)
     else:
-        counts = parse_changes(changes_or_header)
+        counts = parse_counter_changes(changes_or_header)
     runs = [evidence.load(*name) for name in evidence.expand_run_name(variant, case)]
     expected = []
     for run in runs:
@@ -134,7 +134,7 @@ def _predict_times_of_variant_or_parent(
     return variant, counts, expected
 
 
-def _read_declared_changes(
+def _read_parent_and_declared_changes(
     evidence: Evidence, variant: str
 ) -> tuple[str, tuple[CounterChange, ...]]:
     """Return the parent of a variant, and what its header says will move as changes of the parent."""

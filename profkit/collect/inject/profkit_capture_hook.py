@@ -55,17 +55,17 @@ class WatchedLaunch:
 
     def make_key(self) -> str:
         """Return what tells it from other launches of the function."""
-        return repr((self.name, [_describe_kind(v) for v in self.arguments.values()]))
+        return repr((self.name, [_describe_shape_or_type(v) for v in self.arguments.values()]))
 
 
-def _describe_kind(value: Any) -> Any:
+def _describe_shape_or_type(value: Any) -> Any:
     """Return what two launches of a function have in common: shapes of arrays, types of numbers."""
     if hasattr(value, "data_ptr"):
         return str(value.dtype), tuple(value.shape), tuple(value.stride())
     return type(value).__name__ if isinstance(value, int | float) else repr(value)
 
 
-def _list_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_named_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the arguments that are memory, with their names."""
     tensors = []
     for name, value in arguments.items():
@@ -100,17 +100,17 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: threading.local = field(default_factory=threading.local)
 
-    def watch_launch(self, seen: WatchedLaunch, run: Callable[[], Any]) -> Any:
+    def run_and_capture_if_wanted(self, watched: WatchedLaunch, run: Callable[[], Any]) -> Any:
         """Run a launch; capture it if it is one of those."""
         if getattr(self.inside, "busy", False):
             return run()
         self.inside.busy = True
         try:
-            return self._run_watched(seen, run)
+            return self._run_launch_exactly_once(watched, run)
         finally:
             self.inside.busy = False
 
-    def _run_watched(self, seen: WatchedLaunch, run: Callable[[], Any]) -> Any:
+    def _run_launch_exactly_once(self, watched: WatchedLaunch, run: Callable[[], Any]) -> Any:
         ran: list[Any] = []
         failed: list[bool] = []
 
@@ -122,54 +122,56 @@ class Session:
             return ran[0]
 
         try:
-            self._consider_launch(seen, once)
+            self._count_and_capture_if_wanted(watched, once)
         except _TROUBLE as error:
             if failed:
                 raise  # the program's own
             self.trouble = self.trouble or f"{type(error).__name__}: {str(error)[:300]}"
         return once()
 
-    def _consider_launch(self, seen: WatchedLaunch, once: Callable[[], Any]) -> None:
+    def _count_and_capture_if_wanted(self, watched: WatchedLaunch, once: Callable[[], Any]) -> None:
         import torch
 
-        key = seen.make_key()
+        key = watched.make_key()
         recording = torch.cuda.is_current_stream_capturing()
         with self.lock:
-            row = self.rows.setdefault(key, AlikeLaunchesOfFunction(seen.name))
+            row = self.rows.setdefault(key, AlikeLaunchesOfFunction(watched.name))
             row.launches += 1
             if row.folder or row.why_not not in (None, _RECORDED):
                 return
             if recording:
                 row.why_not = _RECORDED
-            if recording or not self.kernel.search(seen.name):
+            if recording or not self.kernel.search(watched.name):
                 return
             self.matched += 1
             captured = sum(row.folder is not None for row in self.rows.values())
             if self.matched <= self.skip or captured >= self.count:
                 return
             row.why_not = None
-            self._capture_launch(seen, row, once)
-            self.write_seen()  # a program that is stopped later has left this
+            self._capture_launch(watched, row, once)
+            self.write_seen_launches()  # a program that is stopped later has left this
 
     def _capture_launch(
-        self, seen: WatchedLaunch, row: AlikeLaunchesOfFunction, once: Callable[[], Any]
+        self, watched: WatchedLaunch, row: AlikeLaunchesOfFunction, once: Callable[[], Any]
     ) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            reached = launched.copy_reachable(_list_tensors(seen.arguments), self.limit)
+            reached = launched.copy_reachable_memory(
+                _list_named_tensors(watched.arguments), self.limit
+            )
         except (launched.CannotCapture, RuntimeError) as error:
             row.why_not = str(error).splitlines()[0][:200]
             return
         once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
-            self._repeat_and_write(seen.start(), reached, place)
+            self._replay_on_copies_and_write(watched.start(), reached, place)
             row.folder = place.name
         except launched.CannotCapture as error:
             row.why_not = str(error)
         except _TROUBLE as error:
             row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
-    def _repeat_and_write(
+    def _replay_on_copies_and_write(
         self, start: RepeatableLaunch, reached: list[launched.ReachableMemory], place: Path
     ) -> None:
         """Launch it again on copies, and write everything down."""
@@ -177,21 +179,23 @@ class Session:
 
         torch.cuda.synchronize()
         launched.note_written_arrays(reached)
-        outcome = launched.repeat_launch(reached, start.launch)
+        outcome = launched.launch_twice_and_compare(reached, start.launch)
         try:
             outcome.seconds = launched.time_launch(reached, start.launch)
         except RuntimeError as error:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
         if not self.values:
-            drawn = launched.repeat_launch_on_drawn_inputs(outcome, start.launch, _draw_values)
+            drawn = launched.repeat_launch_on_drawn_inputs(
+                outcome, start.launch, _draw_random_values_like
+            )
             if drawn is None:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
                 )
-        _write_launch(start, outcome, place, drawn)
+        _write_captured_launch(start, outcome, place, drawn)
 
-    def write_seen(self) -> None:
+    def write_seen_launches(self) -> None:
         """Write down which launches this process had, captured or not."""
         whole = {"launches": list(map(asdict, self.rows.values())), "trouble": self.trouble}
         path = self.folder / f"seen-{os.getpid()}.json"
@@ -201,15 +205,15 @@ class Session:
             os.replace(part, path)
 
 
-def _write_launch(
+def _write_captured_launch(
     start: RepeatableLaunch, outcome: launched.CaptureOutcome, place: Path, drawn: Any
 ) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
     unaligned = []
-    for name, tensor in _list_tensors(start.arguments):
+    for name, tensor in _list_named_tensors(start.arguments):
         if tensor.data_ptr() % _ALIGNED:
             unaligned.append(name)
-    imports, definitions = launched.write_standalone(start.kernel, unaligned)
+    imports, definitions = launched.write_standalone_source(start.kernel, unaligned)
     place.mkdir()
     inputs = launched.list_inputs(outcome.arrays)
     outputs = [a for a in outcome.arrays if a.is_written]
@@ -223,7 +227,7 @@ def _write_launch(
         "file": start.file,
         "inputs": [a.describe_memory(a.before) for a in inputs],
         "outputs": [_describe_output(a, inputs) for a in outputs],
-        **_describe_start(start, name_arrays(inputs, outputs)),
+        **_describe_launch_arguments(start, name_arrays_by_parameter(inputs, outputs)),
         "imports": imports,
         "definitions": definitions,
         "seconds": outcome.seconds,
@@ -243,7 +247,7 @@ def _describe_output(
     return {**array.describe_memory(array.after), "begins": begins}
 
 
-def _describe_start(start: RepeatableLaunch, named: dict[str, str]) -> dict[str, Any]:
+def _describe_launch_arguments(start: RepeatableLaunch, named: dict[str, str]) -> dict[str, Any]:
     """Return grid, options and arguments of a launch; `named`: parameter -> its array."""
     options = {}
     for name, value in start.options.items():
@@ -252,7 +256,7 @@ def _describe_start(start: RepeatableLaunch, named: dict[str, str]) -> dict[str,
     parameters, tunable = [], []
     for name, value in start.arguments.items():
         parameters.append(launched.describe_parameter(name, value, named))
-        if launched.is_tunable(name, value):
+        if launched.is_block_size(name, value):
             tunable.append(name)
     return {
         "grid": start.grid,
@@ -263,7 +267,7 @@ def _describe_start(start: RepeatableLaunch, named: dict[str, str]) -> dict[str,
     }
 
 
-def name_arrays(
+def name_arrays_by_parameter(
     inputs: Sequence[launched.ReachableMemory], outputs: Sequence[launched.ReachableMemory]
 ) -> dict[str, str]:
     """Return parameter -> the array that the variant gets in its place; what is both is an output."""
@@ -279,18 +283,18 @@ def install_capture() -> None:
     request = json.loads(Path(os.environ["PROFKIT_CAPTURE"]).read_text(encoding="utf-8"))
     folder = Path(request.pop("folder"))
     session = Session(folder=folder, kernel=re.compile(request.pop("kernel")), **request)
-    atexit.register(session.write_seen)
+    atexit.register(session.write_seen_launches)
     wrappers = {
-        "triton.runtime.jit": lambda m: _wrap_jit(m, session),
+        "triton.runtime.jit": lambda m: _wrap_triton_launches(m, session),
         "triton.runtime.autotuner": lambda m: _exclude_tuner_launches(
             m.Autotuner, "_bench", session
         ),
-        "torch._inductor.runtime.triton_heuristics": lambda m: _wrap_inductor(m, session),
+        "torch._inductor.runtime.triton_heuristics": lambda m: _wrap_inductor_launches(m, session),
     }
-    sys.meta_path.insert(0, _Finder(wrappers))
+    sys.meta_path.insert(0, _WrappingFinder(wrappers))
 
 
-class _Finder:
+class _WrappingFinder:
     """Finds the modules to wrap as Python would, and wraps what they define."""
 
     def __init__(self, wrappers: dict[str, Callable[[ModuleType], None]]) -> None:
@@ -328,7 +332,7 @@ def _exclude_tuner_launches(owner: Any, name: str, session: Session) -> None:
     setattr(owner, name, run_quietly)
 
 
-def _wrap_jit(module: ModuleType, session: Session) -> None:
+def _wrap_triton_launches(module: ModuleType, session: Session) -> None:
     plain = module.JITFunction.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
@@ -356,12 +360,14 @@ def _wrap_jit(module: ModuleType, session: Session) -> None:
             file = self.fn.__code__.co_filename
             return RepeatableLaunch(self, arguments, options, blocks, "", launch, file)
 
-        return session.watch_launch(WatchedLaunch(self.fn.__name__, arguments, start), same)
+        return session.run_and_capture_if_wanted(
+            WatchedLaunch(self.fn.__name__, arguments, start), same
+        )
 
     module.JITFunction.run = run
 
 
-def _wrap_inductor(module: ModuleType, session: Session) -> None:
+def _wrap_inductor_launches(module: ModuleType, session: Session) -> None:
     plain = module.CachingAutotuner.run
 
     def run(
@@ -373,13 +379,15 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
         if benchmark_run:
             return same()
 
-        names = _list_passed(module, self)
+        names = _list_passed_parameters(module, self)
         arguments = dict(zip(names, args, strict=False))
 
         def start() -> RepeatableLaunch:
-            return _make_inductor_start(module, self, args, plain)
+            return _make_repeatable_inductor_launch(module, self, args, plain)
 
-        return session.watch_launch(WatchedLaunch(self.fn.__name__, arguments, start), same)
+        return session.run_and_capture_if_wanted(
+            WatchedLaunch(self.fn.__name__, arguments, start), same
+        )
 
     module.CachingAutotuner.run = run
     for name in ("benchmark_all_configs", "coordinate_descent_tuning"):
@@ -387,22 +395,22 @@ def _wrap_inductor(module: ModuleType, session: Session) -> None:
             _exclude_tuner_launches(module.CachingAutotuner, name, session)
 
 
-def _list_passed(module: Any, tuner: Any) -> list[str]:
+def _list_passed_parameters(module: Any, tuner: Any) -> list[str]:
     """Return the parameters of a launcher of Inductor's: all but declared constants."""
     declared = set(module.get_constexprs(tuner.fn))
     return [n for i, n in enumerate(tuner.fn.arg_names) if i not in declared]
 
 
-def _make_inductor_start(
+def _make_repeatable_inductor_launch(
     module: Any, tuner: Any, args: Sequence[Any], plain: Any
 ) -> RepeatableLaunch:
     import torch
 
     (launcher,) = tuner.launchers
     config, meta = launcher.config, tuner.inductor_meta
-    kernel = _get_kernel(tuner)
+    kernel = _get_or_reload_triton_kernel(tuner)
     # Where a grid is an argument too, it comes after the function's own.
-    names = [*_list_passed(module, tuner), *meta.get("extra_launcher_args", ())]
+    names = [*_list_passed_parameters(module, tuner), *meta.get("extra_launcher_args", ())]
     arguments = dict(zip(names, args, strict=False))
     compiled = tuner._create_compile_meta(config)
     known = {**compiled["constants"], **config.kwargs, **arguments}
@@ -415,18 +423,18 @@ def _make_inductor_start(
         plain(tuner, *({**arguments, **others}[n] for n in names[: len(args)]), stream=current)
 
     blocks = tuple(map(int, grid))
-    text = _write_grid(module, meta, config.kwargs)
+    text = _write_grid_expression(module, meta, config.kwargs)
     return RepeatableLaunch(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
 
 
-def _get_kernel(tuner: Any) -> Any:
+def _get_or_reload_triton_kernel(tuner: Any) -> Any:
     """Return a tuner's JITFunction, loaded again where Inductor has dropped its source."""
     if tuner.fn.fn is None:
         return tuner._reload_kernel().fn
     return tuner.fn
 
 
-def _write_grid(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
+def _write_grid_expression(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
     """Return the grid as an expression of parameters; empty where there is no simple one."""
     try:
         expression = module.GridExpr.from_meta(meta, {name: name for name in constants})
@@ -438,7 +446,7 @@ def _write_grid(module: Any, meta: dict[str, Any], constants: dict[str, Any]) ->
     return f"({', '.join(axes)})" if simple and not expression.prefix else ""
 
 
-def _draw_values(about: dict[str, Any], index: int) -> Any:
+def _draw_random_values_like(statistics: dict[str, Any], index: int) -> Any:
     import captured_problem  # brings numpy, which a program's other processes need not pay for
 
-    return captured_problem.drawn(about, index, 0)
+    return captured_problem.drawn(statistics, index, 0)

@@ -81,10 +81,10 @@ class CaptureOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def copy_reachable(named: Sequence[tuple[str, Any]], limit: int) -> list[ReachableMemory]:
+def copy_reachable_memory(named: Sequence[tuple[str, Any]], limit: int) -> list[ReachableMemory]:
     """Copy all that a kernel can reach, `limit` bytes at most; CannotCapture: it is too large."""
     flats = [(name, tensor, _view_as_one_axis(tensor)) for name, tensor in named]
-    _check_size(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
+    _refuse_too_large_copies(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
     arrays: dict[Any, ReachableMemory] = {}
     for name, tensor, flat in flats:
         place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
@@ -108,7 +108,7 @@ def _view_as_one_axis(tensor: Any) -> Any:
     return torch.as_strided(plain, (span,), (1,), plain.storage_offset())
 
 
-def _check_size(size: int, limit: int) -> None:
+def _refuse_too_large_copies(size: int, limit: int) -> None:
     """Raise CannotCapture if so many bytes are not wanted, or no copies of them fit on the GPU."""
     import torch
 
@@ -124,7 +124,7 @@ def _check_size(size: int, limit: int) -> None:
 def note_written_arrays(arrays: Sequence[ReachableMemory]) -> None:
     """Note which arrays a launch has changed; CannotCapture: one shares memory with another."""
     for one in arrays:
-        one.after = one.before if _is_same(one.flat, one.before) else one.flat.clone()
+        one.after = one.before if _is_bit_equal(one.flat, one.before) else one.flat.clone()
     for one in arrays:
         if not one.is_written:
             continue
@@ -133,7 +133,7 @@ def note_written_arrays(arrays: Sequence[ReachableMemory]) -> None:
                 raise CannotCapture(f"{one.name} is written and shares memory with {other.name}")
 
 
-def repeat_launch(
+def launch_twice_and_compare(
     arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
 ) -> CaptureOutcome:
     """Launch twice on copies: note what it needs of what it overwrites, and how results differ."""
@@ -144,9 +144,9 @@ def repeat_launch(
     copies = {a.name: a.before.clone() for a in arrays}
     _launch_on_copies(arrays, copies, launch)
     for array in arrays:
-        if not _is_same(copies[array.name], array.after):
+        if not _is_bit_equal(copies[array.name], array.after):
             outcome.bit_equal = False
-            apart = _measure_difference(copies[array.name], array.after)
+            apart = _measure_largest_difference(copies[array.name], array.after)
             if apart is None:
                 raise CannotCapture(f"{array.name} is finite in one launch, not in another")
             outcome.spread = max(outcome.spread, apart)
@@ -166,20 +166,20 @@ def _note_arrays_used_in_place(
     _launch_on_copies(arrays, copies, launch)
     for array in arrays:
         if array.is_written:
-            array.works_in_place = not _is_same(copies[array.name], array.after)
+            array.works_in_place = not _is_bit_equal(copies[array.name], array.after)
 
 
 def repeat_launch_on_drawn_inputs(
     outcome: CaptureOutcome,
     launch: Callable[[dict[str, Any]], None],
-    drawn: Callable[[dict[str, Any], int], Any],
+    draw_values: Callable[[dict[str, Any], int], Any],
 ) -> dict[int, Any] | None:
     """Launch on inputs that are drawn, and keep those outputs instead; None where they are not finite.
 
-    `drawn`: (about an array, its number) -> it, as numpy has it.
+    `draw_values`: (about an array, its number) -> it, as numpy has it.
     """
     inputs = list_inputs(outcome.arrays)
-    kept = _draw_inputs(inputs, drawn)
+    kept = _draw_inputs(inputs, draw_values)
     tensors: dict[str, Any] = {}
     for i, array in enumerate(inputs):
         tensors[array.name] = kept.get(i, array.before)
@@ -198,7 +198,7 @@ def repeat_launch_on_drawn_inputs(
 
 
 def _draw_inputs(
-    inputs: Sequence[ReachableMemory], drawn: Callable[[dict[str, Any], int], Any]
+    inputs: Sequence[ReachableMemory], draw_values: Callable[[dict[str, Any], int], Any]
 ) -> dict[int, Any]:
     """Return number of an input -> what is drawn for it; nothing for indices and masks."""
     import torch
@@ -207,7 +207,7 @@ def _draw_inputs(
     for i, array in enumerate(inputs):
         about = array.describe_memory(array.before)
         if about.get("finite") and about["dtype"] in _DRAWN:
-            values = torch.from_numpy(drawn(about, i)).to(array.before.device)
+            values = torch.from_numpy(draw_values(about, i)).to(array.before.device)
             found[i] = values.view(array.before.dtype)
     return found
 
@@ -279,7 +279,7 @@ def _make_poisoned_copy(tensor: Any) -> Any:
     return made
 
 
-def _measure_difference(one: Any, other: Any) -> float | None:
+def _measure_largest_difference(one: Any, other: Any) -> float | None:
     """Return the largest difference of finite values; None where others are not of one kind."""
     import torch
 
@@ -292,7 +292,7 @@ def _measure_difference(one: Any, other: Any) -> float | None:
     return float(largest.max()) if largest.numel() else 0.0
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_bit_equal(one: Any, other: Any) -> bool:
     import torch
 
     return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
@@ -307,20 +307,20 @@ def _is_overlapping(one: Any, other: Any) -> bool:
 _LIBRARIES = ("triton", "torch")
 
 
-def write_standalone(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
+def write_standalone_source(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
     """Return a file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}
     _add_kernel_source(kernel, imports, bodies)
     name = kernel.fn.__name__
     main = bodies.pop(name)
-    options = _write_options(kernel, unaligned)
+    options = _write_decorator_arguments(kernel, unaligned)
     if options:
         main = main.replace("@triton.jit\n", f"@triton.jit({options})\n", 1)
     return "\n".join(imports), "\n\n\n".join([*bodies.values(), main])
 
 
-def _write_options(kernel: Any, unaligned: Sequence[str]) -> str:
+def _write_decorator_arguments(kernel: Any, unaligned: Sequence[str]) -> str:
     """Return what the decorator of a kernel is called with."""
     any_alignment = {str(name) for name in getattr(kernel, "do_not_specialize_on_alignment", ())}
     any_alignment.update(unaligned)
@@ -407,7 +407,7 @@ def _list_used_names(source: str) -> set[str]:
     return names
 
 
-def is_tunable(name: str, value: Any) -> bool:
+def is_block_size(name: str, value: Any) -> bool:
     """Return whether an argument is a block size: a power of two by its name."""
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*", name):
         return False

@@ -62,7 +62,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def watch_profiler(module: Any) -> None:
+def note_starts_of_torch_profiler(module: Any) -> None:
     """Write down when the program starts torch.profiler: CUPTI is ours, so it sees no GPU events."""
     start = module.profile._start_trace
 
@@ -107,7 +107,7 @@ def export_autograd_node_layout(torch: Any) -> None:
 
 
 def _find_offsets_of_number(nodes: list[Any], wanted: list[int]) -> list[int]:
-    """Offsets at which each node has the number that it should have."""
+    """Return offsets at which each node has the number that it should have."""
     places = []
     for offset in range(16, 112, 8):
         found = []
@@ -121,7 +121,9 @@ def _find_offsets_of_number(nodes: list[Any], wanted: list[int]) -> list[int]:
 
 def install_recorder() -> None:
     """Begin to watch what the program imports."""
-    then: dict[str, Callable[[Any], None]] = {"torch.autograd.profiler": watch_profiler}
+    then: dict[str, Callable[[Any], None]] = {
+        "torch.autograd.profiler": note_starts_of_torch_profiler
+    }
     if os.environ.get("PROFKIT_LINES") != "0":
         then["torch"] = watch_torch
         then |= WATCHED

@@ -28,7 +28,7 @@ _pending: dict[str, list[dict[str, Any]]] = {}
 _files: dict[str, tuple[list[str], dict[str, Any]] | None] = {}
 
 
-def watch_kernels(debug: Any) -> None:
+def keep_origins_of_named_kernels(debug: Any) -> None:
     """Keep what Inductor says of a kernel when it gives the kernel its handle."""
     give_handle = debug.set_kernel_post_grad_provenance_tracing
 
@@ -38,7 +38,7 @@ def watch_kernels(debug: Any) -> None:
         handle = give_handle(nodes, name, is_extern)
         if handle is not None:
             try:
-                _pending[f"{name}:{handle}"] = list_origins(nodes)
+                _pending[f"{name}:{handle}"] = list_origins_of_nodes(nodes)
             except TROUBLE as error:
                 _pending[f"{name}:{handle}"] = [{"error": repr(error)}]
         return handle
@@ -46,7 +46,7 @@ def watch_kernels(debug: Any) -> None:
     debug.set_kernel_post_grad_provenance_tracing = set_kernel_post_grad_provenance_tracing
 
 
-def list_origins(nodes: Any) -> list[dict[str, Any]]:
+def list_origins_of_nodes(nodes: Any) -> list[dict[str, Any]]:
     """Say for each node of the graph that a kernel computes where it was traced from."""
     rows = []
     for node in find_graph_nodes(nodes):
@@ -69,14 +69,14 @@ def list_origins(nodes: Any) -> list[dict[str, Any]]:
 def find_graph_nodes(nodes: Any) -> Iterable[Any]:
     """Return the nodes of the graph, of a kernel that was generated, or of one of a library."""
     if not isinstance(nodes, list):
-        return find_own_nodes(nodes)
+        return find_node_of_library_kernel(nodes)
     found: dict[Any, None] = {}  # in order, each once
     for scheduled in nodes:
         for origin in find_computed_nodes(scheduled):
             if origin.op != "placeholder":  # what is given to the graph is computed nowhere
                 found[origin] = None
     if not found:
-        found.update(dict.fromkeys(find_readers(nodes)))
+        found.update(dict.fromkeys(find_readers_of_copying_kernel(nodes)))
     return list(found)
 
 
@@ -93,7 +93,7 @@ def find_computed_nodes(scheduled: Any) -> list[Any]:
     last = getattr(inner, "origin_node", None)
     if last is None or last not in inner.origins:
         return list(inner.origins)
-    held = find_held_nodes(scheduled)
+    held = find_nodes_read_from_memory(scheduled)
     computed: set[Any] = set()
     left = [last]
     while left:
@@ -108,7 +108,7 @@ def find_computed_nodes(scheduled: Any) -> list[Any]:
     return [origin for origin in inner.origins if origin in computed]
 
 
-def find_held_nodes(scheduled: Any) -> set[Any]:
+def find_nodes_read_from_memory(scheduled: Any) -> set[Any]:
     """Find the nodes whose results a part of a kernel reads from memory."""
     held = set()
     buffers = getattr(scheduled.scheduler, "name_to_buf", {})
@@ -118,42 +118,42 @@ def find_held_nodes(scheduled: Any) -> set[Any]:
         if node is not None:
             held.add(node)
         elif getattr(buffer, "op_overload", None) is not None:  # of a library's kernel
-            own = find_own_nodes(buffer)
+            own = find_node_of_library_kernel(buffer)
             if len(own) == 1:
                 held.update(own)
     return held
 
 
-def find_own_nodes(kernel: Any) -> list[Any]:
+def find_node_of_library_kernel(kernel: Any) -> list[Any]:
     """Return the node that a library's kernel computes; its origins have those of its inputs, too."""
     if getattr(kernel, "origin_node", None) is not None:
         return [kernel.origin_node]
-    name = find_operator(getattr(kernel, "op_overload", None))
+    name = name_called_operator(getattr(kernel, "op_overload", None))
     origins = list(kernel.origins)
-    same = [node for node in origins if find_operator(node.target) == name]
+    same = [node for node in origins if name_called_operator(node.target) == name]
     if not name or not same:
         return origins
     order = {node: at for at, node in enumerate(same[0].graph.nodes)}
     return [max(same, key=lambda node: order.get(node, -1))]  # what an input computes comes before
 
 
-def find_operator(target: Any) -> str:
+def name_called_operator(target: Any) -> str:
     """Return the name of what a node of the graph calls: aten::mm of aten.mm.default."""
     schema = getattr(target, "_schema", None)
     return str(getattr(schema, "name", ""))
 
 
-def find_readers(nodes: list[Any]) -> Iterable[Any]:
+def find_readers_of_copying_kernel(nodes: list[Any]) -> Iterable[Any]:
     """Yield what reads a kernel that computes nothing: a copy in the order that its reader wants."""
     for scheduled in nodes:
         for made in getattr(scheduled, "get_outputs", list)():
             for user in made.users:
                 reader = getattr(getattr(user, "node", None), "node", None)
                 if reader is not None:
-                    yield from find_own_nodes(reader)
+                    yield from find_node_of_library_kernel(reader)
 
 
-def watch_patterns(matcher: Any) -> None:
+def keep_lines_of_replaced_nodes(matcher: Any) -> None:
     """Have nodes that a pattern puts in place of others keep the line of the heaviest of these."""
     entry = matcher.ReplacementPatternEntry
     replace = entry.replace_with_graph
@@ -161,7 +161,7 @@ def watch_patterns(matcher: Any) -> None:
     def replace_with_graph(match: Any, graph: Any, *args: Any, **more: Any) -> Any:
         before = set(graph.nodes)
         known = [node for node in match.nodes if node.meta.get("stack_trace")]
-        heaviest = max(known, key=weigh_match, default=None)
+        heaviest = max(known, key=rank_node_by_work, default=None)
         done = replace(match, graph, *args, **more)
         if heaviest is not None:
             for node in graph.nodes:
@@ -179,9 +179,9 @@ def copy_origin(old: Any, new: Any) -> None:
             new[name] = old[name]
 
 
-def weigh_match(node: Any) -> tuple[bool, int]:
+def rank_node_by_work(node: Any) -> tuple[bool, int]:
     """Weigh a node of what becomes one: a product of matrices is more work than a sum of its size."""
-    return find_operator(node.target) in PRODUCTS, count_values_of_node(node)
+    return name_called_operator(node.target) in PRODUCTS, count_values_of_node(node)
 
 
 def count_values_of_node(node: Any) -> int:
@@ -202,7 +202,7 @@ def count_values(value: Any) -> int:
     return count
 
 
-def watch_files(codecache: Any) -> None:
+def write_origins_before_files_load(codecache: Any) -> None:
     """Write the lines beside a generated file, before the file is loaded."""
     owner = codecache.PyCodeCache
     load = owner.load_by_key_path.__func__
@@ -234,7 +234,7 @@ def write_origins_beside(path: str) -> None:
     os.replace(part, beside)
 
 
-def find_origins(path: str, line: int) -> list[dict[str, Any]] | None:
+def find_origins_of_kernel_call(path: str, line: int) -> list[dict[str, Any]] | None:
     """Say what the kernel stands for that a line of a generated file calls; None of other files."""
     if path not in _files:
         _files[path] = read_origins_beside(path)
@@ -262,7 +262,7 @@ def read_origins_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
 
 
 WATCHED: dict[str, Callable[[Any], None]] = {
-    "torch._inductor.debug": watch_kernels,
-    "torch._inductor.codecache": watch_files,
-    "torch._inductor.pattern_matcher": watch_patterns,
+    "torch._inductor.debug": keep_origins_of_named_kernels,
+    "torch._inductor.codecache": write_origins_before_files_load,
+    "torch._inductor.pattern_matcher": keep_lines_of_replaced_nodes,
 }

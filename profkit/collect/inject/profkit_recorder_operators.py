@@ -80,7 +80,7 @@ BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def find_repeat(stacks: array[int], times: int, replays: Iterable[int] = ()) -> int:
+def find_repeat_length(stacks: array[int], times: int, replays: Iterable[int] = ()) -> int:
     """Find after how many launches the same stacks come again, to the end; 0 where they do not.
 
     Args:
@@ -166,11 +166,11 @@ class LaunchedStacks:
         self.last = array("I")
         self.replays: set[int] = set()  # stacks that launch a CUDA graph
 
-    def find_repeat(self) -> int:
+    def find_repeat_length(self) -> int:
         """Find after how many launches they come again; 0 where they do not."""
-        return find_repeat(self.last, BEFORE, self.replays)
+        return find_repeat_length(self.last, BEFORE, self.replays)
 
-    def is_sure(self, lag: int) -> bool:
+    def is_no_loop_inside_step(self, lag: int) -> bool:
         """Return whether so many launches are no loop inside of a step."""
         content = self.last.tobytes()
         return lag >= LONG or lag >= count_launches_from_last(
@@ -181,7 +181,7 @@ class LaunchedStacks:
         """Return whether so many last launches launch CUDA graphs, and nothing else."""
         return all(stack in self.replays for stack in self.last[-lag:])
 
-    def read_on(self) -> int:
+    def read_new_rows(self) -> int:
         """Read what was written since; how many launches there are now."""
         with self.path.open("rb") as file:
             file.seek(self.rows * ROW)
@@ -215,7 +215,7 @@ class LaunchedStacks:
         del self.last[:-LOOKED_AT]
 
 
-def find_clock() -> Any:
+def find_cupti_clock() -> Any:
     """Return CUPTI's function that reads its clock, of the library that the recorder has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
@@ -245,7 +245,9 @@ class OperatorRecorder:
         self.is_running = False  # it records
         self.is_over = False  # nothing more is recorded
         self.is_of_steps = False  # what repeats is no loop inside of one, or before them
-        self.is_complete = False  # all repeats that were wanted came, and each is long
+        self.is_complete_problem_folder = (
+            False  # all repeats that were wanted came, and each is long
+        )
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
         # The same of all recordings, until the program ends; and where tensors are that modules hold.
@@ -287,7 +289,7 @@ class OperatorRecorder:
         self.is_stopped.clear()
         until = time.monotonic() + LONGEST
         while not self.is_running and not self.is_over and time.monotonic() < until:
-            self.ask_main_thread(self._start)
+            self.call_in_main_thread(self._start)
             time.sleep(SHORT_PAUSE)
         if not self.is_running:
             self.is_over = True  # what waits to be started is not, either
@@ -295,13 +297,13 @@ class OperatorRecorder:
         before = launches.count
         has_all = self.wait_for_launches(launches, lag, until)
         seen = set(launches.last[-lag - (launches.count - before) :])
-        self.is_complete = has_all and lag >= LONG
+        self.is_complete_problem_folder = has_all and lag >= LONG
         while not self.is_stopped.wait(SHORT_PAUSE):
-            self.ask_main_thread(self._stop)
+            self.call_in_main_thread(self._stop)
         self.write_operators()
         return seen
 
-    def ask_main_thread(self, call: Any) -> None:
+    def call_in_main_thread(self, call: Any) -> None:
         """Have the main thread call a function between two instructions."""
         ctypes.pythonapi.Py_AddPendingCall(call, None)
 
@@ -310,9 +312,9 @@ class OperatorRecorder:
 
         A short one may be a loop inside of a step.
         """
-        begun, count = time.monotonic(), launches.read_on()
+        begun, count = time.monotonic(), launches.read_new_rows()
         while time.monotonic() < until:
-            done = launches.read_on() - count
+            done = launches.read_new_rows() - count
             is_enough = done >= REPEATS * lag
             is_long = done >= SURE or time.monotonic() > begun + LOOP
             if is_enough and (self.is_of_steps or is_long):
@@ -332,12 +334,12 @@ class OperatorRecorder:
             time.sleep(pause)
             began = time.thread_time()
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
-                self.threads.setdefault(path, LaunchedStacks(path)).read_on()
+                self.threads.setdefault(path, LaunchedStacks(path)).read_new_rows()
             launches = max(self.threads.values(), key=lambda own: own.count, default=None)
-            lag = launches.find_repeat() if launches is not None else 0
+            lag = launches.find_repeat_length() if launches is not None else 0
             if launches is not None and lag:
                 if not recorded >= set(launches.last[-lag:]):
-                    self.is_of_steps = launches.is_sure(lag)
+                    self.is_of_steps = launches.is_no_loop_inside_step(lag)
                     return launches, lag
                 longest = KNOWN_PAUSE
             took = time.thread_time() - began
@@ -354,12 +356,12 @@ class OperatorRecorder:
             return 0  # a graph is captured: once more, when it is
         try:
             if self.torch._C._autograd._profiler_enabled():
-                self.leave_to_program()
+                self.stop_for_good()
                 self.is_profiling.release()
                 return 0
             append_hook_line("disturbed", self.read_clocks()[1])
             # before it begins: our own is not the program's
-            self.profile = self.make_profile(profile_memory=True)
+            self.profile = self.make_cpu_profiler(profile_memory=True)
             self.profile.__enter__()
             self.clocks = [self.read_clocks()]
             self.is_running = True
@@ -379,22 +381,22 @@ class OperatorRecorder:
         self.is_running = False
         try:
             self.clocks.append(self.read_clocks())
-            self.results = end_profile()
-            self.tensors.append((self.results, find_held_tensors(self.torch)))
+            self.results = end_profile_and_get_events()
+            self.tensors.append((self.results, find_tensors_held_by_modules(self.torch)))
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
         self.is_stopped.set()
         self.is_profiling.release()
         return 0
 
-    def make_profile(self, profile_memory: bool = False) -> Any:
+    def make_cpu_profiler(self, profile_memory: bool = False) -> Any:
         """Return torch's profiler of the CPU; it does not run yet."""
         profiler = self.torch.autograd.profiler
         return profiler.profile(
             use_cpu=True, record_shapes=True, use_kineto=True, profile_memory=profile_memory
         )
 
-    def leave_to_program(self) -> None:
+    def stop_for_good(self) -> None:
         """End for good, because the program starts a profiler of its own."""
         from profkit_recorder_hook import append_hook_line
 
@@ -443,7 +445,7 @@ class OperatorRecorder:
         CUPTI looks at its clock: operators of a few microseconds would not hold their launches.
         """
         if self.clock is None:
-            self.clock = find_clock()
+            self.clock = find_cupti_clock()
         stamp = ctypes.c_uint64()
         readings = []
         for _ in range(READINGS):
@@ -472,14 +474,14 @@ class OperatorRecorder:
         if not events:
             append_hook_line("operators", "torch's profiler saw none in the steps that it watched")
             return
-        if self.is_complete:
+        if self.is_complete_problem_folder:
             events = select_middle_events(events)
         target = Path(f"{FOLDER}/{os.getpid()}.operators")
         part = target.with_suffix(".operators.part")
         with part.open("w", encoding="utf-8") as file:
             if self.has_written:  # an earlier recording
                 file.write(target.read_text(encoding="utf-8"))
-            write_lines(file, self.clocks, events, self.pause)
+            write_clocks_and_operators(file, self.clocks, events, self.pause)
         part.replace(target)
         self.has_written = True
 
@@ -541,7 +543,7 @@ class CaptureRecorder:
                 return
             self.slowed_from = steps.read_clocks()[1]
             self.thread = threading.get_ident()
-            self.profile = steps.make_profile()
+            self.profile = steps.make_cpu_profiler()
             self.profile.__enter__()
             self.began = steps.read_clocks()
         except TROUBLE as error:
@@ -566,16 +568,16 @@ class CaptureRecorder:
         steps = self.steps
         try:
             clocks = [self.began, steps.read_clocks()]
-            events = end_profile().events()
+            events = end_profile_and_get_events().events()
             with open(f"{FOLDER}/{os.getpid()}.captured", "a", encoding="utf-8") as file:
-                write_lines(file, clocks, events, 0.0)
+                write_clocks_and_operators(file, clocks, events, 0.0)
         except TROUBLE as error:
             append_hook_line("captures", repr(error))
         append_hook_line("slowed", f"{self.slowed_from} {steps.read_clocks()[1]}")
         steps.is_profiling.release()
 
 
-def end_profile() -> Any:
+def end_profile_and_get_events() -> Any:
     """End the profiler that runs on this thread; what it saw.
 
     Not by its __exit__, which makes a tree of all events before the program goes on.
@@ -586,7 +588,7 @@ def end_profile() -> Any:
     return results
 
 
-def write_lines(
+def write_clocks_and_operators(
     file: TextIO, clocks: Sequence[tuple[int, int, int]], events: Any, pause: float
 ) -> None:
     """Write what tells the clocks apart, and a line for each operator.
@@ -605,7 +607,7 @@ def write_lines(
             time.sleep(pause)
 
 
-def find_held_tensors(torch: Any) -> set[int]:
+def find_tensors_held_by_modules(torch: Any) -> set[int]:
     """Find where the tensors are that modules hold: parameters, buffers, and other attributes."""
     held: set[int] = set()
     for found in gc.get_objects():
@@ -633,7 +635,7 @@ class TensorNumbers:
         self.count = 0
         self.numbers: dict[int, int] = {}
 
-    def take_memory(self, pointer: int) -> int:
+    def assign_number_to_memory(self, pointer: int) -> int:
         """Return the number of memory that is taken now."""
         self.count += 1
         self.numbers[pointer] = self.count
@@ -645,7 +647,7 @@ class TensorNumbers:
         if not pointer:
             return 0, 0, 0  # it has no memory yet
         if pointer not in self.numbers:
-            self.take_memory(pointer)
+            self.assign_number_to_memory(pointer)
         on_cpu = 0
         if tensor.device.type == "cpu":
             on_cpu = 1 + tensor.dim
@@ -669,7 +671,7 @@ class TensorNumbers:
             kind, fields = event.typed
             when = [start, -negative_end, event.start_tid]
             if kind.name == "Allocation" and fields.alloc_size > 0:
-                yield [*when, "", [], [self.take_memory(fields.ptr)], ""]
+                yield [*when, "", [], [self.assign_number_to_memory(fields.ptr)], ""]
             elif kind.name == "Allocation":
                 self.numbers.pop(fields.ptr, None)
             elif kind.name == "TorchOp" and int(fields.scope) != USERS_RANGE:
@@ -744,7 +746,7 @@ def start_recording_some_operators(torch: Any) -> None:
     def prepare_trace(self: Any) -> Any:
         if self is not recorder.profile and self is not captures.profile:
             captures.stop()
-            recorder.leave_to_program()  # two cannot be on at once, and the program's comes first
+            recorder.stop_for_good()  # two cannot be on at once, and the program's comes first
         return prepare(self)
 
     module.profile._prepare_trace = prepare_trace

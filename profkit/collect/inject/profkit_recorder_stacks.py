@@ -17,7 +17,7 @@ from io import TextIOBase
 from types import CodeType, FrameType
 from typing import Any
 
-from profkit_recorder_inductor import find_origins
+from profkit_recorder_inductor import find_origins_of_kernel_call
 
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
@@ -44,14 +44,18 @@ def write_stack(
         if frame is None or frame.f_code is not code or frame.f_lasti != offset:
             return 0
         line = frame.f_lineno or code.co_firstlineno
-        frames.append((name_file(frame), line, code.co_qualname))
+        frames.append((get_file_of_frame(frame), line, code.co_qualname))
         frame = frame.f_back  # type: ignore[assignment]
     if frame is not None:
         return 0
     _kept.update(codes)
-    row: dict[str, Any] = {"id": number, "frames": frames, "modules": name_modules(modules)}
+    row: dict[str, Any] = {
+        "id": number,
+        "frames": frames,
+        "modules": list_paths_and_classes_of_modules(modules),
+    }
     for file, line, _ in frames:
-        origins = find_origins(file, line)
+        origins = find_origins_of_kernel_call(file, line)
         if origins is not None:
             row |= {"generated": file, "origins": origins}
             break
@@ -59,7 +63,7 @@ def write_stack(
     return 1
 
 
-def name_file(frame: FrameType) -> str:
+def get_file_of_frame(frame: FrameType) -> str:
     """Return the file of a frame; text that a library has run is not what was typed."""
     file = frame.f_code.co_filename
     if file in TYPED and frame.f_globals.get("__name__") != "__main__":
@@ -100,7 +104,7 @@ class ModuleNames:
 _roots: dict[int, ModuleNames] = {}
 
 
-def name_modules(modules: Sequence[Any]) -> list[tuple[str | None, str]]:
+def list_paths_and_classes_of_modules(modules: Sequence[Any]) -> list[tuple[str | None, str]]:
     """Return the path and class of each module; the last one is the outermost, whose parts they are."""
     if not modules:
         return []

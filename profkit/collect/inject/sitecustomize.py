@@ -9,7 +9,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _own_file_of_this_machine() -> None:
+def _run_hidden_sitecustomize() -> None:
     """Run the sitecustomize that this one hides."""
     elsewhere = [p for p in sys.path if os.path.abspath(p) != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
@@ -17,7 +17,7 @@ def _own_file_of_this_machine() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-_own_file_of_this_machine()
+_run_hidden_sitecustomize()
 if os.environ.get("PROFKIT_CAPTURE"):
     importlib.import_module("profkit_capture_hook").install_capture()
 if os.environ.get("PROFKIT_TIMELINE"):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
     FEWER,
-    describe_gain_without,
-    make_fix_of_full_unit,
+    describe_gain_of_leaving_out,
     make_fix_removing_redundant_work,
+    make_fix_shrinking_work_of_full_unit,
     make_unit_rule,
 )
 from profkit.diagnosis.rules.occupancy import count_threads_per_warp
@@ -25,10 +25,10 @@ from profkit.model.launch import (
     count_integer_divisions,
     count_working_lanes,
     get_division_share,
-    is_mostly_mask,
+    get_masked_access_share,
     is_reduction_tree,
     is_split_by_branches,
-    measure_masked_accesses,
+    is_tile_mostly_masked_off,
     measure_sector_waste,
     measure_tensor_busy,
 )
@@ -76,7 +76,7 @@ _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 
 def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
-    """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
+    """Return the fix of too many instructions, each of which takes its waits and units' work with it."""
     units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
     typical = Scenario(units, dict.fromkeys(STATES, stays))
 
@@ -199,7 +199,7 @@ _NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 _STEPS = ("wait", "branch_resolving", "math_pipe_throttle")
 
 
-def _count_full_lanes(launch: Launch) -> float:
+def _count_lanes_with_thread(launch: Launch) -> float:
     return count_threads_per_warp(launch) if "block_size" in launch else 32.0
 
 
@@ -211,7 +211,7 @@ def _check_divergence(launch: Launch) -> Hit | None:
         _check_split_accesses(launch)
         or _check_masked_tile(launch)
         or _check_diverged_paths(launch)
-        or _check_steps_of_tree(launch)
+        or _check_reduction_tree_steps(launch)
     )
 
 
@@ -229,10 +229,10 @@ def _check_split_accesses(launch: Launch) -> Hit | None:
 
 
 def _check_masked_tile(launch: Launch) -> Hit | None:
-    if not is_mostly_mask(launch):
+    if not is_tile_mostly_masked_off(launch):
         return None
     return Hit(
-        f"{share(measure_masked_accesses(launch))} of the global accesses are masked off for all lanes "
+        f"{share(get_masked_access_share(launch))} of the global accesses are masked off for all lanes "
         "of their warp, and what computes on their values runs all the same",
         advice=_FILL_TILES,
     )
@@ -240,12 +240,12 @@ def _check_masked_tile(launch: Launch) -> Hit | None:
 
 def _check_diverged_paths(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
-    if threads >= DIVERGED or threads >= BLOCKS_OWN * _count_full_lanes(launch):
+    if threads >= DIVERGED or threads >= BLOCKS_OWN * _count_lanes_with_thread(launch):
         return None  # lanes that never had a thread are another rule's
     return Hit(f"{threads:.3g} of 32 threads are active per instruction")
 
 
-def _check_steps_of_tree(launch: Launch) -> Hit | None:
+def _check_reduction_tree_steps(launch: Launch) -> Hit | None:
     if launch["threads_per_warp"] < DIVERGED or not is_reduction_tree(launch):
         return None
     return Hit(
@@ -271,15 +271,15 @@ def _count_active_lanes(launch: Launch) -> float:
     return launch["threads_per_warp"]
 
 
-def _make_best_unmasked(launch: Launch) -> Scenario:
+def _make_best_without_masked_work(launch: Launch) -> Scenario:
     """As much of all work goes as of the accesses, and no wait is certain to stay."""
-    stays = 1 - measure_masked_accesses(launch)
+    stays = 1 - get_masked_access_share(launch)
     return Scenario(dict.fromkeys((*COMPUTE, *ONCHIP), stays), NOTHING, keeps=stays)
 
 
-def _make_typical_unmasked(launch: Launch) -> Scenario:
+def _make_typical_without_masked_work(launch: Launch) -> Scenario:
     """As much of the work goes as of the accesses. Masked loads bring nothing to wait for."""
-    stays = 1 - measure_masked_accesses(launch)
+    stays = 1 - get_masked_access_share(launch)
     waits = dict.fromkeys((*ISSUING, *MATH, *MIO), stays)
     return Scenario(dict.fromkeys((*COMPUTE, *ONCHIP), stays), waits)
 
@@ -291,23 +291,23 @@ def _make_divergence_fix() -> Fix:
     on what is masked.
     """
     fewer = make_fix_removing_redundant_work(
-        lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch),
+        lambda launch: _count_lanes_with_thread(launch) / _count_active_lanes(launch),
         *_NOT_BYTES,
-        formula=describe_gain_without("the instructions with idle lanes"),
+        formula=describe_gain_of_leaving_out("the instructions with idle lanes"),
     )
 
     def make_best(launch: Launch) -> Scenario:
         if is_split_by_branches(launch) or fewer.best is None:
             return make_best_coalesced(launch)
-        if is_mostly_mask(launch):
-            return _make_best_unmasked(launch)
+        if is_tile_mostly_masked_off(launch):
+            return _make_best_without_masked_work(launch)
         return fewer.best(launch)
 
     def make_typical(launch: Launch) -> Scenario | None:
         if is_split_by_branches(launch) or fewer.typical is None:
             return make_typical_coalesced(launch)
-        if is_mostly_mask(launch):
-            return _make_typical_unmasked(launch)
+        if is_tile_mostly_masked_off(launch):
+            return _make_typical_without_masked_work(launch)
         return fewer.typical(launch)
 
     return replace(fewer, best=make_best, typical=make_typical)
@@ -345,7 +345,7 @@ def _compute_unfused_share(launch: Launch) -> float:
 
 def _compute_idle_lane_share(launch: Launch) -> float:
     """Share of a warp's threads without work, of those that the block's size allows."""
-    return max(0.0, 1 - _count_active_lanes(launch) / _count_full_lanes(launch))
+    return max(0.0, 1 - _count_active_lanes(launch) / _count_lanes_with_thread(launch))
 
 
 def _check_tensor_idle(launch: Launch) -> Hit | None:
@@ -390,7 +390,7 @@ def _check_pipes_taking_turns(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _estimate_gain_of_fusing(launch: Launch) -> float:
+def _estimate_gain_of_fused_multiply_add(launch: Launch) -> float:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
@@ -435,7 +435,7 @@ def _compute_time_share_of_exponentials(launch: Launch) -> float:
     return min(1.0, held / others)
 
 
-def _estimate_gain_of_overlap(launch: Launch) -> float:
+def _estimate_gain_of_overlapping_pipes(launch: Launch) -> float:
     xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     return (xu + matrix) / max(xu, matrix)
 
@@ -478,7 +478,7 @@ RULES = (
             "Do products of matrices with tl.dot, compute outside the loop what does not change "
             "in it, and skip tiles that are masked out."
         ),
-        fix=make_fix_of_full_unit("fp32", RELIEVED, "issue"),
+        fix=make_fix_shrinking_work_of_full_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
     make_unit_rule(
@@ -507,7 +507,7 @@ RULES = (
             "Use tl.dot for products of matrices; convert less: .to(tl.float32) once, after "
             "tl.load."
         ),
-        fix=make_fix_of_full_unit("fp16", RELIEVED, "issue"),
+        fix=make_fix_shrinking_work_of_full_unit("fp16", RELIEVED, "issue"),
     ),
     _make_integer_rule(),
     make_unit_rule(
@@ -607,9 +607,9 @@ RULES = (
             ),
         ),
         fix=make_fix_removing_redundant_work(
-            _estimate_gain_of_fusing,
+            _estimate_gain_of_fused_multiply_add,
             *EVERY,
-            formula=describe_gain_without("the separate multiplies and adds"),
+            formula=describe_gain_of_leaving_out("the separate multiplies and adds"),
         ),
         less_work=True,
         fires=(
@@ -660,7 +660,7 @@ RULES = (
                 border=1 - DIVERGED / 32,
             ),
             Measure(
-                of=measure_masked_accesses,
+                of=get_masked_access_share,
                 what="of the global accesses are masked off",
                 border=MASKED,
             ),
@@ -722,7 +722,7 @@ RULES = (
         fix=make_fix_removing_redundant_work(
             count_exps_per_useful_exp,
             *COMPUTE,
-            held=_compute_time_share_of_exponentials,
+            compute_time_share=_compute_time_share_of_exponentials,
             formula="Ceiling: time falls in proportion to the exponentials, until the next unit reaches "
             f"its peak. Expected: the same for the time that they and {AROUND_EXP:.0f} instructions "
             "around each take, if they fill a pipe; if not, the square root of it",
@@ -750,10 +750,10 @@ RULES = (
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
         fix=make_fix_removing_redundant_work(
-            _estimate_gain_of_overlap,
+            _estimate_gain_of_overlapping_pipes,
             "tensor",
             "xu",
-            formula=describe_gain_without("the turns of the two pipes"),
+            formula=describe_gain_of_leaving_out("the turns of the two pipes"),
         ),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),

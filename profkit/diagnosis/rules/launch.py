@@ -83,7 +83,7 @@ def _check_small_grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps, fill = ceil(launch["block_size"] / 32), _compute_filled_sm_share(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
-    if enough or fill >= 1 or _estimate_gain_of_filling(launch, fill) < LINE:
+    if enough or fill >= 1 or _estimate_gain_of_filling_sms(launch, fill) < LINE:
         return None if enough else _check_few_warps(launch)
     idle = "SMs"
     if fill < blocks / sms:
@@ -135,8 +135,8 @@ def _compute_filled_sm_share(launch: Launch) -> float:
     return fill
 
 
-def _estimate_gain_of_filling(launch: Launch, fill: float) -> float:
-    """What SMs and schedulers without work cost, next to what binds when all have some."""
+def _estimate_gain_of_filling_sms(launch: Launch, fill: float) -> float:
+    """Return what SMs and schedulers without work cost, next to what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
     if launch.get("time", 0) > 0:
@@ -153,8 +153,8 @@ def _estimate_gain_of_filling(launch: Launch, fill: float) -> float:
     return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
-def _describe_average_and_busiest_sm(idle: Idleness) -> str:
-    """Average against busiest SM; what is assumed is said to be."""
+def _say_average_and_busiest_sm_work(idle: Idleness) -> str:
+    """Return average against busiest SM in words; what is assumed is said to be."""
     if idle.assumed:
         return (
             f"the average SM is busy {share(idle.average)} of the time (the busiest was not "
@@ -173,7 +173,7 @@ def _check_tail(launch: Launch) -> Hit | None:
         return None
     last = waves - ceil(waves) + 1
     text = f"{waves:.4g} waves, the last of which fills {share(last)} of the GPU; "
-    text += _describe_average_and_busiest_sm(idle)
+    text += _say_average_and_busiest_sm_work(idle)
     equal = waves / ceil(waves) * idle.busiest
     if idle.average < UNEQUAL * equal:
         text += f"; equal blocks would give {share(equal)}, so blocks also take different times"
@@ -182,7 +182,7 @@ def _check_tail(launch: Launch) -> Hit | None:
 
 
 def _find_uneven_idleness(launch: Launch, least: float) -> Idleness | None:
-    """How idle the SMs are if they finish at times that differ by more than launches begin and end."""
+    """Return how idle the SMs are if they finish at times farther apart than launches begin and end."""
     launch.need("sm_active")
     idle = measure_idleness(launch)
     if idle.average <= 0 or idle.busiest / idle.average < least:
@@ -204,13 +204,13 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
     if (each := blocks / sms) != int(each):
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
-            f"{_describe_average_and_busiest_sm(idle)}",
+            f"{_say_average_and_busiest_sm_work(idle)}",
             advice=(
                 "Launch a multiple of the SM count as blocks: use another tile size, or a "
                 "persistent grid that hands out tiles."
             ),
         )
-    text = f"all blocks are on the SMs from the start, yet {_describe_average_and_busiest_sm(idle)}"
+    text = f"all blocks are on the SMs from the start, yet {_say_average_and_busiest_sm_work(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
         text += f": a last round seems to run on {share(late)} of the SMs"
@@ -229,7 +229,7 @@ def _check_imbalance(launch: Launch) -> Hit | None:
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
     return Hit(
-        f"{_describe_average_and_busiest_sm(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE
+        f"{_say_average_and_busiest_sm_work(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE
     )
 
 
@@ -239,7 +239,7 @@ _ALL_AT_ONCE = (
 )
 
 
-def _compute_share_without_work(launch: Launch) -> float:
+def _compute_time_share_without_work(launch: Launch) -> float:
     """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
@@ -250,7 +250,11 @@ def _compute_share_without_work(launch: Launch) -> float:
 
 def _check_short_launch(launch: Launch) -> Hit | None:
     launch.need("time")
-    time, idle, part = launch["time"], measure_idleness(launch), _compute_share_without_work(launch)
+    time, idle, part = (
+        launch["time"],
+        measure_idleness(launch),
+        _compute_time_share_without_work(launch),
+    )
     if part < WAITED:
         return None
     text = seconds(time)
@@ -270,7 +274,7 @@ def _check_short_launch(launch: Launch) -> Hit | None:
 
 
 def _fill_empty_slots(launch: Launch, ends: float) -> Scenario:
-    """Blocks enough for every place: of the SMs, and of the warps on each."""
+    """Return a launch with blocks enough for every place: of the SMs, and of the warps on each."""
     fill = launch["grid_size"] / launch["sm_count"]
     fill = min(1.0, fill, launch.get("waves", fill))
     idle = 1 - min(1.0, launch.get("sm_active_max", 1.0))
@@ -280,7 +284,7 @@ def _fill_empty_slots(launch: Launch, ends: float) -> Scenario:
 
 
 def _balance_sms(launch: Launch) -> Scenario:
-    """All SMs at work as long as the busiest is now."""
+    """Return a launch with all SMs at work as long as the busiest is now."""
     idle = measure_idleness(launch)
     return Scenario(gone=1 - idle.average / idle.busiest)
 
@@ -294,7 +298,7 @@ def _remove_launch_ends(launch: Launch) -> Scenario:
     if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
-    return Scenario(units, gone=min(_compute_share_without_work(launch), 0.95))
+    return Scenario(units, gone=min(_compute_time_share_without_work(launch), 0.95))
 
 
 _GIVEN_BACK = "Ceiling and expected: as if every SM worked as long as the busiest one does"
@@ -437,7 +441,9 @@ RULES = (
                 less_is_worse=True,
             ),
         ),
-        costs=lambda launch: _estimate_gain_of_filling(launch, _compute_filled_sm_share(launch)),
+        costs=lambda launch: _estimate_gain_of_filling_sms(
+            launch, _compute_filled_sm_share(launch)
+        ),
         fix=Fix(
             "shape",
             "Ceiling: every slot of the GPU is filled, except while the launch starts and ends, until "
@@ -558,7 +564,7 @@ RULES = (
         shape="too_short",
         measures=(
             Measure(
-                of=_compute_share_without_work,
+                of=_compute_time_share_without_work,
                 what="of the time no SM has work",
                 border=WAITED,
                 of_time=True,

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.model.launch import Launch, NotCollected, Threshold, explain_cache_resident
+from profkit.model.launch import Launch, NotCollected, Threshold, explain_why_cache_resident
 from profkit.model.resources import (
     BY_LIMITER,
     ENTRY,
@@ -66,8 +66,8 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     return check_unit
 
 
-def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
-    """What fixing a full unit brings: its work shrinks, and its queue goes."""
+def make_fix_shrinking_work_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
+    """Return what fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
     best = Scenario(dict.fromkeys((limiter, *with_it, *_GOES_WITH.get(limiter, ())), 0.0), NOTHING)
     waits = dict.fromkeys(BY_LIMITER[limiter].queue, 0.0)
@@ -84,7 +84,7 @@ def make_fix_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
 
 
 def _stream_at_usual_dram_rate(launch: Launch) -> Scenario:
-    """The same bytes at the rate that DRAM usually reaches, or that of a unit that is fuller."""
+    """Return the same bytes at the rate that DRAM usually reaches, or that of a fuller unit."""
     return Scenario(gone=1 - compute_least_share_of_time(launch, USUAL_STREAM))
 
 
@@ -107,7 +107,7 @@ def make_unit_rule(
     usual = {
         "measures": (load,),
         "lines": (f"instructions {limiter}",),
-        "fix": make_fix_of_full_unit(limiter, RELIEVED),
+        "fix": make_fix_shrinking_work_of_full_unit(limiter, RELIEVED),
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
@@ -123,7 +123,7 @@ def make_unit_rule(
     )
 
 
-def describe_gain_without(what: str) -> str:
+def describe_gain_of_leaving_out(what: str) -> str:
     """Return in words what leaving out redundant work brings at most, and is expected to."""
     return (
         f"Ceiling: time falls in proportion to {what}, until the next unit reaches its peak. Expected: "
@@ -132,15 +132,15 @@ def describe_gain_without(what: str) -> str:
 
 
 def make_fix_removing_redundant_work(
-    times: Callable[[Launch], float],
+    count_repetitions: Callable[[Launch], float],
     *without: str,
-    held: Callable[[Launch], float] | None = None,
+    compute_time_share: Callable[[Launch], float] | None = None,
     other: Callable[[Launch], float] = lambda _: 0.0,
     formula: str,
 ) -> Fix:
-    """What leaving out redundant work brings, so many times less of it.
+    """Return what leaving out redundant work brings, so many times less of it.
 
-    `held`: the share of the time that this work and what waits for it hold; None: all of it.
+    `compute_time_share`: the share of the time that this work and waits for it hold; None: all of it.
     `other`: the share of the memory levels' work that is not redundant.
     """
     behind = {"l2": LINKS, "l1": ENTRY}
@@ -151,13 +151,13 @@ def make_fix_removing_redundant_work(
         for unit in units:
             if unit in (*behind, *behind.values(), "dram"):
                 stays[unit] = other(launch)
-        return Scenario(stays, gone=1 - 1 / times(launch))
+        return Scenario(stays, gone=1 - 1 / count_repetitions(launch))
 
     def make_typical(launch: Launch) -> Scenario:
         """A launch that waits goes on waiting for what the redundant work had hidden."""
         scenario = make_best(launch)
-        if held is not None:
-            scenario = replace(scenario, gone=scenario.gone * held(launch))
+        if compute_time_share is not None:
+            scenario = replace(scenario, gone=scenario.gone * compute_time_share(launch))
         most = bound_speedup_by_units(launch, scenario)
         is_full = any(
             use.near and use.resource.limiter in units for use in list_resource_uses(launch)
@@ -189,7 +189,7 @@ def _check_cache_resident(launch: Launch) -> Hit | None:
     launch.need("dram_bytes")
     if "declared_bytes" not in launch:
         launch.need("l2_hit")
-    why = explain_cache_resident(launch)
+    why = explain_why_cache_resident(launch)
     if not why:
         return None
     return Hit(f"{why}: the DRAM intensity is not this launch's position")
@@ -234,7 +234,7 @@ RULES = (
             "next to each other (GROUP_M), a row kept in the program instead of a second tl.load."
         ),
         lines=LINES,
-        fix=make_fix_of_full_unit("l2", RELIEVED, LINKS),
+        fix=make_fix_shrinking_work_of_full_unit("l2", RELIEVED, LINKS),
         fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
         clear=(launch(l2_cache_busy=0.3, sm_active=0.95),),
     ),
@@ -256,7 +256,7 @@ RULES = (
             "instead of a load for each element that it is used for."
         ),
         lines=("l1-requests", "wavefronts"),
-        fix=make_fix_of_full_unit("l1", RELIEVED_ONCHIP, "shared", ENTRY, "issue"),
+        fix=make_fix_shrinking_work_of_full_unit("l1", RELIEVED_ONCHIP, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
         clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
@@ -276,7 +276,7 @@ RULES = (
             "two tl.dot."
         ),
         lines=("wavefronts", "stalls shared"),
-        fix=make_fix_of_full_unit("shared", RELIEVED_ONCHIP, "l1", ENTRY, "issue"),
+        fix=make_fix_shrinking_work_of_full_unit("shared", RELIEVED_ONCHIP, "l1", ENTRY, "issue"),
     ),
     make_unit_rule(
         unit="Texture stages",
@@ -286,7 +286,7 @@ RULES = (
         meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
         "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
-        fix=make_fix_of_full_unit("texture", 0.1, "l1", "issue"),
+        fix=make_fix_shrinking_work_of_full_unit("texture", 0.1, "l1", "issue"),
         clear=(launch(texture_busy=0.0, sm_active=0.98),),
     ),
     LaunchRule(
@@ -313,7 +313,7 @@ RULES = (
             _compute_dram_bytes_per_declared_byte,
             "dram",
             "l2",
-            formula=describe_gain_without("the bytes read again"),
+            formula=describe_gain_of_leaving_out("the bytes read again"),
         ),
         less_work=True,
         fires=(

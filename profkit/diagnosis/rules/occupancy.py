@@ -8,7 +8,10 @@ from math import ceil, sqrt
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import describe_gain_without, make_fix_removing_redundant_work
+from profkit.diagnosis.rules.memory import (
+    describe_gain_of_leaving_out,
+    make_fix_removing_redundant_work,
+)
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, compute_arithmetic_share
 from profkit.model.resources import COMPUTE, compute_share_of_block_launch_rate, list_resource_uses
@@ -59,7 +62,7 @@ def _does_carveout_follow_other_limits(launch: Launch) -> bool:
     return "shared_block" in launch and "shared_step" not in launch
 
 
-def _follows_another_limit(other: str, metric: str, launch: Launch) -> bool:
+def _is_limit_following_another(other: str, metric: str, launch: Launch) -> bool:
     """Return whether another limit only follows this one."""
     return (other, metric) == _EMPTY_BLOCKS or (
         other == "limit_shared" and _does_carveout_follow_other_limits(launch)
@@ -67,7 +70,7 @@ def _follows_another_limit(other: str, metric: str, launch: Launch) -> bool:
 
 
 @dataclass(frozen=True)
-class _Limit:
+class _OccupancyLimit:
     """A resource of an SM of which its blocks leave none for another one."""
 
     metric: str
@@ -76,7 +79,7 @@ class _Limit:
     unit: str = ""  # of that step
 
 
-def _make_occupancy_check(limit: _Limit) -> Callable[[Launch], Hit | None]:
+def _make_occupancy_check(limit: _OccupancyLimit) -> Callable[[Launch], Hit | None]:
     def check_limit(launch: Launch) -> Hit | None:
         if _is_lowest_limit(limit, launch) and _would_more_warps_help(launch):
             return Hit(_say_few_warps(limit, launch))
@@ -85,16 +88,16 @@ def _make_occupancy_check(limit: _Limit) -> Callable[[Launch], Hit | None]:
     return check_limit
 
 
-def _is_lowest_limit(limit: _Limit, launch: Launch) -> bool:
+def _is_lowest_limit(limit: _OccupancyLimit, launch: Launch) -> bool:
     most = launch[limit.metric]
     others = []
     for metric in _LIMITS:
-        if metric != limit.metric and not _follows_another_limit(metric, limit.metric, launch):
+        if metric != limit.metric and not _is_limit_following_another(metric, limit.metric, launch):
             others.append(launch[metric])
     return most <= launch["blocks_per_sm"] and most < min(others)
 
 
-def _say_few_warps(limit: _Limit, launch: Launch) -> str:
+def _say_few_warps(limit: _OccupancyLimit, launch: Launch) -> str:
     blocks = counted(launch["blocks_per_sm"], "block")
     text = (
         f"{limit.what.capitalize()}: {blocks} per SM, {share(launch['occupancy_limit'])} occupancy"
@@ -121,7 +124,7 @@ def _add_warps(launch: Launch) -> Scenario:
 
 
 def _make_tiles_smaller(launch: Launch) -> Scenario:
-    """As many warps as an SM holds, each with less of what a tile is kept in.
+    """Return as many warps as an SM holds, each with less of what a tile is kept in.
 
     A tile of n elements serves each value that it loads about sqrt(n) times: smaller ones load more.
     """
@@ -130,7 +133,7 @@ def _make_tiles_smaller(launch: Launch) -> Scenario:
 
 
 def _make_blocks_larger(launch: Launch) -> Scenario:
-    """More warps per SM, and full ones: the same threads in fewer instructions."""
+    """Return more warps per SM, and full ones: the same threads in fewer instructions."""
     filled = count_threads_per_warp(launch) / WARP if "block_size" in launch else 1.0
     places = 1 / launch["occupancy_limit"] / filled
     return Scenario(dict.fromkeys(COMPUTE, filled), places=places)
@@ -179,7 +182,12 @@ _FEW = launch(
 
 
 def _make_occupancy_rule(
-    name: str, limit: _Limit, *, verb: str = "leave", advice: str, fix: Fix = _SMALLER_TILES
+    name: str,
+    limit: _OccupancyLimit,
+    *,
+    verb: str = "leave",
+    advice: str,
+    fix: Fix = _SMALLER_TILES,
 ) -> LaunchRule:
     warps = Measure(
         of=itemgetter("occupancy_limit"),
@@ -230,7 +238,7 @@ SHORT_LIFE = Threshold(
 
 
 def count_threads_per_warp(launch: Launch) -> float:
-    """Threads per warp that the block's size allows, 32 for a multiple of 32."""
+    """Return threads per warp that the block's size allows, 32 for a multiple of 32."""
     size = launch["block_size"]
     return size / ceil(size / WARP)
 
@@ -253,7 +261,7 @@ def _check_partial_warps(launch: Launch) -> Hit | None:
 
 
 def _estimate_block_seconds(launch: Launch) -> float | None:
-    """Seconds that a block lives on average; None when not known."""
+    """Return seconds that a block lives on average; None when not known."""
     needed = ("time", "sm_active", "sm_count", "grid_size", "block_size", "max_warps", "occupancy")
     if not launch.known(*needed):
         return None
@@ -313,7 +321,7 @@ _UNEVEN = (
 RULES = (
     _make_occupancy_rule(
         "occupancy-registers",
-        _Limit("limit_registers", "registers", "registers_step", "registers per thread"),
+        _OccupancyLimit("limit_registers", "registers", "registers_step", "registers per thread"),
         advice=(
             "Use launch bounds or -maxrregcount to reach that step, or smaller tiles per thread; "
             "or give each warp more independent work."
@@ -321,7 +329,9 @@ RULES = (
     ),
     _make_occupancy_rule(
         "occupancy-shared",
-        _Limit("limit_shared", "shared memory", "shared_step", "bytes of shared memory per block"),
+        _OccupancyLimit(
+            "limit_shared", "shared memory", "shared_step", "bytes of shared memory per block"
+        ),
         verb="leaves",
         advice=(
             "Use smaller tiles or fewer stages to reach that step, and reuse scratch space; or "
@@ -330,7 +340,7 @@ RULES = (
     ),
     _make_occupancy_rule(
         "occupancy-blocks",
-        _Limit("limit_blocks", "small blocks"),
+        _OccupancyLimit("limit_blocks", "small blocks"),
         advice="Use larger blocks: an SM holds 16 to 32 blocks however small they are.",
         fix=_LARGER_BLOCKS,
     ),
@@ -356,7 +366,7 @@ RULES = (
         fix=make_fix_removing_redundant_work(
             lambda launch: WARP / count_threads_per_warp(launch),
             *COMPUTE,
-            formula=describe_gain_without("the warps with empty lanes"),
+            formula=describe_gain_of_leaving_out("the warps with empty lanes"),
         ),
         fires=(
             launch(block_size=10, dram_busy=0.1),

@@ -316,7 +316,7 @@ def is_waiting_for_wgmma(launch: Launch) -> bool:
 
 
 def say_waiting(state: str, launch: Launch) -> str:
-    """What a warp in this state waits for, in this launch."""
+    """Say what a warp in this state waits for, in this launch."""
     if state == "barrier" and is_waiting_for_wgmma(launch):
         return _BOOKED
     return WAITS[state]
@@ -325,10 +325,10 @@ def say_waiting(state: str, launch: Launch) -> str:
 def _is_queue_of_full_unit(state: str, launch: Launch) -> bool:
     """Return whether this wait is the queue of a unit near its peak."""
     full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
-    return any(not _has_unused_bandwidth(u, launch) for u in full)
+    return any(not _can_dram_stream_faster(u, launch) for u in full)
 
 
-def _has_unused_bandwidth(use: ResourceUse, launch: Launch) -> bool:
+def _can_dram_stream_faster(use: ResourceUse, launch: Launch) -> bool:
     """Return whether DRAM could stream the same bytes faster: then latency decides as well.
 
     On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
@@ -391,7 +391,10 @@ def _make_typical_builder(state: str, family: Family) -> Build:
     instructions = WARP_STATE[state].instructions
 
     def make_typical(launch: Launch) -> Scenario:
-        """The wait, its queue, and its own instructions' issue; what is behind it too."""
+        """Return what stays without the wait, its queue and its instructions' issue.
+
+        What is behind it too.
+        """
         rest = 1 - compute_instruction_share(launch, *instructions)
         waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys(_QUEUES.get(family, ()), 0.0)
         waits[state] = 0.0
@@ -416,15 +419,15 @@ def _compute_work_left_without_atomics(launch: Launch) -> dict[str, float]:
 
 
 def _add_loads_in_flight(launch: Launch) -> Scenario:
-    """More bytes in flight: of a narrow stream by wider loads, else half of the wait remains."""
+    """Return more bytes in flight: of a narrow stream by wider loads, else with half of the wait."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
-            return scale_to_wider_accesses(launch)
+            return make_typical_with_wider_accesses(launch)
     plain = _make_typical_builder("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
-def scale_to_wider_accesses(launch: Launch) -> Scenario:
+def make_typical_with_wider_accesses(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
     fewer = count_bytes_per_lane(launch) / LANE_BYTES
     stays = estimate_instructions_left_if_wider(launch)
@@ -434,7 +437,7 @@ def scale_to_wider_accesses(launch: Launch) -> Scenario:
     return Scenario({ENTRY: fewer, **dict.fromkeys(PER_INSTRUCTION, stays)}, waits)
 
 
-def _make_fix(state: str, family: Family) -> Fix:
+def _make_wait_fix(state: str, family: Family) -> Fix:
     states, units = _FAMILIES[family]
     waits = dict.fromkeys((state, *states), 0.0)
 
@@ -469,7 +472,7 @@ def _make_fix(state: str, family: Family) -> Fix:
     )
 
 
-def _make_rule(wait: Wait) -> LaunchRule:
+def _make_wait_rule(wait: Wait) -> LaunchRule:
     """Return the rule of a wait, with a launch that is in the state and one that is not."""
     state = wait.state
     mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
@@ -495,7 +498,7 @@ def _make_rule(wait: Wait) -> LaunchRule:
         measures=(
             Measure(of=itemgetter(mine), what="of the warps' time", border=STALLED, of_time=True),
         ),
-        fix=_make_fix(state, wait.family),
+        fix=_make_wait_fix(state, wait.family),
     )
 
 
@@ -619,9 +622,9 @@ def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
     )
 
 
-def _make_rules() -> Iterator[LaunchRule]:
+def _iterate_wait_rules() -> Iterator[LaunchRule]:
     for wait in WAITS_OF_WARPS:
-        rule = _make_rule(wait)
+        rule = _make_wait_rule(wait)
         if rule.id == "barrier-wait":
             yield _make_barrier_rule(rule)
         elif rule.id == "long-scoreboard":
@@ -631,4 +634,4 @@ def _make_rules() -> Iterator[LaunchRule]:
             yield rule
 
 
-RULES = tuple(_make_rules())
+RULES = tuple(_iterate_wait_rules())

@@ -7,12 +7,12 @@ from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
-    describe_gain_without,
-    make_fix_of_full_unit,
+    describe_gain_of_leaving_out,
     make_fix_removing_redundant_work,
+    make_fix_shrinking_work_of_full_unit,
     make_unit_rule,
 )
-from profkit.diagnosis.rules.waits import scale_to_wider_accesses, sum_stalls
+from profkit.diagnosis.rules.waits import make_typical_with_wider_accesses, sum_stalls
 from profkit.model.launch import (
     HALF_WIDE,
     HOT_SLICE,
@@ -25,11 +25,11 @@ from profkit.model.launch import (
     compute_unit_shares_if_coalesced,
     count_bytes_per_lane,
     has_narrow_neighbouring_accesses,
+    has_noticeable_sector_waste,
     is_mostly_atomics,
     is_narrow_stream,
     is_split_by_branches,
     measure_sector_waste,
-    wastes_sectors,
 )
 from profkit.model.resources import (
     BY_LIMITER,
@@ -80,7 +80,7 @@ def _compute_unused_sector_share(launch: Launch) -> float:
 
 def _check_uncoalesced(launch: Launch) -> Hit | None:
     waste, text = measure_sector_waste(launch)
-    if not wastes_sectors(launch) or is_split_by_branches(launch):
+    if not has_noticeable_sector_waste(launch) or is_split_by_branches(launch):
         return None  # what two paths access apart is thread-divergence's
     near = [u for u in list_resource_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
@@ -99,7 +99,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
 
 
 def _count_loads_per_matrix_instruction(launch: Launch) -> float:
-    """Global loads to a matrix instruction; 0 where its operands come from shared memory."""
+    """Return global loads to a matrix instruction; 0 where its operands come from shared memory."""
     if not launch.known("inst_matrix", "inst_global_load", "inst_shared_load"):
         return 0.0
     if launch["inst_matrix"] <= 0 or launch["inst_shared_load"] > launch["inst_global_load"]:
@@ -287,7 +287,7 @@ LOCAL = Threshold(0.02, "share of instructions on local memory below which it is
 
 
 def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> float:
-    """Without local-memory instructions, neither their issue nor their waits."""
+    """Return the gain without local-memory instructions, their issue and their waits."""
     waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
         memory = 0.0
@@ -439,7 +439,7 @@ RULES = (
             "over what a lane loads today. Expected: waits for loads and instructions that do not "
             "compute shrink in proportion to the loads",
             _make_best_widened,
-            scale_to_wider_accesses,
+            make_typical_with_wider_accesses,
         ),
         fires=(
             launch(
@@ -630,7 +630,7 @@ RULES = (
         ),
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
-        fix=make_fix_of_full_unit("constant", 1 / 32),
+        fix=make_fix_shrinking_work_of_full_unit("constant", 1 / 32),
         fires=(launch(constant_busy=0.9, sm_active=0.95),),
         clear=(launch(constant_busy=0.05, sm_active=0.95),),
     ),
@@ -655,7 +655,7 @@ RULES = (
             ),
             *SECTORS,
             "issue",
-            formula=describe_gain_without("the spilled and reloaded registers"),
+            formula=describe_gain_of_leaving_out("the spilled and reloaded registers"),
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,
@@ -706,7 +706,7 @@ RULES = (
             *SECTORS,
             "issue",
             "int",
-            formula=describe_gain_without("the accesses to local memory"),
+            formula=describe_gain_of_leaving_out("the accesses to local memory"),
             other=_compute_nonlocal_sector_share,
         ),
         less_work=True,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import Address, PtxKernel, PtxModule, PtxStatement
-from profkit.lab.ablation.steering import Steering, find_steering
+from profkit.lab.ablation.steering import Steering, find_what_steers_control_flow
 
 _KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 _MATRIX_ROW = 16  # bytes that a lane of ldmatrix or stmatrix says the place of
@@ -40,7 +40,7 @@ class PtxAccess:
 
     @property
     def why_unmovable(self) -> str:
-        """Why its address cannot be another; empty where it can."""
+        """Return why its address cannot be another; empty where it can."""
         if self.called:
             return "it is in a function that is called"
         if self.statement.words[0] == "wmma":
@@ -50,15 +50,15 @@ class PtxAccess:
         return ""
 
 
-def find_accesses(module: PtxModule) -> list[PtxAccess]:
+def find_memory_accesses(module: PtxModule) -> list[PtxAccess]:
     found: list[PtxAccess] = []
     for kernel in module.kernels.values():
-        steering = find_steering(kernel)
+        steering = find_what_steers_control_flow(kernel)
         sums = _find_register_offsets(kernel)
         for statement in kernel.statements:
-            for kind, space, width, named in _read_access(statement):
+            for kind, space, width, named in _iterate_accesses_of_statement(statement):
                 address = _resolve_base_register(named, sums)
-                steers = _is_deciding(statement, kind, steering)
+                steers = _is_affecting_control_flow(statement, kind, steering)
                 found.append(
                     PtxAccess(
                         number=len(found),
@@ -76,7 +76,7 @@ def find_accesses(module: PtxModule) -> list[PtxAccess]:
 
 
 def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
-    """Registers that are another one plus a number, where both get their values once only."""
+    """Return registers that are another one plus a number, where both get their values once only."""
     sums, written = {}, kernel.writes
     for statement in kernel.statements:
         if statement.opcode not in _SUMS or statement.guard:
@@ -88,7 +88,7 @@ def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
 
 
 def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]) -> Address:
-    """The same place, from the register that its base is a number behind: others may share that."""
+    """Return the same place from the register that its base is a number behind."""
     base, offset = address.base, address.offset
     while base in sums:
         base, more = sums[base]
@@ -98,13 +98,15 @@ def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]
     return Address(address.operand, base, offset)
 
 
-def _read_access(statement: PtxStatement) -> Iterator[tuple[str, str, int, Address]]:
+def _iterate_accesses_of_statement(
+    statement: PtxStatement,
+) -> Iterator[tuple[str, str, int, Address]]:
     words, addresses = statement.words, statement.list_addresses()
     if not addresses:
         return
     first = words[0]
     if first in _KINDS:
-        space = _read_space(words)
+        space = _get_memory_space(words)
         if space:
             yield _KINDS[first], space, ptx.count_bytes_per_thread(statement), addresses[0]
     elif first in ("ldmatrix", "stmatrix"):
@@ -112,9 +114,9 @@ def _read_access(statement: PtxStatement) -> Iterator[tuple[str, str, int, Addre
             kind = "load"
         else:
             kind = "store"
-        yield kind, _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
+        yield kind, _get_memory_space(words) or "generic", _MATRIX_ROW, addresses[0]
     elif first == "wmma" and words[1] in ("load", "store"):
-        yield words[1], _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
+        yield words[1], _get_memory_space(words) or "generic", _MATRIX_ROW, addresses[0]
     elif statement.opcode.startswith("cp.async.c") and len(addresses) == 2:
         width = statement.operands[2]
         if width.isdigit():
@@ -122,8 +124,8 @@ def _read_access(statement: PtxStatement) -> Iterator[tuple[str, str, int, Addre
             yield "load", "global", int(width), addresses[1]
 
 
-def _read_space(words: list[str]) -> str:
-    """global, shared, const or generic; empty for memory that is a thread's own."""
+def _get_memory_space(words: list[str]) -> str:
+    """Return global, shared, const or generic; empty for memory that is a thread's own."""
     for word in words:
         if word in ("global", "shared", "const") or word.startswith("shared::"):
             return word.partition("::")[0]
@@ -132,7 +134,7 @@ def _read_space(words: list[str]) -> str:
     return "generic"
 
 
-def _is_deciding(statement: PtxStatement, kind: str, steering: Steering) -> bool:
+def _is_affecting_control_flow(statement: PtxStatement, kind: str, steering: Steering) -> bool:
     if statement.words[0] == "cp":
         return kind == "load" and "shared" in steering.memories
-    return kind != "store" and steering.is_made_by(statement)
+    return kind != "store" and steering.is_writing_steering_register(statement)

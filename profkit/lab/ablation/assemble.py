@@ -30,7 +30,7 @@ _OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 
 def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
-    """The PTX that a build's machine code was made of; `more` flags make other PTX."""
+    """Return the PTX that a build's machine code was made of; `more` flags make other PTX."""
     beside = built.variant.path.with_suffix(".ptx")
     if is_file(beside):  # the kernel's own, where the source only loads its machine code
         return read_text(beside, PTX_LIMIT)
@@ -42,7 +42,7 @@ def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> st
         with make_temporary_folder(folder) as place:
             made = place / "kernel.ptx"
             flags = [
-                _use_virtual_architecture(flag) for flag in built.flags if flag not in _NOT_FOR_PTX
+                _make_gencode_flag_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX
             ]
             command: list[str | Path] = [
                 nvcc,
@@ -61,18 +61,18 @@ def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> st
 
 
 def find_ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
-    """Where the PTX of a build is kept."""
+    """Return where the PTX of a build is kept."""
     key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
     return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
 
 
-def _use_virtual_architecture(flag: str) -> str:
-    """Code for a real architecture becomes PTX for it."""
+def _make_gencode_flag_virtual(flag: str) -> str:
+    """Return a flag that asks for PTX where it asked for code of a real architecture."""
     return flag.replace("code=sm_", "code=compute_") if flag.startswith("-gencode=") else flag
 
 
 def _read_stored_ptx(built: Build) -> str:
-    """What a language left beside its library."""
+    """Return what a language left beside its library."""
     place = built.library.parent if built.library else None
     found = sorted(list_matching_paths(place / "*.ptx")) if place else []
     if not found:
@@ -83,8 +83,8 @@ def _read_stored_ptx(built: Build) -> str:
     return read_text(found[0], PTX_LIMIT)
 
 
-def read_ptxas_flags(flags: Sequence[str]) -> list[str]:
-    """What nvcc hands on to ptxas, of its own flags."""
+def select_ptxas_flags(flags: Sequence[str]) -> list[str]:
+    """Return what nvcc hands on to ptxas, of its own flags."""
     kept: list[str] = []
     words = iter(flags)
     for word in words:
@@ -99,10 +99,10 @@ def read_ptxas_flags(flags: Sequence[str]) -> list[str]:
     return [word for word in kept if word and word != "-v"]
 
 
-def assemble_all(
+def assemble_all_ptx_in_parallel(
     texts: Iterable[str], arch: str, flags: Sequence[str], folder: Path
 ) -> Mapping[str, bytes | ProfkitError]:
-    """Text -> its machine code, or what ptxas said against it; side by side."""
+    """Return text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
     with process.make_thread_pool(process.count_available_cores()) as pool:
         made = pool.map(

@@ -46,7 +46,7 @@ _TYPES = {
 }
 
 
-def make_binary_problem(
+def write_problem_of_binary(
     binary: Path, kernel: str, launch: LaunchFile, folder: Path, arch: str
 ) -> str:
     """Write the problem below a folder of kernels, and return its variant's name."""
@@ -54,22 +54,22 @@ def make_binary_problem(
         raise ProfkitError(f"{binary}: there is no such file", "a program, a library or PTX")
     name = foreign.make_variant_name(binary, kernel)
     place = resolve_path(folder) / name
-    write_text(place / "problem.py", foreign.write_problem(launch))
+    write_text(place / "problem.py", foreign.write_problem_source(launch))
     text, entry = find_ptx_of_kernel(extract_all_ptx(binary, place), kernel, str(binary))
     code = place / f"{name}_as_launched.cubin"
     found = _extract_machine_code(binary, entry, arch, place)
     machine = found or assemble.assemble_ptx(text, arch, (), place)
     write_bytes(code, machine)
     write_text(code.with_suffix(".ptx"), text)
-    kinds = list_parameters(text, entry)
-    loader = write_loader(str(code), entry, kinds, launch)
+    kinds = list_parameter_types(text, entry)
+    loader = write_launcher_of_machine_code(str(code), entry, kinds, launch)
     key = hashlib.sha256(machine).hexdigest()[:16]  # of other code there are other records
     write_text(code.with_suffix(".cu"), loader.replace("@KEY@", key))
     return name
 
 
 def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
-    """Every PTX that a file holds."""
+    """Return every PTX that a file holds."""
     if binary.suffix == ".ptx":
         return [read_text(binary, assemble.PTX_LIMIT)]
     found = _list_extracted(binary, "--extract-ptx", "*.ptx", folder, assemble.PTX_LIMIT)
@@ -77,7 +77,10 @@ def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
 
 
 def _extract_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> bytes | None:
-    """The machine code of a file that has this kernel for this GPU; None where it has only PTX."""
+    """Return the machine code of a file that has this kernel for this GPU.
+
+    None where it has only PTX.
+    """
     if binary.suffix == ".ptx":
         return None
     pattern, limit = f"*sm_{arch}*.cubin", assemble.CODE_LIMIT
@@ -105,7 +108,7 @@ def _list_extracted(
 
 
 def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[str, str]:
-    """The PTX that has a kernel of this name, and its whole name there."""
+    """Return the PTX that has a kernel of this name, and its whole name there."""
     found: dict[str, str] = {}
     every: list[str] = []
     for text in texts:
@@ -128,8 +131,8 @@ def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[s
     return found[entry], entry
 
 
-def list_parameters(text: str, entry: str) -> list[str]:
-    """The C++ types of a kernel's parameters; empty for one that is a struct."""
+def list_parameter_types(text: str, entry: str) -> list[str]:
+    """Return the C++ types of a kernel's parameters; empty for one that is a struct."""
     for match in _ENTRY.finditer(text):
         if match[1] == entry:
             found = _PARAMETERS.findall(match[2])
@@ -162,15 +165,17 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 """
 
 
-def write_loader(code: str, entry: str, kinds: Sequence[str], launch: LaunchFile) -> str:
-    """The source of a launcher that loads machine code, and calls a kernel of it."""
+def write_launcher_of_machine_code(
+    code: str, entry: str, kinds: Sequence[str], launch: LaunchFile
+) -> str:
+    """Return the source of a launcher that loads machine code, and calls a kernel of it."""
     if re.search(r'["\\\n]', code):
         raise ProfkitError(f"{code}: no C++ can name this folder", "use another --build-dir")
     if len(kinds) != len(launch.argument):
         seen = f"{entry} has {len(kinds)} parameters, and {len(launch.argument)} are described"
         raise ProfkitError(seen, "[[argument]] for each, in their order")
     values = []
-    words = foreign.write_arguments(launch.argument)
+    words = foreign.write_cpp_arguments(launch.argument)
     for number, argument in enumerate(launch.argument):
         kind = "void*" if argument.array else kinds[number]
         if not kind:

@@ -21,7 +21,7 @@ _MOST = 64  # registers of a block that are followed
 
 
 @dataclass(frozen=True)
-class Chain:
+class DependencyChain:
     """Cycles of one path, by what makes the wait."""
 
     fixed: float = 0.0  # arithmetic
@@ -32,76 +32,76 @@ class Chain:
     def cycles(self) -> float:
         return self.fixed + self.xu + self.shared
 
-    def add_chain(self, other: Chain, times: float = 1.0) -> Chain:
-        return Chain(
+    def add_chain(self, other: DependencyChain, times: float = 1.0) -> DependencyChain:
+        return DependencyChain(
             self.fixed + other.fixed * times,
             self.xu + other.xu * times,
             self.shared + other.shared * times,
         )
 
 
-def measure_chains(code: SurveyedCode) -> Chain:
-    """The chains of all blocks together, of the warp of a thread block that runs most of them."""
+def sum_dependency_chains_of_busiest_warp(code: SurveyedCode) -> DependencyChain:
+    """Return the chains of all blocks together, of the warp of a thread block that runs most of them."""
     statements: dict[tuple[str, int], list[PtxStatement]] = {}
-    for number, kernel, statement in code.module.number_blocks():
+    for number, kernel, statement in code.module.iterate_statements_with_block_numbers():
         statements.setdefault((kernel.name, number), []).append(statement)
-    by_warp: dict[int, Chain] = {}
+    by_warp: dict[int, DependencyChain] = {}
     for (name, number), block in statements.items():
-        longest = _find_longest(block)
+        longest = _find_longest_dependency_chain(block)
         for warp, times in enumerate(code.survey.entries[number]):
             if times and longest.cycles and name in code.grids:
-                before = by_warp.get(warp, Chain())
+                before = by_warp.get(warp, DependencyChain())
                 by_warp[warp] = before.add_chain(longest, times / code.grids[name])
-    return max(by_warp.values(), key=lambda chain: chain.cycles, default=Chain())
+    return max(by_warp.values(), key=lambda chain: chain.cycles, default=DependencyChain())
 
 
-def _find_longest(statements: list[PtxStatement]) -> Chain:
-    """The longest path through a basic block from a register to itself."""
-    chains = [Chain()]
-    for register in _find_registers_read_first(statements)[:_MOST]:
+def _find_longest_dependency_chain(statements: list[PtxStatement]) -> DependencyChain:
+    """Return the longest path through a basic block from a register to itself."""
+    chains = [DependencyChain()]
+    for register in _list_registers_read_before_written(statements)[:_MOST]:
         chains.append(_measure_chain_to_register(register, statements))
     return max(chains, key=lambda chain: chain.cycles)
 
 
-def _find_registers_read_first(statements: list[PtxStatement]) -> list[str]:
-    """Registers that a block reads before it writes them."""
+def _list_registers_read_before_written(statements: list[PtxStatement]) -> list[str]:
+    """Return registers that a block reads before it writes them."""
     read: dict[str, None] = {}
     written: set[str] = set()
     for statement in statements:
-        for name in _list_sources(statement):
+        for name in _list_registers_read(statement):
             if name not in written:
                 read[name] = None
         written.update(ptx.list_written_registers(statement))
     return [name for name in read if name in written]
 
 
-def _list_sources(statement: PtxStatement) -> list[str]:
+def _list_registers_read(statement: PtxStatement) -> list[str]:
     names = [*ptx.list_value_registers(statement), *ptx.list_address_registers(statement)]
     if statement.guard:
         return [*names, statement.guard]
     return names
 
 
-def _measure_chain_to_register(register: str, statements: list[PtxStatement]) -> Chain:
-    reached = {register: Chain()}
+def _measure_chain_to_register(register: str, statements: list[PtxStatement]) -> DependencyChain:
+    reached = {register: DependencyChain()}
     for statement in statements:
-        sources = [reached[name] for name in _list_sources(statement) if name in reached]
+        sources = [reached[name] for name in _list_registers_read(statement) if name in reached]
         for name in ptx.list_written_registers(statement):
             reached.pop(name, None)
             if sources:
                 longest = max(sources, key=lambda chain: chain.cycles)
-                reached[name] = longest.add_chain(_find_latency(statement))
-    return reached.get(register, Chain())
+                reached[name] = longest.add_chain(_estimate_latency(statement))
+    return reached.get(register, DependencyChain())
 
 
-def _find_latency(statement: PtxStatement) -> Chain:
+def _estimate_latency(statement: PtxStatement) -> DependencyChain:
     words = statement.words
     is_load = words[0] in ("ld", "atom", "ldmatrix")
     if words[0] == "shfl" or (is_load and "shared" in words):
-        return Chain(shared=_SHARED)
+        return DependencyChain(shared=_SHARED)
     if words[0] in ("mov", "cvta", "ld", "atom", "tex"):
-        return Chain()  # no instruction, or a wait that is measured otherwise
+        return DependencyChain()  # no instruction, or a wait that is measured otherwise
     unit = get_unit_of_instruction(words)
     if unit == "xu":
-        return Chain(xu=_XU)
-    return Chain(fixed=_DOUBLE if unit == "fp64" else _FIXED)
+        return DependencyChain(xu=_XU)
+    return DependencyChain(fixed=_DOUBLE if unit == "fp64" else _FIXED)

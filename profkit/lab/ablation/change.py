@@ -37,47 +37,49 @@ class SurveyedCode:
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
-    def name_source_line(self, access: PtxAccess) -> str:
-        """Its source line, `name.cu:12`; empty where that is not known."""
+    def write_source_line_label(self, access: PtxAccess) -> str:
+        """Return its source line, `name.cu:12`; empty where that is not known."""
         file, line = access.statement.line
         path = self.module.files.get(file, "")
         if not path or not line:
             return ""
         return f"{path.rpartition('/')[2]}:{line}"
 
-    def find_statements(self, *beginnings: str) -> list[PtxStatement]:
-        """All that were executed and whose opcode begins so."""
+    def find_executed_statements(self, *opcode_prefixes: str) -> list[PtxStatement]:
+        """Return all that were executed and whose opcode begins so."""
         found = []
-        for block, _, statement in self.module.number_blocks():
-            if self.survey.blocks[block] and f"{statement.opcode}.".startswith(beginnings):
+        for block, _, statement in self.module.iterate_statements_with_block_numbers():
+            if self.survey.blocks[block] and f"{statement.opcode}.".startswith(opcode_prefixes):
                 found.append(statement)
         return found
 
-    def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[PtxAccess]:
-        """Accesses of these spaces and kinds that the call made."""
+    def list_executed_accesses(
+        self, spaces: tuple[str, ...], kinds: tuple[str, ...]
+    ) -> list[PtxAccess]:
+        """Return accesses of these spaces and kinds that the call made."""
         executed = []
         for access in self.accesses:
-            is_wanted = access.space in spaces and access.kind in kinds
-            if is_wanted and self.survey.seen[access.number].requests:
+            has_cause = access.space in spaces and access.kind in kinds
+            if has_cause and self.survey.seen[access.number].requests:
                 executed.append(access)
         return executed
 
     def is_scattered(self, access: PtxAccess) -> bool:
-        """Whether an access touches a quarter more sectors than its bytes fill."""
+        """Return whether an access touches a quarter more sectors than its bytes fill."""
         seen = self.survey.seen[access.number]
         return seen.units > 1.25 * seen.threads * access.width / _SECTOR
 
-    def is_movable(self, access: PtxAccess) -> bool:
-        """Whether another address changes nothing that is decided."""
-        decides = access.kind == "store" and self.is_read_to_steer(access)
+    def can_be_moved_without_effect(self, access: PtxAccess) -> bool:
+        """Return whether another address changes nothing that is decided."""
+        decides = access.kind == "store" and self.can_stored_value_steer_control_flow(access)
         return not (access.steers or access.why_unmovable or decides)
 
-    def is_without_decision(self, access: PtxAccess) -> bool:
-        """Whether neither what an access reads nor what it writes decides what is done next."""
-        return not access.steers and not self.is_read_to_steer(access)
+    def has_no_effect_on_control_flow(self, access: PtxAccess) -> bool:
+        """Return whether neither what an access reads nor what it writes decides what is done next."""
+        return not access.steers and not self.can_stored_value_steer_control_flow(access)
 
-    def is_read_to_steer(self, store: PtxAccess) -> bool:
-        """Whether what a store writes may be read by a load that decides what is done next."""
+    def can_stored_value_steer_control_flow(self, store: PtxAccess) -> bool:
+        """Return whether what a store writes may be read by a load that decides what is done next."""
         written = self.survey.seen[store.number]
         for load in self.accesses:
             apart = (load.space == "shared") != (store.space == "shared")
@@ -119,7 +121,7 @@ class Refused(Exception):
 
 
 def make_nothing_to_remove_refusal(what: str) -> Refused:
-    """The kernel has nothing of this kind: that is no fault."""
+    """Return that the kernel has nothing of this kind, which is no fault."""
     return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
@@ -139,7 +141,7 @@ class Ablation:
         self.code = code
 
     def make(self) -> CodeChange:
-        """The code without the cause; or Refused."""
+        """Return the code without the cause; or Refused."""
         raise NotImplementedError
 
 
@@ -153,20 +155,20 @@ class AccessAblation(Ablation):
     found: list[PtxAccess]
     free: list[PtxAccess]
 
-    def is_wanted(self, access: PtxAccess) -> bool:
-        """Whether an access has the cause: at least, that its kind is done at all."""
+    def has_cause(self, access: PtxAccess) -> bool:
+        """Return whether an access has the cause: at least, that its kind is done at all."""
         return access.kind in self.kinds
 
-    def is_free(self, access: PtxAccess) -> bool:
-        """Whether it can be changed, and nothing else is done."""
-        return self.code.is_without_decision(access)
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+        """Return whether it can be changed, and nothing else is done."""
+        return self.code.has_no_effect_on_control_flow(access)
 
     def make(self) -> CodeChange:
-        executed = self.code.list_executed(self.spaces, self.kinds)
-        self.found = [access for access in executed if self.is_wanted(access)]
+        executed = self.code.list_executed_accesses(self.spaces, self.kinds)
+        self.found = [access for access in executed if self.has_cause(access)]
         if not self.found:
             raise make_nothing_to_remove_refusal(self.nothing)
-        self.free = [access for access in self.found if self.is_free(access)]
+        self.free = [access for access in self.found if self.can_be_changed_alone(access)]
         if not self.free:
             raise Refused(
                 "steers",
@@ -174,32 +176,32 @@ class AccessAblation(Ablation):
                 "one that does not",
                 "compute the addresses, or look at occupancy: it says whether the wait is hidden",
             )
-        return self.change_free()
+        return self.change_free_accesses()
 
-    def change_free(self) -> CodeChange:
-        """The code in which those accesses are changed that are free."""
+    def change_free_accesses(self) -> CodeChange:
+        """Return the code in which those accesses are changed that are free."""
         raise NotImplementedError
 
-    def say_kept(self, what: str) -> str:
+    def say_what_is_unchanged(self, what: str) -> str:
         return say_unchanged(len(self.found) - len(self.free), what)
 
 
-def make_change(
+def make_change_by_table(
     code: SurveyedCode,
     text: str,
-    on: Sequence[PtxAccess],
+    accesses: Sequence[PtxAccess],
     fill: Callable[[set[int]], bytes],
     changed: str,
-    kept: str,
+    unchanged_text: str,
 ) -> CodeChange:
     """The change of some accesses by a table: for all of them, for none, and for each source line."""
     lines: dict[str, set[int]] = {}
-    for access in on:
-        lines.setdefault(code.name_source_line(access), set()).add(access.number)
+    for access in accesses:
+        lines.setdefault(code.write_source_line_label(access), set()).add(access.number)
     everything = set().union(*lines.values())
     lines.pop("", None)
     tables = {place: fill(numbers) for place, numbers in lines.items()}
-    return CodeChange(text, changed, kept, fill(everything), fill(set()), tables)
+    return CodeChange(text, changed, unchanged_text, fill(everything), fill(set()), tables)
 
 
 def say_unchanged(left: int, what: str) -> str:

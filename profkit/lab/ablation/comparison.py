@@ -20,14 +20,14 @@ COSTLY = 1.5
 def compute_gain_of_change(
     ablation: type[Ablation], change: CodeChange, times: Mapping[str, Times], executed: float | None
 ) -> MeasuredAblation:
-    """The gain of one change that was timed; or Refused."""
+    """Return the gain of one change that was timed; or Refused."""
     control = "base" if change.other_code else f"control:{ablation.id}"
     before, after = times[control].warm, times[f"gone:{ablation.id}"].warm
     original = median(times["original"].warm)
     cost = median(before) / original
     refuse_base_slower_than_original(times["original"].warm, times["base"].warm)
     if not 1 / COSTLY <= cost <= COSTLY:
-        raise _refuse_costly_choice(cost)
+        raise _refuse_control_of_other_speed(cost)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(
         ablation=ablation.id,
@@ -61,8 +61,8 @@ def refuse_base_slower_than_original(original: Sequence[float], base: Sequence[f
         raise Refused("rebuilt-differs", seen, f"within {100 * REBUILT:.0f} %", remedy)
 
 
-def _refuse_costly_choice(cost: float) -> Refused:
-    """A control that takes much longer, or much less long, than the original."""
+def _refuse_control_of_other_speed(cost: float) -> Refused:
+    """Return a control that takes much longer, or much less long, than the original."""
     if cost > COSTLY:
         seen = f"the instructions that choose alone take {cost:.2f} times as long"
         remedy = "look at the counters: the cost of choosing hides the gain"

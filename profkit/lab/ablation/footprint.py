@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from profkit.lab.ablation.accesses import PtxAccess, find_accesses
+from profkit.lab.ablation.accesses import PtxAccess, find_memory_accesses
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule
-from profkit.lab.ablation.survey import write_address
+from profkit.lab.ablation.survey import write_code_computing_address
 
 MOVED = "%profkit_to"  # the register that says where a moved access goes
 MAPS = "profkit_maps"  # the array with the address of each region's map
@@ -48,13 +48,13 @@ mov.u32 %pk_one, 1;
 
 
 def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> str:
-    """The module's text in which each access of the regions marks what it touches."""
+    """Return the module's text in which each access of the regions marks what it touches."""
     changes = PtxEdits(module)
     changes.outside[f".visible .global .align 8 .b64 {MAPS}[{max(1, len(regions))}];"] = None
     for number, region in enumerate(regions):
         for access in region.accesses:
             text = _MARK.format(
-                address=write_address(module.kernels[access.kernel], access),
+                address=write_code_computing_address(module.kernels[access.kernel], access),
                 low=region.low,
                 shift=_SECTOR_SHIFT,
                 maps=MAPS,
@@ -66,12 +66,12 @@ def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> str:
 
 
 def replace_accesses_of_regions(regions: Sequence[Region], module: PtxModule) -> tuple[Region, ...]:
-    """The regions with their accesses in rewritten code, where these stand in the same order."""
+    """Return the regions with their accesses in rewritten code, where these stand in the same order."""
     before: list[PtxAccess] = []
     for region in regions:
         before += region.accesses
     before.sort(key=lambda access: access.statement.start)
-    moved = [access for access in find_accesses(module) if access.address.base == MOVED]
+    moved = [access for access in find_memory_accesses(module) if access.address.base == MOVED]
     now = {}
     for old, new in zip(before, moved, strict=True):
         now[old.number] = new

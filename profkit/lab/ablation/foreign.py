@@ -43,7 +43,7 @@ from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import (
     is_file,
     is_folder,
-    open_regular,
+    open_regular_file,
     read_bytes,
     read_text,
     resolve_path,
@@ -85,7 +85,7 @@ class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_read(self) -> bool:
-        """Whether it holds something before the launch."""
+        """Return whether it holds something before the launch."""
         return not self.output or bool(self.fill or self.file)
 
 
@@ -105,22 +105,22 @@ _FORM = (
 )
 
 
-def read_launch(file: Path) -> LaunchFile:
+def read_launch_file(file: Path) -> LaunchFile:
     if not is_file(file):
         raise ProfkitError(f"{file}: there is no such file", _FORM)
     try:
         launch = msgspec.toml.decode(read_text(file), type=LaunchFile)
     except msgspec.DecodeError as error:
         raise ProfkitError(f"{file}: {error}", "grid, block, shared and [[argument]]") from error
-    return complete_launch(launch, file)
+    return check_and_complete_launch(launch, file)
 
 
-def complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
+def check_and_complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
     """Check what a file describes, and read how large the arrays are that files beside it hold."""
     if min(*launch.grid, *launch.block) < 1 or prod(launch.block) > _MOST_THREADS:
         raise ProfkitError(f"{file}: no GPU launches grid and block of this size", "1 and more")
     arguments = _complete_arguments(f"{file}: argument", launch.argument, file.parent)
-    arrays = list(list_arrays(arguments))
+    arrays = list(iterate_array_arguments(arguments))
     written = sum(not argument.is_read for argument in arrays)
     if written > _OUTPUTS or len(arrays) - written > _INPUTS:
         hint = f"{_OUTPUTS} arrays that are only written, and {_INPUTS} others at most"
@@ -146,21 +146,23 @@ def _complete_arguments(
             argument = msgspec.structs.replace(argument, fields=fields)
         else:
             if argument.file:
-                argument = _check_values_file(place, argument, folder / argument.file)
+                argument = _add_type_and_count_of_values_file(
+                    place, argument, folder / argument.file
+                )
             _check_argument(place, argument)
         complete.append(argument)
     return tuple(complete)
 
 
-def list_arrays(arguments: Sequence[Argument]) -> Iterator[Argument]:
+def iterate_array_arguments(arguments: Sequence[Argument]) -> Iterator[Argument]:
     """Yield each array, those that are members of structs too."""
     for argument in arguments:
         if argument.array:
             yield argument
-        yield from list_arrays(argument.fields)
+        yield from iterate_array_arguments(argument.fields)
 
 
-def _check_values_file(where: str, argument: Argument, values: Path) -> Argument:
+def _add_type_and_count_of_values_file(where: str, argument: Argument, values: Path) -> Argument:
     """Return an argument whose values a file holds, with the type and the number of them."""
     import numpy as np
 
@@ -192,7 +194,9 @@ def _check_argument(where: str, argument: Argument) -> None:
         raise ProfkitError(f"{where}: count is {argument.count}", "how many elements it has")
 
 
-def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) -> str:
+def write_problem_of_source_file(
+    source: Path, kernel: str, launch: LaunchFile, folder: Path
+) -> str:
     """Write the problem below a folder of kernels, and return its variant's name."""
     if not is_file(source):
         raise ProfkitError(f"{source}: there is no such file", "a CUDA source with the kernel")
@@ -202,8 +206,10 @@ def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) ->
     if re.search(r'["\\\n]', place):
         raise ProfkitError(f"{source}: no #include can name it", "rename the file")
     name = make_variant_name(source, kernel)
-    write_text(folder / name / "problem.py", write_problem(launch))
-    write_text(folder / name / f"{name}_as_launched.cu", _write_variant(place, kernel, launch))
+    write_text(folder / name / "problem.py", write_problem_source(launch))
+    write_text(
+        folder / name / f"{name}_as_launched.cu", _write_variant_source(place, kernel, launch)
+    )
     return name
 
 
@@ -249,7 +255,7 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 """
 
 
-def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
+def _write_variant_source(source: str, kernel: str, launch: LaunchFile) -> str:
     flags = [f"-I{folder}" for folder in launch.include]
     headers = ""
     if launch.include:  # with other headers it is other code
@@ -260,7 +266,7 @@ def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
         "@FLAGS@": " ".join([*flags, *launch.flags]),
         "@HEADERS@": headers,
         "@KERNEL@": kernel,
-        "@ARGUMENTS@": ", ".join(write_arguments(launch.argument)),
+        "@ARGUMENTS@": ", ".join(write_cpp_arguments(launch.argument)),
     }
     return re.sub("|".join(words), lambda mark: words[mark[0]], _LAUNCHER)
 
@@ -276,7 +282,7 @@ def _hash_headers(folders: Sequence[str]) -> str:
 
 
 def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
-    """What stands for the marks of a launch in a launcher's source."""
+    """Return what stands for the marks of a launch in a launcher's source."""
     return {
         "@SHARED@": str(launch.shared),
         "@GRID@": ", ".join(map(str, launch.grid)),
@@ -284,15 +290,15 @@ def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
     }
 
 
-def write_arguments(arguments: Sequence[Argument]) -> list[str]:
-    """The kernel's arguments in C++: arrays by their place among inputs or outputs."""
-    places = iter(_list_array_places(arguments))
-    return [_write_argument(argument, places) for argument in arguments]
+def write_cpp_arguments(arguments: Sequence[Argument]) -> list[str]:
+    """Return the kernel's arguments in C++: arrays by their place among inputs or outputs."""
+    places = iter(_iterate_cpp_array_names(arguments))
+    return [_write_cpp_argument(argument, places) for argument in arguments]
 
 
-def _list_array_places(arguments: Sequence[Argument]) -> Iterator[str]:
+def _iterate_cpp_array_names(arguments: Sequence[Argument]) -> Iterator[str]:
     inputs = outputs = 0
-    for array in list_arrays(arguments):
+    for array in iterate_array_arguments(arguments):
         if array.is_read:
             yield f"in[{inputs}]" if inputs < 4 else f"more_in[{inputs - 4}]"
             inputs += 1
@@ -301,9 +307,9 @@ def _list_array_places(arguments: Sequence[Argument]) -> Iterator[str]:
             outputs += 1
 
 
-def _write_argument(argument: Argument, places: Iterator[str]) -> str:
+def _write_cpp_argument(argument: Argument, places: Iterator[str]) -> str:
     if argument.fields:
-        members = [_write_argument(member, places) for member in argument.fields]
+        members = [_write_cpp_argument(member, places) for member in argument.fields]
         return f"{{{', '.join(members)}}}"
     if argument.array:
         return f"ProfkitArray{{a->{next(places)}}}"
@@ -369,13 +375,13 @@ _UNUSED = ("float32", 1)  # an output that no kernel is given: a problem has one
 
 
 def _hash_file(file: Path) -> str:
-    with open_regular(file) as opened:
+    with open_regular_file(file) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
 
-def write_problem(launch: LaunchFile) -> str:
+def write_problem_source(launch: LaunchFile) -> str:
     inputs, outputs, contents = [], [], []
-    for one in list_arrays(launch.argument):
+    for one in iterate_array_arguments(launch.argument):
         if one.file:
             contents.append(_hash_file(Path(one.file)))
         if one.is_read:

@@ -20,7 +20,7 @@ from profkit.records.ablation import (
     LaunchOnlyTimes,
     MeasuredAblation,
     Refusal,
-    read_causes,
+    read_ablations_by_rule,
 )
 
 # What takes more away than any fix can has to be worth more before it is called the cause.
@@ -90,7 +90,7 @@ class AblatedCall:
     def find_ablation_worth(
         self, ablation: str, worth: float = _BOUND_WORTH
     ) -> MeasuredAblation | None:
-        """What an ablation measured; None where it is not worth so much, or was not measured."""
+        """Return what an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
         if row is None or row.gain < worth or (row.reachable and row.sure_gain < worth):
             return None
@@ -103,12 +103,12 @@ class AblatedCall:
         return max(rows, key=lambda row: row.gain, default=None)
 
     def count(self, *names: str) -> float:
-        """What the survey saw of some kinds; 0 where nothing."""
+        """Return what the survey saw of some kinds; 0 where nothing."""
         return sum(self.seen.get(name, 0.0) for name in names)
 
     @property
     def is_latency_bound(self) -> bool:
-        """Whether it gets slower with half of its warps: then it waits, and nothing is full."""
+        """Return whether it gets slower with half of its warps: then it waits, and nothing is full."""
         return (self.shape.half_occupancy or 0.0) >= _OCCUPANCY_MATTERS
 
     @property
@@ -119,7 +119,10 @@ class AblatedCall:
 
     @property
     def occupancy_limiter_rule(self) -> str:
-        """The rule of what keeps half of the warps or more from an SM; empty where nothing does."""
+        """Return the rule of what keeps half of the warps or more from an SM.
+
+        Empty where nothing does.
+        """
         occupancy = self.shape.occupancy
         if occupancy is None or occupancy > 0.5:
             return ""
@@ -127,24 +130,24 @@ class AblatedCall:
 
     @property
     def has_one_warp(self) -> bool:
-        """Whether each scheduler of an SM has one warp at most."""
+        """Return whether each scheduler of an SM has one warp at most."""
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
         return 0 < on_each * self.count("warps") <= _SCHEDULERS
 
     @property
     def is_full(self) -> bool:
-        """Whether counted instructions fill a unit."""
+        """Return whether counted instructions fill a unit."""
         return max(self.busy.values(), default=0.0) >= _FULL
 
     @property
     def fills_dram(self) -> bool:
-        """Whether threads ask for more bytes than most of what DRAM can carry."""
+        """Return whether threads ask for more bytes than most of what DRAM can carry."""
         moved = self.count("stored_bytes", "loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
 def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecord:
-    """The record with its verdict; `sms` and `dram`, bytes per second at most, are the GPU's."""
+    """Return the record with its verdict; `sms` and `dram`, bytes per second at most, are the GPU's."""
     case = AblatedCall(
         seconds=record.base,
         measured={row.ablation: row for row in record.measured},
@@ -155,32 +158,32 @@ def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecor
         sms=sms,
         dram=dram,
     )
-    return msgspec.structs.replace(record, verdict=judge_case(case))
+    return msgspec.structs.replace(record, verdict=judge_ablated_call(case))
 
 
-def judge_case(case: AblatedCall) -> AblationVerdict:
-    """The first verdict that one of the steps comes to."""
+def judge_ablated_call(case: AblatedCall) -> AblationVerdict:
+    """Return the first verdict that one of the steps comes to."""
     for step in (
         _judge_grid,
         _judge_reachable_gains,
         _judge_units_in_turns,
-        _judge_removals,
-        _judge_units,
+        _judge_unreachable_gains,
+        _judge_full_unit,
         _judge_loads,
         _judge_stores,
         _judge_waits,
-        _judge_dependency,
+        _judge_dependent_instructions,
     ):
         for verdict in step(case):
             return verdict
-    return _say_unknown(case)
+    return _make_unknown_verdict(case)
 
 
 Verdicts = Iterator[AblationVerdict]
 
 
 def _judge_grid(case: AblatedCall) -> Verdicts:
-    """Too few blocks, or uneven ones; but not where a fix of other kind was measured to bring more."""
+    """Judge too few blocks, or uneven ones, where no fix of other kind was measured to bring more."""
     shape, idle = case.shape, case.shape.idle
     if case.seconds < _SHORT:
         because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
@@ -226,7 +229,7 @@ def _judge_reachable_gains(case: AblatedCall) -> Verdicts:
 
 
 def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
-    """Units that are each busy for a part of the time, and wait for one another in the rest."""
+    """Judge units that are each busy for a part of the time, and wait for one another in the rest."""
     half, on_tensor = case.count("half_share"), case.busy.get("tensor")
     is_product = half >= _PRODUCTS and case.count("shared_load_share") >= _FROM_SHARED
     if is_product and not on_tensor and case.busy.get("fp16", 0.0) >= 0.5:
@@ -252,7 +255,7 @@ def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
 
 
 def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
-    """Unit -> the share of the time that is its turn."""
+    """Return unit -> the share of the time that is its turn."""
     turns = {}
     for name, share in case.seen.items():
         if name.startswith("turns_") and share >= _ITS_TURN:
@@ -266,15 +269,15 @@ def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
     return turns
 
 
-def _judge_removals(case: AblatedCall) -> Verdicts:
+def _judge_unreachable_gains(case: AblatedCall) -> Verdicts:
     best = case.find_largest_gain(_GONE, _BOUND_WORTH)
     if best:
         yield AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
 
 
-def _judge_units(case: AblatedCall) -> Verdicts:
-    """A unit that counted instructions fill. One that others need too is full because of them."""
-    unit = _find_busiest(case.busy)
+def _judge_full_unit(case: AblatedCall) -> Verdicts:
+    """Judge a unit that counted instructions fill; one that others need is full because of them."""
+    unit = _find_busiest_unit(case.busy)
     share, lanes = case.busy.get(unit, 0.0), case.count("lanes")
     if share < _FULL:
         return
@@ -291,13 +294,16 @@ def _judge_units(case: AblatedCall) -> Verdicts:
     if 0 < lanes < _FEW_LANES:
         because += f", with {100 * lanes:.0f} % of the lanes at work"
         yield AblationVerdict("compute", unit, "thread-divergence", because)
-    for rule, counted in read_causes()["counted"].items():
+    for rule, counted in read_ablations_by_rule()["counted"].items():
         if counted == unit:
             yield AblationVerdict("compute", unit, rule, because)
 
 
-def _find_busiest(busy: Mapping[str, float]) -> str:
-    """The unit with the largest share; issuing, where no unit has nearly all of what is issued."""
+def _find_busiest_unit(busy: Mapping[str, float]) -> str:
+    """Return the unit with the largest share.
+
+    Issuing, where no unit has nearly all of what is issued.
+    """
     own = {unit: share for unit, share in busy.items() if unit != "issue"}
     unit = max(own, key=lambda name: own[name], default="issue")
     issued = busy.get("issue", 0.0)
@@ -307,7 +313,7 @@ def _find_busiest(busy: Mapping[str, float]) -> str:
 
 
 def _judge_loads(case: AblatedCall) -> Verdicts:
-    """What comes from DRAM or the L2: too many bytes, or too few loads in flight."""
+    """Judge what comes from DRAM or the L2: too many bytes, or too few loads in flight."""
     row, limiter = case.find_ablation_worth("hits-l2"), "dram"
     if row is None:
         row, limiter = case.find_ablation_worth("hits-l1"), "l2"
@@ -346,7 +352,7 @@ def _judge_stores(case: AblatedCall) -> Verdicts:
 
 
 def _judge_waits(case: AblatedCall) -> Verdicts:
-    """Waits that cannot be taken away, but that show."""
+    """Return waits that cannot be taken away, but that show."""
     # Warps that wait at a barrier for one that has more to do: without it nobody's work is less.
     share, barriers = case.count("busiest_warp"), case.count("barriers")
     products = case.count("warpgroup_products")
@@ -371,8 +377,8 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("latency", "", rule, f"{waits}, and {fit}")
 
 
-def _judge_dependency(case: AblatedCall) -> Verdicts:
-    """A warp that waits for its own results: too few warps, or too little that is independent."""
+def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
+    """Judge a warp that waits for its own results: too few warps, or too little that is independent."""
     fixed = case.count("chain_fixed")
     share = case.count("chain_fixed", "chain_xu", "chain_shared")
     if share >= _OF_TIME and not case.is_full:
@@ -387,7 +393,7 @@ def _judge_dependency(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
 
-def _say_unknown(case: AblatedCall) -> AblationVerdict:
+def _make_unknown_verdict(case: AblatedCall) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
     observed = f"no cause that can be removed separately gains more than {best:.2f}x"
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")

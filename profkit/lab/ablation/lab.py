@@ -12,7 +12,7 @@ from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.launches import CapturedCall, LoadedCode, Replay
-from profkit.lab.ablation.ptx import PtxEdits, PtxModule, read_module
+from profkit.lab.ablation.ptx import PtxEdits, PtxModule, parse_ptx_module
 from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
 from profkit.lab.measure.bench import Subject, Times
@@ -41,11 +41,11 @@ class AblationLab:
     """One call and its code, on the GPU that this process holds."""
 
     def __init__(
-        self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
+        self, call: Callable[[int], None], reset: Callable[[], None], conditions: Conditions
     ) -> None:
-        self.on, self.reset = on, reset
+        self.on, self.reset = conditions, reset
         self.limit_registers = functools.cache(self._limit_registers)
-        self.call: CapturedCall = launches.read_call(call)
+        self.call: CapturedCall = launches.capture_call(call)
         self.stream = device.create_non_blocking_stream()
         began = time.perf_counter()
         Replay(self.call).enqueue_call(self.stream)
@@ -53,7 +53,7 @@ class AblationLab:
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
     def assemble_text(self, text: str, flags: Sequence[str] | None = None) -> bytes:
-        """Machine code; `flags` in the place of the kernel's own."""
+        """Return machine code; `flags` in the place of the kernel's own."""
         if flags is None:
             flags = self.on.flags
         return assemble.assemble_ptx(text, self.on.arch, flags, self.on.folder)
@@ -61,7 +61,7 @@ class AblationLab:
     def load_module(
         self, module: PtxModule, code: bytes, table: bytes = b"", table_name: str = TABLE
     ) -> LoadedCode:
-        """Machine code of the module's kernels, with its own table and the original's arrays."""
+        """Return machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
         for launch in self.call.kernel_launches:
@@ -87,7 +87,7 @@ class AblationLab:
         rounds: tuple[int, int] | None = None,
         cold: bool = False,
     ) -> dict[str, Times]:
-        """The times of calls that take turns."""
+        """Return the times of calls that take turns."""
         subjects = [_make_subject(name, call) for name, call in calls.items()]
         taken = bench.bench_subjects(
             subjects, "", self.on.gpu, self.on.tools, cold=cold, rounds=rounds or self.on.rounds
@@ -95,14 +95,14 @@ class AblationLab:
         return {times.name: times for times in taken}
 
     def _limit_registers(self, text: str) -> PtxModule:
-        """Rewritten PTX, held to as many registers as let the original's blocks fit."""
-        module = read_module(text)
+        """Return rewritten PTX, held to as many registers as let the original's blocks fit."""
+        module = parse_ptx_module(text)
         changes = PtxEdits(module)
         for launch in self.call.kernel_launches:
             if launch.name in module.kernels:
                 blocks = max(1, launch.count_blocks())
                 changes.require_min_blocks(module.kernels[launch.name], launch.threads, blocks)
-        return read_module(changes.write_edited_module())
+        return parse_ptx_module(changes.write_edited_module())
 
     def count_accesses(
         self,
@@ -126,7 +126,7 @@ class AblationLab:
     def count_touched_sectors(
         self, module: PtxModule, regions: Sequence[Region], code: bytes, part: int, axis: int | None
     ) -> int:
-        """How many sectors of the regions a marking copy touches, by one of so many blocks."""
+        """Return how many sectors of the regions a marking copy touches, by one of so many blocks."""
         places = [device.allocate_memory(region.sectors) for region in regions]
         for place, region in zip(places, regions, strict=True):
             device.fill_memory(place, 0, region.sectors)
@@ -140,7 +140,7 @@ class AblationLab:
         return touched
 
     def record_timeline(self, module: PtxModule, code: bytes) -> timeline.BlockTimeline | None:
-        """When the blocks ran; None where more than one kernel or too many blocks did."""
+        """Return when the blocks ran; None where more than one kernel or too many blocks did."""
         launched = self.call.kernel_launches
         if len(launched) != 1 or launched[0].blocks > timeline.MOST_BLOCKS:
             return None
@@ -153,7 +153,7 @@ class AblationLab:
         words = launches.download_words(place, size // 8)
         launches.unload_code(loaded)
         device.free_memory(place)
-        return timeline.read_timeline(words, self.on.gpu.sms)
+        return timeline.parse_block_timeline(words, self.on.gpu.sms)
 
 
 def _make_subject(name: str, call: Callable[[int], None]) -> Subject:

@@ -74,7 +74,7 @@ class KernelLaunch:
         return prod(self.grid)
 
     def count_blocks(self, function: int = 0, smem: int | None = None) -> int:
-        """How many of its blocks fit on an SM, with other code or other shared memory too."""
+        """Return how many of its blocks fit on an SM, with other code or other shared memory too."""
         used = self.smem if smem is None else smem
         return library.count_blocks_per_sm(function or self.function, self.threads, used)
 
@@ -105,7 +105,7 @@ class CapturedCall:
         return {launch.name for launch in self.kernel_launches}
 
 
-def read_call(call: Callable[[int], None]) -> CapturedCall:
+def capture_call(call: Callable[[int], None]) -> CapturedCall:
     """Capture one call; ProfkitError where it does what cannot be made again."""
     stream = device.create_non_blocking_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
@@ -133,7 +133,7 @@ def _read_node(node: int, kind: int) -> KernelLaunch | MemoryFill:
 def _read_kernel_launch(node: int) -> KernelLaunch:
     params = library.read_kernel_node(node)
     grid, block = params.grid_and_block
-    cluster = _read_attribute(node, _CLUSTER)
+    cluster = _read_launch_attribute(node, _CLUSTER)
     return KernelLaunch(
         name=library.read_kernel_name(params.func),
         function=params.func,
@@ -144,11 +144,11 @@ def _read_kernel_launch(node: int) -> KernelLaunch:
         parameters=params.params or 0,
         extra=params.extra or 0,
         cluster=(cluster[0], cluster[1], cluster[2]),
-        cooperative=bool(_read_attribute(node, _COOPERATIVE)[0]),
+        cooperative=bool(_read_launch_attribute(node, _COOPERATIVE)[0]),
     )
 
 
-def _read_attribute(node: int, number: int) -> Sequence[int]:
+def _read_launch_attribute(node: int, number: int) -> Sequence[int]:
     value = (c_uint * 16)()
     try:
         device.call_driver(
@@ -183,8 +183,10 @@ def unload_code(loaded: LoadedCode) -> None:
     device.call_driver("cuModuleUnload", c_void_p(loaded.module))
 
 
-def _ask_for_range(function: str, *asked: c_void_p | c_char_p | c_ulonglong) -> tuple[int, int]:
-    """(address, bytes) that a function of the driver answers; zeros where it knows of none."""
+def _get_address_and_size(
+    function: str, *asked: c_void_p | c_char_p | c_ulonglong
+) -> tuple[int, int]:
+    """Return (address, bytes) that a function of the driver answers; zeros where it knows of none."""
     place, size = c_ulonglong(), c_size_t()
     try:
         device.call_driver(function, byref(place), byref(size), *asked)
@@ -194,17 +196,17 @@ def _ask_for_range(function: str, *asked: c_void_p | c_char_p | c_ulonglong) -> 
 
 
 def find_global(module: int, name: str, size: int) -> int:
-    """The address of an array of a module that has so many bytes at least."""
+    """Return the address of an array of a module that has so many bytes at least."""
     word = c_char_p(name.encode())
-    place, has = _ask_for_range("cuModuleGetGlobal_v2", c_void_p(module), word)
+    place, has = _get_address_and_size("cuModuleGetGlobal_v2", c_void_p(module), word)
     if has < size:
         raise ProfkitError(f"the rewritten module has no room for {name}")
     return place
 
 
 def find_allocation(address: int) -> tuple[int, int]:
-    """(first address, bytes) of what an address was allocated with; zeros if it was not."""
-    return _ask_for_range("cuMemGetAddressRange_v2", c_ulonglong(address))
+    """Return (first address, bytes) of what an address was allocated with; zeros if it was not."""
+    return _get_address_and_size("cuMemGetAddressRange_v2", c_ulonglong(address))
 
 
 def write_global(module: int, name: str, content: bytes) -> None:
@@ -226,8 +228,8 @@ def copy_globals(launch: KernelLaunch, loaded: LoadedCode, names: Sequence[str])
         return
     for name in names:
         word = c_char_p(name.encode())
-        here = _ask_for_range("cuModuleGetGlobal_v2", c_void_p(loaded.module), word)
-        there = _ask_for_range(ask, owner, word)
+        here = _get_address_and_size("cuModuleGetGlobal_v2", c_void_p(loaded.module), word)
+        there = _get_address_and_size(ask, owner, word)
         if here[0] and there[0] and here[1] == there[1]:
             device.copy_on_device(here[0], *there)
     device.wait_for_gpu_or_stream()
@@ -278,7 +280,7 @@ class Replay:
 def shrink_grid(
     grid: tuple[int, int, int], part: int, axis: int | None = None
 ) -> tuple[int, int, int]:
-    """One of so many blocks, along an axis or the longest; one block stays one."""
+    """Return one of so many blocks, along an axis or the longest; one block stays one."""
     if axis is None:
         axis = rank_axes(grid)[0]
     sizes = list(grid)
@@ -287,7 +289,7 @@ def shrink_grid(
 
 
 def rank_axes(grid: tuple[int, int, int]) -> list[int]:
-    """The axes of a grid, the longest first."""
+    """Return the axes of a grid, the longest first."""
     return sorted(range(3), key=lambda axis: -grid[axis])
 
 
@@ -346,12 +348,12 @@ def pack_words(words: Sequence[int]) -> bytes:
 
 
 def download_bytes(address: int, size: int) -> bytes:
-    """Bytes from the GPU."""
+    """Return bytes from the GPU."""
     content = (ctypes.c_ubyte * size)()
     device.copy_to_host(ctypes.addressof(content), address, size)
     return bytes(content)
 
 
 def download_words(address: int, count: int) -> Sequence[int]:
-    """Words of 8 bytes from the GPU."""
+    """Return words of 8 bytes from the GPU."""
     return struct.unpack(f"<{count}Q", download_bytes(address, 8 * count))

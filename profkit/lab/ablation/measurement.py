@@ -26,7 +26,7 @@ from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import AblationLab, Conditions
 from profkit.lab.ablation.launches import Replay
 from profkit.lab.ablation.preparation import PreparedChanges, Say
-from profkit.lab.ablation.ptx import cut_other_entries, read_module
+from profkit.lab.ablation.ptx import keep_only_named_entries, parse_ptx_module
 from profkit.lab.ablation.timeline import BlockTimeline
 from profkit.lab.measure.bench import Times
 from profkit.records.ablation import (
@@ -44,38 +44,38 @@ _COLD_ROUNDS = 10, 10
 Calls = Mapping[str, Callable[[int], None]]
 
 
-def measure_call(
+def ablate_call(
     call: Callable[[int], None],
     reset: Callable[[], None],
     text: str,
-    on: Conditions,
+    conditions: Conditions,
     say: Say,
-    beside: Calls | None = None,
+    other_calls: Calls | None = None,
 ) -> tuple[AblationRecord, Times]:
-    """Ablate one call, whose own times are returned too; `beside`: calls timed in turns with it.
+    """Ablate one call, whose own times are returned too; `other_calls`: calls timed in turns with it.
 
     Without PTX only its launch is varied.
     """
     began = time.monotonic()
-    lab = AblationLab(call, reset, on)
+    lab = AblationLab(call, reset, conditions)
     prepared, code, spans = _survey_and_prepare(lab, text, say)
-    calls = _list_calls(lab, prepared)
+    calls = _list_calls_to_time(lab, prepared)
     say("timing")
     lab.reset()
-    times = lab.time_calls({**calls, **(beside or {})})
+    times = lab.time_calls({**calls, **(other_calls or {})})
     cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
     lab.reset()
-    shape = reading.describe_shape(lab, times, cold, spans)
+    shape = reading.make_launch_only_times(lab, times, cold, spans)
     record = msgspec.structs.replace(
         _compare_with_base(lab, prepared, code, times, shape, say),
-        others={name: median(times[name].warm) for name in beside or ()},
+        others={name: median(times[name].warm) for name in other_calls or ()},
         seconds=time.monotonic() - began,
     )
-    judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
+    judged = judge_record(record, conditions.gpu.sms, conditions.gpu.dram_bandwidth)
     return judged, replace(times["original"], cold=cold.cold)
 
 
-def _list_calls(lab: AblationLab, prepared: PreparedChanges) -> Calls:
+def _list_calls_to_time(lab: AblationLab, prepared: PreparedChanges) -> Calls:
     """List what is timed in turns: the original, it with fewer warps, and the changes."""
     replays = {"original": Replay(lab.call), **prepared.replays}
     half = preparation.make_low_occupancy_replay(lab)
@@ -99,15 +99,15 @@ def _compare_with_base(
         busy, seen = reading.summarize_call(code, base, lab, shape)
         rebuilt = median(times["base"].warm) / record.base
         record = msgspec.structs.replace(record, busy=busy, seen=seen, rebuilt=rebuilt)
-    measured, refused = _compare_all(prepared, times, record.busy)
-    measured = _add_lines(lab, prepared, measured, say)
+    measured, refused = _compute_gains_of_all_changes(prepared, times, record.busy)
+    measured = _add_gains_of_lines(lab, prepared, measured, say)
     # What a fix can reach comes first, the largest gain of it before all.
     measured.sort(key=lambda row: (not row.reachable, -row.gain))
     return msgspec.structs.replace(record, measured=tuple(measured), refused=tuple(refused))
 
 
 def _make_record_of_base(base: Times, shape: LaunchOnlyTimes, lab: AblationLab) -> AblationRecord:
-    """A record of the original's time, of which nothing else is known yet."""
+    """Return a record of the original's time, of which nothing else is known yet."""
     interval = estimate_median(list(base.warm))
     low: float | None = interval.low
     high: float | None = interval.high
@@ -130,11 +130,15 @@ def _make_record_of_base(base: Times, shape: LaunchOnlyTimes, lab: AblationLab) 
     )
 
 
-def check_changes_run(
-    call: Callable[[int], None], reset: Callable[[], None], text: str, on: Conditions, say: Say
+def run_each_change_once(
+    call: Callable[[int], None],
+    reset: Callable[[], None],
+    text: str,
+    conditions: Conditions,
+    say: Say,
 ) -> list[Refusal]:
-    """Run what `measure_call` would time, once each; what is left out of it."""
-    prepared, _, _ = _survey_and_prepare(AblationLab(call, reset, on), text, say)
+    """Run what `ablate_call` would time, once each; what is left out of it."""
+    prepared, _, _ = _survey_and_prepare(AblationLab(call, reset, conditions), text, say)
     return prepared.refused
 
 
@@ -144,7 +148,7 @@ def _survey_and_prepare(
     """Run the copies that count, and make the changes; nothing of either without PTX."""
     if not text:
         return PreparedChanges(), None, None
-    module = read_module(cut_other_entries(text, lab.call.names))
+    module = parse_ptx_module(keep_only_named_entries(text, lab.call.names))
     if lab.call.names.isdisjoint(module.kernels):
         return PreparedChanges(), None, None
     say("survey")
@@ -152,7 +156,7 @@ def _survey_and_prepare(
     return preparation.prepare_changes(lab, code, say), code, spans
 
 
-def _compare_all(
+def _compute_gains_of_all_changes(
     prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[str, float]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
     measured, refused = [], list(prepared.refused)
@@ -175,23 +179,23 @@ def _compare_all(
     return measured, refused
 
 
-def _add_lines(
+def _add_gains_of_lines(
     lab: AblationLab, prepared: PreparedChanges, measured: Sequence[MeasuredAblation], say: Say
 ) -> list[MeasuredAblation]:
-    """What each source line has of the gains that are reachable."""
+    """Return what each source line has of the gains that are reachable."""
     by_id = {ablation.id: change for ablation, change in prepared.changes.items()}
     with_lines = []
     for row in measured:
         change, lines = by_id[row.ablation], row.lines
         if row.gain >= WORTH_A_LOOK and row.reachable and len(change.lines) > 1:
             say("lines")
-            lines = _time_lines(lab, change)
+            lines = _time_change_of_each_line(lab, change)
         with_lines.append(msgspec.structs.replace(row, lines=lines))
     return with_lines
 
 
-def _time_lines(lab: AblationLab, change: CodeChange) -> tuple[LineGain, ...]:
-    """The gain of each line alone, the largest first."""
+def _time_change_of_each_line(lab: AblationLab, change: CodeChange) -> tuple[LineGain, ...]:
+    """Return the gain of each line alone, the largest first."""
     module = lab.limit_registers(change.text)
     machine = lab.assemble_text(module.text)
     lines = list(change.lines.items())[:_MOST_LINES]

@@ -17,11 +17,13 @@ _WIDEST = 16  # bytes that a thread accesses at once
 _ALONE = frozenset("volatile relaxed acquire release mmio".split())
 
 
-def find_strides(
+def find_widths_with_neighbours(
     module: PtxModule, accesses: Iterable[PtxAccess], survey: Survey
 ) -> dict[int, int]:
-    """Access -> the bytes that it and its neighbours access at once, where it has any."""
-    multiples = {name: find_multiples(kernel) for name, kernel in module.kernels.items()}
+    """Return access -> the bytes that it and its neighbours access at once, where it has any."""
+    multiples = {
+        name: find_alignments_of_registers(kernel) for name, kernel in module.kernels.items()
+    }
     groups: dict[tuple[str | int, ...], list[PtxAccess]] = {}
     for access in accesses:
         if not _ALONE.isdisjoint(access.statement.words):
@@ -35,15 +37,15 @@ def find_strides(
             base = survey.seen[access.number].lowest - access.address.offset
             most = multiples[access.kernel].get(access.address.base, 1)
             # Of the variable that a register points into, what was seen says where it begins.
-            most = min(most, _divide_out(base))
-            stride = _find_stride(access, offsets, most)
+            most = min(most, _find_largest_power_of_two_divisor(base))
+            stride = _find_width_with_neighbours(access, offsets, most)
             if stride > access.width:
                 strides[access.number] = stride
     return strides
 
 
-def _find_stride(access: PtxAccess, offsets: set[int], most: int) -> int:
-    """The widest of the access alone and of it with those that fill a whole wider one."""
+def _find_width_with_neighbours(access: PtxAccess, offsets: set[int], most: int) -> int:
+    """Return the widest of the access alone and of it with those that fill a whole wider one."""
     stride = access.width
     while 2 * stride <= most:
         first = access.address.offset // (2 * stride) * 2 * stride
@@ -53,19 +55,19 @@ def _find_stride(access: PtxAccess, offsets: set[int], most: int) -> int:
     return stride
 
 
-def find_multiples(kernel: PtxKernel) -> dict[str, int]:
+def find_alignments_of_registers(kernel: PtxKernel) -> dict[str, int]:
     """Register -> a power of two that it is a multiple of, but for where variables begin."""
     known: dict[str, int] = {}
     for statement in kernel.statements:
         to = statement.operands[0] if statement.operands else ""
         if kernel.writes[to] == 1 and not statement.guard:
-            known[to] = _find_multiple(statement, known)
+            known[to] = _find_alignment_of_result(statement, known)
     return known
 
 
-def _find_multiple(statement: PtxStatement, known: dict[str, int]) -> int:
+def _find_alignment_of_result(statement: PtxStatement, alignments: dict[str, int]) -> int:
     words, operands = statement.words, statement.operands[1:]
-    given = [_read_multiple(operand, known) for operand in operands]
+    given = [_find_alignment_of_operand(operand, alignments) for operand in operands]
     if words[0] in ("mov", "cvt", "cvta"):
         return given[0]
     if words[0] in ("add", "sub", "or"):
@@ -79,14 +81,14 @@ def _find_multiple(statement: PtxStatement, known: dict[str, int]) -> int:
     return 1
 
 
-def _read_multiple(operand: str, known: dict[str, int]) -> int:
+def _find_alignment_of_operand(operand: str, alignments: dict[str, int]) -> int:
     if operand.lstrip("-").isdigit():
-        return _divide_out(int(operand))
+        return _find_largest_power_of_two_divisor(int(operand))
     if operand.startswith("%"):
-        return known.get(operand, 1)
+        return alignments.get(operand, 1)
     return _WIDEST if operand.isidentifier() else 1
 
 
-def _divide_out(number: int) -> int:
-    """The largest power of two, 16 at most, that divides a number."""
+def _find_largest_power_of_two_divisor(number: int) -> int:
+    """Return the largest power of two, 16 at most, that divides a number."""
     return min(_WIDEST, number & -number) if number else _WIDEST

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
-from profkit.lab.ablation.accesses import PtxAccess, find_accesses
+from profkit.lab.ablation.accesses import PtxAccess, find_memory_accesses
 from profkit.lab.ablation.change import ROOM, Ablation, CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.lab import AblationLab
 from profkit.lab.ablation.launches import KernelLaunch, LoadedCode, Replay
-from profkit.lab.ablation.ptx import PtxModule, cut_other_entries, read_module
+from profkit.lab.ablation.ptx import PtxModule, keep_only_named_entries, parse_ptx_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
 
@@ -39,23 +39,25 @@ def run_survey(
     lab: AblationLab, module: PtxModule
 ) -> tuple[SurveyedCode, timeline.BlockTimeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
-    on, found = lab.on, find_accesses(module)
+    on, found = lab.on, find_memory_accesses(module)
     counting = survey.write_counting_module(module, found)
     spans = timeline.write_module_recording_times(module)
-    made = assemble.assemble_all(
+    made = assemble.assemble_all_ptx_in_parallel(
         [counting, spans], on.arch, _list_register_cap_flags(lab), on.folder
     )
     counter, drawn = made[counting], made[spans]
     if isinstance(counter, ProfkitError):
         raise counter
-    seen = survey.read_counters(module, found, lab.count_accesses(module, found, counter, b""))
+    seen = survey.parse_survey_counters(
+        module, found, lab.count_accesses(module, found, counter, b"")
+    )
     blocks = None
     if isinstance(drawn, bytes):
         blocks = lab.record_timeline(module, drawn)
-    return _describe_code(lab, module, found, seen), blocks
+    return _make_surveyed_code(lab, module, found, seen), blocks
 
 
-def _describe_code(
+def _make_surveyed_code(
     lab: AblationLab, module: PtxModule, found: list[PtxAccess], seen: survey.Survey
 ) -> SurveyedCode:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
@@ -82,13 +84,13 @@ def _describe_code(
         room=room,
         local_bytes=max(local),
         capped=list(on.flags) != _drop_register_cap(on.flags),
-        fast=cut_other_entries(on.fast, lab.call.names),
+        fast=keep_only_named_entries(on.fast, lab.call.names),
         anchored=frozenset(anchored),
     )
 
 
 def _list_register_cap_flags(lab: AblationLab) -> list[str]:
-    """Flags with which a block fits on an SM, although counters take registers."""
+    """Return flags with which a block fits on an SM, although counters take registers."""
     threads = max(launch.threads for launch in lab.call.kernel_launches)
     most = min(255, _REGISTERS // (-(-threads // 32) * 32) // 8 * 8)
     return [*_drop_register_cap(lab.on.flags), f"-maxrregcount={most}"]
@@ -116,7 +118,7 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     prepared.replays["base"] = Replay(lab.call, base.functions)
     # What is asked for one after the other below is assembled side by side.
-    assemble.assemble_all(texts, lab.on.arch, lab.on.flags, lab.on.folder)
+    assemble.assemble_all_ptx_in_parallel(texts, lab.on.arch, lab.on.flags, lab.on.folder)
     for ablation, change in prepared.changes.items():
         say(ablation.id)
         try:
@@ -139,9 +141,9 @@ def _prepare_change(
     """Load one machine code with both tables, if it executes the same with them."""
     module = lab.limit_registers(change.text)
     flags = lab.on.flags
-    with_control = _count_executed(lab, module, flags, change.control)
-    without = _count_executed(lab, module, flags, change.table)
-    prepared.executed[name] = _measure_or_refuse_difference(with_control, without)
+    with_control = _count_executed_instructions(lab, module, flags, change.control)
+    without = _count_executed_instructions(lab, module, flags, change.table)
+    prepared.executed[name] = _get_difference_or_refuse(with_control, without)
     for which, table in (("control", change.control), ("gone", change.table)):
         replay = _load_within_occupancy(lab, module, flags, table, base)
         lab.run_call(replay)
@@ -154,20 +156,23 @@ def _prepare_other_code(
     """Load other code for the same work, which is held against the original."""
     module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.uncapped:
-        module, flags = read_module(change.text), _drop_register_cap(flags)
+        module, flags = parse_ptx_module(change.text), _drop_register_cap(flags)
     axis, part, before = None, change.part, code.survey.executed
     if part > 1:
-        axis = _choose_axis(lab, code, module, change)
+        axis = _choose_grid_axis_to_shrink(lab, code, module, change)
     capped = _list_register_cap_flags(lab)
-    executed = _count_executed(lab, module, capped, part=part, axis=axis)
+    executed = _count_executed_instructions(lab, module, capped, part=part, axis=axis)
     if part > 1:  # one of so many blocks makes that part of the accesses of all
-        before, executed = survey.count_accesses(before), survey.count_accesses(executed)
+        before, executed = (
+            survey.count_global_loads_and_stores(before),
+            survey.count_global_loads_and_stores(executed),
+        )
         for kind in executed:
             executed[kind] *= part
     else:
         before = survey.keep_comparable_instructions(before)
         executed = survey.keep_comparable_instructions(executed)
-    prepared.executed[name] = _measure_or_refuse_difference(before, executed)
+    prepared.executed[name] = _get_difference_or_refuse(before, executed)
     replay = replace(_load_within_occupancy(lab, module, flags), part=part, axis=axis)
     lab.run_call(replay)
     prepared.replays[f"gone:{name}"] = replay
@@ -182,7 +187,7 @@ def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str]) -> by
         raise Refused("does-not-assemble", said, "PTX that ptxas takes", remedy) from error
 
 
-def _count_executed(
+def _count_executed_instructions(
     lab: AblationLab,
     module: PtxModule,
     flags: Sequence[str],
@@ -190,16 +195,16 @@ def _count_executed(
     part: int = 1,
     axis: int | None = None,
 ) -> Counter[str]:
-    """Instructions that rewritten code executes in a call, or in one of so many blocks of it."""
+    """Return instructions that rewritten code executes in a call, or in one of so many blocks of it."""
     counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []), flags)
     words = lab.count_accesses(module, [], counter, table, part, axis)
-    return survey.count_executed(module, words)
+    return survey.count_executed_by_opcode(module, words)
 
 
-def _choose_axis(
+def _choose_grid_axis_to_shrink(
     lab: AblationLab, code: SurveyedCode, module: PtxModule, change: CodeChange
 ) -> int:
-    """The axis along which a part of the blocks touches as many sectors as all of the original's."""
+    """Return the axis along which a part of the blocks touches as many sectors as all blocks do."""
     flags = _list_register_cap_flags(lab)
 
     def count_touched(of: PtxModule, regions: Sequence[Region], part: int, axis: int) -> int:
@@ -224,8 +229,8 @@ def _choose_axis(
     )
 
 
-def _measure_or_refuse_difference(counted: Counter[str], again: Counter[str]) -> float:
-    """How much more or less often an opcode is executed with the cause gone, at most."""
+def _get_difference_or_refuse(counted: Counter[str], again: Counter[str]) -> float:
+    """Return how much more or less often an opcode is executed with the cause gone, at most."""
     difference = survey.compute_largest_difference(counted, again)
     if difference > EXECUTED:
         raise Refused(
@@ -244,8 +249,9 @@ def _load_within_occupancy(
     table: bytes = b"",
     base: LoadedCode | None = None,
 ) -> Replay:
-    """Code of which no more blocks fit on an SM than of the original; of the `base` as many, if given.
+    """Return code of which no more blocks fit on an SM than of the original.
 
+    Of the `base` as many, if given.
     Shared memory that nobody uses holds them down.
     """
     loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags), table)
@@ -269,7 +275,7 @@ def _load_within_occupancy(
 
 
 def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int) -> int:
-    """The least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
+    """Return the least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
     size = launch.smem
     while launch.count_blocks(function, size) > blocks:
         size += _STEP
@@ -278,7 +284,7 @@ def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int)
 
 
 def make_low_occupancy_replay(lab: AblationLab) -> Replay | None:
-    """The call with occupancy cut by half by unused shared memory; None where that cannot be."""
+    """Return the call with occupancy cut by half by unused shared memory; None where that cannot be."""
     smem = {}
     for launch in lab.call.kernel_launches:
         filled = min(launch.count_blocks(), -(-launch.blocks // lab.on.gpu.sms))

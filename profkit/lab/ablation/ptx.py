@@ -65,13 +65,13 @@ class PtxStatement:
 
     @property
     def condition(self) -> str:
-        """Its guard as it is written: `@!%p1 `; empty without one."""
+        """Return its guard as it is written: `@!%p1 `; empty without one."""
         if not self.guard:
             return ""
         return f"@{'!' * self.negated}{self.guard} "
 
     def list_addresses(self) -> list[Address]:
-        """The operands that are places in memory, in order."""
+        """Return the operands that are places in memory, in order."""
         found = []
         for number, operand in enumerate(self.operands):
             match = _ADDRESS.fullmatch(operand)
@@ -115,8 +115,8 @@ class PtxKernel:
             written.update(set(list_written_registers(statement)))
         return written
 
-    def is_wide(self, register: str) -> bool:
-        """Whether a register holds 64 bits."""
+    def is_64_bit_register(self, register: str) -> bool:
+        """Return whether a register holds 64 bits."""
         return self.types.get(register, "")[-2:] == "64"
 
 
@@ -130,10 +130,12 @@ class PtxModule:
 
     @property
     def blocks(self) -> int:
-        """How many basic blocks all its kernels have."""
+        """Return how many basic blocks all its kernels have."""
         return sum(kernel.blocks for kernel in self.kernels.values())
 
-    def number_blocks(self) -> Iterator[tuple[int, PtxKernel, PtxStatement]]:
+    def iterate_statements_with_block_numbers(
+        self,
+    ) -> Iterator[tuple[int, PtxKernel, PtxStatement]]:
         """Yield each statement with the number of its basic block among all of them."""
         first = 0
         for kernel in self.kernels.values():
@@ -142,7 +144,7 @@ class PtxModule:
             first += kernel.blocks
 
 
-def cut_other_entries(text: str, names: Collection[str]) -> str:
+def keep_only_named_entries(text: str, names: Collection[str]) -> str:
     """The text with the entries of these names only, and with the functions that they call.
 
     A library instantiates a template a hundred times: what is not launched need not be assembled, and
@@ -152,11 +154,11 @@ def cut_other_entries(text: str, names: Collection[str]) -> str:
     bodies: dict[str, str] = {}
     places = []
     for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
-        opening = _find_body(blank, match.end())
+        opening = _find_start_of_body(blank, match.end())
         if opening is None:  # it is declared here, and written elsewhere
             end = blank.index(";", match.end())
         else:
-            end = _find_closing(blank, opening)
+            end = _find_closing_brace(blank, opening)
             bodies[match[1]] = blank[opening:end]
         places.append((match.start(), end + 1, match[1]))
     wanted: set[str] = set()
@@ -177,27 +179,30 @@ def _blank_comments(text: str) -> str:
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def _find_body(blank: str, at: int) -> int | None:
-    """Where the body behind a name begins; None where it is declared here, and written elsewhere."""
-    opening = blank.find("{", at)
-    if opening < 0 or ";" in blank[at:opening]:
+def _find_start_of_body(blank: str, offset: int) -> int | None:
+    """Return where the body behind a name begins.
+
+    None where it is declared here, and written elsewhere.
+    """
+    opening = blank.find("{", offset)
+    if opening < 0 or ";" in blank[offset:opening]:
         return None
     return opening
 
 
-def read_module(text: str) -> PtxModule:
+def parse_ptx_module(text: str) -> PtxModule:
     blank = _blank_comments(text)
     if ".version" not in blank:
         raise ProfkitError("this is not PTX: it has no .version", "nvcc -ptx writes it")
     kernels = {}
     for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
-        opening = _find_body(blank, match.end())
+        opening = _find_start_of_body(blank, match.end())
         if opening is None:
             continue
         between = blank[match.end() : opening]
         directives = between.rpartition(")")[2]
         is_entry = match.re is _ENTRY
-        kernels[match[1]] = _read_kernel(match[1], is_entry, directives, blank, opening)
+        kernels[match[1]] = _parse_kernel(match[1], is_entry, directives, blank, opening)
     files = {int(number): path for number, path in _FILE.findall(text)}
     variables, hidden = _find_variables(blank, list(kernels.values()))
     return PtxModule(text, kernels, files, tuple(variables), tuple(hidden))
@@ -215,8 +220,10 @@ def _find_variables(blank: str, kernels: Sequence[PtxKernel]) -> tuple[list[str]
     return variables, hidden
 
 
-def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> PtxKernel:
-    end = _find_closing(blank, opening)
+def _parse_kernel(
+    name: str, is_entry: bool, directives: str, blank: str, opening: int
+) -> PtxKernel:
+    end = _find_closing_brace(blank, opening)
     statements: list[PtxStatement] = []
     types: dict[str, str] = {}
     labels: dict[str, list[int]] = {}
@@ -228,9 +235,9 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
             block += 1
             labels.setdefault(part["label"], []).append(block)
         elif part["declaration"]:
-            _read_registers(part["declaration"], types)
+            _add_types_of_declared_registers(part["declaration"], types)
         elif part["opcode"]:
-            statement = _read_statement(part, line, block)
+            statement = _parse_statement(part, line, block)
             statements.append(statement)
             block += statement.words[0] in _ENDS_BLOCK
     return PtxKernel(
@@ -246,17 +253,17 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
     )
 
 
-def _list_parts(blank: str, at: int, end: int) -> Iterator[re.Match[str]]:
-    while at < end:
-        part = _PART.match(blank, at, end)
+def _list_parts(blank: str, offset: int, end: int) -> Iterator[re.Match[str]]:
+    while offset < end:
+        part = _PART.match(blank, offset, end)
         if part is None:
-            words = " ".join(blank[at : min(end, at + 80)].split())
+            words = " ".join(blank[offset : min(end, offset + 80)].split())
             raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
         yield part
-        at = part.end()
+        offset = part.end()
 
 
-def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> PtxStatement:
+def _parse_statement(part: re.Match[str], line: tuple[int, int], block: int) -> PtxStatement:
     return PtxStatement(
         start=part.start(),
         end=part.end(),
@@ -269,7 +276,7 @@ def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> P
     )
 
 
-def _find_closing(blank: str, opening: int) -> int:
+def _find_closing_brace(blank: str, opening: int) -> int:
     depth = 0
     for match in re.compile(r"[{}]").finditer(blank, opening):
         depth += 1 if match[0] == "{" else -1
@@ -278,7 +285,7 @@ def _find_closing(blank: str, opening: int) -> int:
     raise ProfkitError("this PTX ends within a kernel", "is the file whole?")
 
 
-def _read_registers(text: str, types: dict[str, str]) -> None:
+def _add_types_of_declared_registers(text: str, types: dict[str, str]) -> None:
     for kind, declared in _REGISTERS.findall(text):
         for name, several in _NAMES.findall(declared):
             types[name] = kind  # in the place of `%r<9>`, it is the name of none
@@ -309,7 +316,7 @@ _WRITES_ITS_FIRST = re.compile(
 
 
 def list_written_registers(statement: PtxStatement) -> list[str]:
-    """The registers that a statement writes."""
+    """Return the registers that a statement writes."""
     if not statement.operands or statement.opcode.startswith("wmma.store"):
         return []
     is_written = statement.words[0] not in _WRITES_NOTHING
@@ -319,7 +326,7 @@ def list_written_registers(statement: PtxStatement) -> list[str]:
 
 
 def list_value_registers(statement: PtxStatement) -> list[str]:
-    """The registers that a statement reads as values: not its guard, not those of addresses."""
+    """Return the registers that a statement reads as values: not its guard, not those of addresses."""
     first = 1 if list_written_registers(statement) else 0
     if statement.words[0] == "wgmma":
         first = 0
@@ -331,7 +338,7 @@ def list_value_registers(statement: PtxStatement) -> list[str]:
 
 
 def list_address_registers(statement: PtxStatement) -> list[str]:
-    """The registers that say where in memory a statement works."""
+    """Return the registers that say where in memory a statement works."""
     names = []
     for operand in statement.operands:
         if operand.startswith("["):
@@ -340,7 +347,7 @@ def list_address_registers(statement: PtxStatement) -> list[str]:
 
 
 def count_bytes_per_thread(statement: PtxStatement) -> int:
-    """How many bytes each thread of a load, store or atomic moves."""
+    """Return how many bytes each thread of a load, store or atomic moves."""
     size, times = 4, 1
     for word in statement.words:
         match = _BITS.fullmatch(word)
@@ -384,7 +391,7 @@ class PtxEdits:
         self.pieces.append((opening, opening, "".join(lines)))
 
     def write_edited_module(self) -> str:
-        """The module's text with all of it."""
+        """Return the module's text with all edits in it."""
         text, pieces = self.module.text, list(self.pieces)
         declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())
         for kernel in self.module.kernels.values():

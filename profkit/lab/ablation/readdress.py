@@ -46,7 +46,7 @@ def merge_spans(spans: Iterable[AddressSpan], narrow: bool) -> list[AddressSpan]
     return joined
 
 
-def add_table(changes: PtxEdits, size: int) -> None:
+def add_control_table(changes: PtxEdits, size: int) -> None:
     changes.outside[f".visible .const .align 16 .b8 {TABLE}[{max(16, size)}];"] = None
 
 

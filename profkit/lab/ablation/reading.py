@@ -19,7 +19,7 @@ from profkit.records.ablation import LaunchOnlyTimes
 _SINGLE = frozenset("add sub mul fma".split())
 
 
-def describe_shape(
+def make_launch_only_times(
     lab: AblationLab, times: Mapping[str, Times], cold: Times, spans: BlockTimeline | None
 ) -> LaunchOnlyTimes:
     base = median(times["original"].warm)
@@ -60,16 +60,18 @@ def summarize_call(
     waves = 1.0
     if shape.blocks_per_sm:
         waves = max(1.0, shape.blocks / (shape.blocks_per_sm * gpu.sms))
-    for kind, number in asdict(chains.measure_chains(code)).items():
+    for kind, number in asdict(chains.sum_dependency_chains_of_busiest_warp(code)).items():
         seen[f"chain_{kind}"] = number * waves / cycles
-    stretches = units.measure_work(code.module, code.survey, code.accesses, gpu.arch)
+    stretches = units.compute_unit_cycles_of_stretches(
+        code.module, code.survey, code.accesses, gpu.arch
+    )
     for unit, share in units.measure_units_in_turns(stretches, cycles * gpu.sms).items():
         seen[f"turns_{unit}"] = share
     return units.compute_unit_shares(stretches, cycles * gpu.sms), seen
 
 
 def summarize_survey(code: SurveyedCode) -> dict[str, float]:
-    """What the survey saw of the whole call, in few numbers."""
+    """Return what the survey saw of the whole call, in few numbers."""
     threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
     by_warp = [number for number in code.survey.by_warp if number]
     return {

@@ -19,7 +19,7 @@ from profkit.lab.ablation.change import (
     make_nothing_to_remove_refusal,
 )
 from profkit.lab.ablation.ptx import PtxEdits, PtxStatement
-from profkit.lab.ablation.readdress import TABLE, add_table
+from profkit.lab.ablation.readdress import TABLE, add_control_table
 
 _DONE = struct.Struct("<I")
 
@@ -34,16 +34,16 @@ class StatementsGone(Ablation):
     def refuse_deciding_values(self) -> None:
         """Refuse where the kernel would do other work without them."""
 
-    def say_kept(self) -> str:
+    def say_what_is_unchanged(self) -> str:
         return ""
 
     def make(self) -> CodeChange:
-        found = self.code.find_statements(*self.opcodes)
+        found = self.code.find_executed_statements(*self.opcodes)
         if not found:
             raise make_nothing_to_remove_refusal(self.nothing)
         self.refuse_deciding_values()
         changed = f"{format_count(len(found), self.unit)} gone"
-        return make_statements_switchable(self.code, found, changed, self.say_kept())
+        return make_statements_switchable(self.code, found, changed, self.say_what_is_unchanged())
 
 
 class AccessesGone(AccessAblation):
@@ -52,9 +52,12 @@ class AccessesGone(AccessAblation):
     unit: str  # one of them, in words
     left: str  # those that stay, in words
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         gone = [access.statement for access in self.free]
-        changed, kept = f"{format_count(len(gone), self.unit)} gone", self.say_kept(self.left)
+        changed, kept = (
+            f"{format_count(len(gone), self.unit)} gone",
+            self.say_what_is_unchanged(self.left),
+        )
         return make_statements_switchable(self.code, gone, changed, kept)
 
 
@@ -62,7 +65,7 @@ def make_statements_switchable(
     code: SurveyedCode,
     statements: Sequence[PtxStatement],
     changed: str,
-    kept: str,
+    unchanged_text: str,
     at_once: bool = False,
 ) -> CodeChange:
     """Issue the statements and let the table say whether they are done: each, or all `at_once`."""
@@ -70,25 +73,25 @@ def make_statements_switchable(
     if at_once:
         count, done = 1, "%profkit_all"
     changes = PtxEdits(code.module)
-    add_table(changes, _DONE.size * count)
+    add_control_table(changes, _DONE.size * count)
     rows = {statement.start: row for row, statement in enumerate(statements)}
     for kernel in code.module.kernels.values():
         own = [statement for statement in kernel.statements if statement.start in rows]
         if at_once and own:
-            changes.insert_before(kernel.statements[0], _test_table(changes, 0, done))
+            changes.insert_before(kernel.statements[0], _write_table_test(changes, 0, done))
         for statement in own:
             if not at_once:
-                test = _test_table(changes, rows[statement.start], done)
+                test = _write_table_test(changes, rows[statement.start], done)
                 changes.insert_before(statement, test)
-            both = _join_guard(changes, statement, done)
+            both = _merge_guard_with_switch(changes, statement, done)
             text = ptx.write_statement(statement, f"@{both} ", statement.operands)
             changes.replace_statement(statement, text)
     text = changes.write_edited_module()
-    return CodeChange(text, changed, kept, _DONE.pack(0) * count, _DONE.pack(1) * count)
+    return CodeChange(text, changed, unchanged_text, _DONE.pack(0) * count, _DONE.pack(1) * count)
 
 
-def _test_table(changes: PtxEdits, row: int, predicate: str) -> str:
-    """Statements that set a predicate from a word of the table."""
+def _write_table_test(changes: PtxEdits, row: int, predicate: str) -> str:
+    """Return statements that set a predicate from a word of the table."""
     changes.add_registers("pred", predicate)
     changes.add_registers("b32", "%profkit_word")
     place = _DONE.size * row
@@ -96,8 +99,8 @@ def _test_table(changes: PtxEdits, row: int, predicate: str) -> str:
 setp.ne.u32 {predicate}, %profkit_word, 0;"""
 
 
-def _join_guard(changes: PtxEdits, statement: PtxStatement, done: str) -> str:
-    """The predicate that is set where `done` is and the statement's own guard."""
+def _merge_guard_with_switch(changes: PtxEdits, statement: PtxStatement, done: str) -> str:
+    """Return the predicate that is set where `done` is and the statement's own guard."""
     if not statement.guard:
         return done
     both, guard = "%profkit_both", statement.guard

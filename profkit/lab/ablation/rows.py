@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.lab.ablation.accesses import PtxAccess
-from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_change
+from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_change_by_table
 from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
     ALL_BITS,
     CHOOSE,
     TABLE,
     AddressSpan,
-    add_table,
+    add_control_table,
     merge_spans,
     replace_base_register,
 )
@@ -37,14 +37,15 @@ class LaneRow:
     one_place: bool = False  # all lanes go to the same place, which is what constant memory likes
 
 
-def find_rows(
+def find_rows_within_touched_memory(
     accesses: Iterable[PtxAccess],
     survey: Survey,
     one_place: bool = False,
     strides: Mapping[int, int] | None = None,
 ) -> list[LaneRow]:
-    """Rows within what each of their accesses touched; accesses that touched too little have none.
+    """Return rows within what each of their accesses touched.
 
+    Accesses that touched too little have none.
     `strides`: of accesses that are made together with their neighbours.
     """
     spans = []
@@ -67,8 +68,8 @@ def find_rows(
     return rows
 
 
-def make_new_row(access: PtxAccess) -> LaneRow:
-    """A row of one access in memory of its own."""
+def make_row_in_new_memory(access: PtxAccess) -> LaneRow:
+    """Return a row of one access in memory of its own."""
     return LaneRow((access,), access.width, access.width, -access.address.offset, new_memory=True)
 
 
@@ -77,7 +78,7 @@ def list_accesses_of_rows(rows: Sequence[LaneRow]) -> list[PtxAccess]:
 
 
 def send_accesses_to_rows(
-    code: SurveyedCode, rows: Sequence[LaneRow], changed: str, kept: str = ""
+    code: SurveyedCode, rows: Sequence[LaneRow], changed: str, unchanged_text: str = ""
 ) -> CodeChange:
     """Send the accesses of the rows to their lanes' places."""
     led = list_accesses_of_rows(rows)
@@ -94,7 +95,7 @@ def send_accesses_to_rows(
     of_accesses = {}
     for number, row in enumerate(rows):
         for access in row.accesses:
-            alike = (number, code.name_source_line(access), access.address.base)
+            alike = (number, code.write_source_line_label(access), access.address.base)
             of_accesses[access.number] = places.setdefault(alike, len(places))
 
     def fill_table(numbers: set[int]) -> bytes:
@@ -103,22 +104,24 @@ def send_accesses_to_rows(
             masks[of_accesses[number]] = 0
         return struct.pack(f"<{len(masks)}I", *masks)
 
-    text = _write_rows(code, rows, of_accesses)
-    return make_change(code, text, led, fill_table, changed, kept)
+    text = _write_module_with_rows(code, rows, of_accesses)
+    return make_change_by_table(code, text, led, fill_table, changed, unchanged_text)
 
 
-def _write_rows(code: SurveyedCode, rows: Sequence[LaneRow], places: Mapping[int, int]) -> str:
-    """The module with accesses that the table may send to their lanes' places."""
+def _write_module_with_rows(
+    code: SurveyedCode, rows: Sequence[LaneRow], places: Mapping[int, int]
+) -> str:
+    """Return the module with accesses that the table may send to their lanes' places."""
     changes = PtxEdits(code.module)
     if rows[0].new_memory:
         changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
-    add_table(changes, _MASK * (1 + max(places.values())))
+    add_control_table(changes, _MASK * (1 + max(places.values())))
     for number, row in enumerate(rows):
         _add_row_register(changes, row, f"%profkit_r{number}")
     for number, row in enumerate(rows):
         for access in row.accesses:
             place = _MASK * places[access.number]
-            _move_access(changes, access, row.stride, f"%profkit_r{number}", place)
+            _make_row_address_switchable(changes, access, row.stride, f"%profkit_r{number}", place)
     return changes.write_edited_module()
 
 
@@ -136,13 +139,15 @@ def _add_row_register(changes: PtxEdits, row: LaneRow, register: str) -> None:
     changes.insert_before(changes.module.kernels[row.accesses[0].kernel].statements[0], lines)
 
 
-def _move_access(
+def _make_row_address_switchable(
     changes: PtxEdits, access: PtxAccess, stride: int, register: str, place: int
 ) -> None:
     """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")
     base, new = access.address.base, "%profkit_x"
-    is_wide = access.address.in_register and changes.module.kernels[access.kernel].is_wide(base)
+    is_wide = access.address.in_register and changes.module.kernels[
+        access.kernel
+    ].is_64_bit_register(base)
     take = "mov.u32"
     if is_wide:
         take = "cvt.u32.u64"

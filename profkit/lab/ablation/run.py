@@ -19,7 +19,7 @@ from profkit.files import (
     write_bytes,
     write_text,
 )
-from profkit.interpreter import make_command
+from profkit.interpreter import make_module_command
 from profkit.lab.ablation import assemble
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.task import Answer, Task, get_answer_file, get_log_file
@@ -74,7 +74,7 @@ def save_ablation(record: Record, artifacts: Path) -> Path:
     _, file = make_run_paths(artifacts, record.problem, record.variant, record.case)
     if is_file(file):
         before = read_record(file)
-        same_gpu = get_gpu_name(before) == get_gpu_name(record)
+        same_gpu = get_recorded_gpu_name(before) == get_recorded_gpu_name(record)
         if same_gpu and not before.is_stale(record.source_hash or ""):
             timing = before.timing or record.timing
             changed = msgspec.structs.replace(before, ablation=record.ablation, timing=timing)
@@ -84,7 +84,7 @@ def save_ablation(record: Record, artifacts: Path) -> Path:
     return file
 
 
-def get_gpu_name(record: Record) -> str | None:
+def get_recorded_gpu_name(record: Record) -> str | None:
     return record.gpu.name if record.gpu else None
 
 
@@ -114,19 +114,23 @@ def _ablate_case(
             library=str(build.require_library(built)),
             case=case,
             grid=built.variant.header.inputs,
-            ptx=_save_ptx(built, target.folder, place / "kernel.ptx"),
-            fast=_save_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
+            ptx=_write_ptx_file_if_known(built, target.folder, place / "kernel.ptx"),
+            fast=_write_ptx_file_if_known(built, target.folder, place / "fast.ptx", FAST_MATH),
             arch=built.arch,
-            flags=tuple(assemble.read_ptxas_flags(built.flags)),
+            flags=tuple(assemble.select_ptxas_flags(built.flags)),
             rounds=FEW_ROUNDS if beside else ROUNDS,
             refused={},
             beside=dict(beside or {}),
         )
-        return run_task(task, place, f"{built.variant.id} {case}", progress)
+        return run_task_until_no_process_is_lost(
+            task, place, f"{built.variant.id} {case}", progress
+        )
 
 
-def _save_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
-    """Its PTX in a file, `more` flags: other PTX of its source; None where there is none."""
+def _write_ptx_file_if_known(
+    built: Build, folder: Path, file: Path, more: Sequence[str] = ()
+) -> str | None:
+    """Write its PTX into a file, `more` flags: other PTX of its source; None where there is none."""
     has_source = built.variant.language is CUDA and not is_file(
         built.variant.path.with_suffix(".ptx")
     )
@@ -140,7 +144,7 @@ def _save_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) 
     return str(file)
 
 
-def _read_answer(file: Path, name: str) -> tuple[AblationRecord, Timing | None]:
+def _read_worker_answer(file: Path, name: str) -> tuple[AblationRecord, Timing | None]:
     """Return what a process that ended well has written; its ProfkitError is raised."""
     answer = msgspec.json.decode(read_bytes(file), type=Answer)
     if answer.record is None:
@@ -151,7 +155,7 @@ def _read_answer(file: Path, name: str) -> tuple[AblationRecord, Timing | None]:
     return answer.record, timing
 
 
-def run_task(
+def run_task_until_no_process_is_lost(
     task: Task, place: Path, name: str, progress: Progress
 ) -> tuple[AblationRecord, Timing | None]:
     """Start processes until one ends: each begins without what the one before was lost to."""
@@ -161,10 +165,10 @@ def run_task(
         progress(name)
         file = place / f"task-{len(refused)}.json"
         write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
-        done = process.run_command(make_command(_MODULE, str(file)), _SECONDS)
+        done = process.run_command(make_module_command(_MODULE, str(file)), _SECONDS)
         if done.status == 0 and is_file(get_answer_file(file)):
-            return _read_answer(get_answer_file(file), name)
-        said = _read_log(get_log_file(file))
+            return _read_worker_answer(get_answer_file(file), name)
+        said = _read_log_entries(get_log_file(file))
         begun = [word for word in said if word in known]
         if not begun or begun[-1] in refused:
             words = done.output.strip().splitlines()[-1:] or said[-1:] or ["it said nothing"]
@@ -175,7 +179,7 @@ def run_task(
         refused[begun[-1]] = said[-1] if said[-1] != begun[-1] else f"it ended with {done.status}"
 
 
-def _read_log(file: Path) -> list[str]:
+def _read_log_entries(file: Path) -> list[str]:
     if not is_file(file):
         return []
     return [json.loads(line) for line in read_text(file).splitlines()]

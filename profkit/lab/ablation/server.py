@@ -20,7 +20,7 @@ from profkit.files import open_log, read_bytes, read_text, write_bytes
 from profkit.lab.ablation.assemble import PTX_LIMIT
 from profkit.lab.ablation.lab import Conditions
 from profkit.lab.ablation.launches import Hung
-from profkit.lab.ablation.measurement import measure_call
+from profkit.lab.ablation.measurement import ablate_call
 from profkit.lab.ablation.task import Answer, Task, get_answer_file, get_log_file
 from profkit.lab.measure import bench, data
 from profkit.lab.measure.cuda import device, library
@@ -57,11 +57,11 @@ def _serve_task(task_file: Path) -> int:
 def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
-    here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
+    here = data.load_or_compute_case_data(loaded, task.case, 0, Path(task.build), task.grid)
     gpu = device.add_gpu_uuid_and_driver(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
     arena = data.allocate_arena(here)
-    make_call = _prepare_launches(arena, loaded)
+    make_call = _make_call_factory(arena, loaded)
     call = make_call(task.library)
     beside = {name: make_call(file) for name, file in task.beside.items()}
     conditions = Conditions(
@@ -75,15 +75,15 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
         refused=task.refused,
     )
     say("load")
-    reset = keep_first_contents(arena, here)
+    reset = save_contents_and_make_restorer(arena, here)
     for other in beside.values():
         other(device.create_non_blocking_stream())
         device.wait_for_gpu_or_stream()
-    record, times = measure_call(call, reset, _read_ptx(task.ptx), conditions, say, beside)
-    return Answer(record, bench.summarize_times(times))
+    record, times = ablate_call(call, reset, _read_ptx(task.ptx), conditions, say, beside)
+    return Answer(record, bench.summarize_times_as_json(times))
 
 
-def _prepare_launches(
+def _make_call_factory(
     arena: data.Arena, loaded: problem.Problem
 ) -> Callable[[str], Callable[[int], None]]:
     """Return what makes a call of a library's file; each stream has its arguments once."""
@@ -109,7 +109,7 @@ def _read_ptx(file: str | None) -> str:
     return read_text(file, PTX_LIMIT)
 
 
-def keep_first_contents(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
+def save_contents_and_make_restorer(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
     """Return what puts back what the arrays held at first: from a copy on the GPU, if one fits there."""
     try:
         kept = device.allocate_memory(arena.size)

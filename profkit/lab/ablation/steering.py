@@ -34,8 +34,8 @@ class Steering:
     statements: set[int] = field(default_factory=set)
     memories: set[str] = field(default_factory=set)  # of `shared` and `local`
 
-    def is_made_by(self, statement: PtxStatement) -> bool:
-        """Whether a statement writes a register whose value there decides something."""
+    def is_writing_steering_register(self, statement: PtxStatement) -> bool:
+        """Return whether a statement writes a register whose value there decides something."""
         return statement.start in self.statements
 
 
@@ -47,14 +47,16 @@ class _Detour:
     written: frozenset[str]  # registers
 
 
-def find_steering(kernel: PtxKernel) -> Steering:
+def find_what_steers_control_flow(kernel: PtxKernel) -> Steering:
     blocks: list[list[PtxStatement]] = [[] for _ in range(kernel.blocks)]
     for statement in kernel.statements:
         blocks[statement.block].append(statement)
     followers = [
         _list_successor_blocks(kernel, number, block) for number, block in enumerate(blocks)
     ]
-    detours = [_find_detour(number, blocks, followers) for number in range(kernel.blocks)]
+    detours = [
+        _find_arithmetic_detour(number, blocks, followers) for number in range(kernel.blocks)
+    ]
     needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
     steering = Steering()
     before = -1
@@ -73,10 +75,10 @@ def find_steering(kernel: PtxKernel) -> Steering:
     return steering
 
 
-def _find_detour(
+def _find_arithmetic_detour(
     number: int, blocks: Sequence[Sequence[PtxStatement]], followers: Sequence[Sequence[int]]
 ) -> _Detour | None:
-    """What lies between a block's branch and the block where all ways meet; None if it does more.
+    """Return what lies between a block's branch and the block where all ways meet; None if it does more.
 
     Blocks are numbered as they stand in the text: a way that goes back before the branch is a loop.
     """
@@ -87,7 +89,7 @@ def _find_detour(
             return None
         end = max(end, *followers[at])
         for statement in blocks[at]:
-            if _has_effect(statement):
+            if _has_side_effect(statement):
                 return None
             written.update(ptx.list_written_registers(statement))
         at += 1
@@ -96,8 +98,8 @@ def _find_detour(
     return _Detour(end, frozenset(written))
 
 
-def _has_effect(statement: PtxStatement) -> bool:
-    """Whether a statement does more than to compute registers of its own thread."""
+def _has_side_effect(statement: PtxStatement) -> bool:
+    """Return whether a statement does more than to compute registers of its own thread."""
     first = statement.words[0]
     if first == "ld":
         return _OWN_MEMORY.isdisjoint(statement.words)
@@ -113,7 +115,7 @@ def _count_known(steering: Steering, needed: Sequence[set[str]]) -> int:
 def _list_successor_blocks(
     kernel: PtxKernel, number: int, block: Sequence[PtxStatement]
 ) -> list[int]:
-    """The blocks that may come behind one; all of them, where that is not known."""
+    """Return the blocks that may come behind one; all of them, where that is not known."""
     after = [number + 1] if number + 1 < kernel.blocks else []
     if not block or block[-1].words[0] not in _JUMPS:
         return after
@@ -131,13 +133,13 @@ def _list_successor_blocks(
 def _step_back_over_statement(
     statement: PtxStatement, registers: set[str], steering: Steering
 ) -> None:
-    """From the registers that decide behind a statement to those that decide before it."""
+    """Go from the registers that decide behind a statement to those that decide before it."""
     words, written = statement.words, ptx.list_written_registers(statement)
     is_made = not registers.isdisjoint(written)
     if not statement.guard:
         registers.difference_update(written)
     for space in ("shared", "local"):
-        stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
+        stored = words[0] in ("st", "stmatrix", "atom", "red") and _can_access_space(words, space)
         if stored and space in steering.memories:
             registers.update(ptx.list_value_registers(statement))
     if is_made:
@@ -147,13 +149,13 @@ def _step_back_over_statement(
             registers.add(statement.guard)
         if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
             for space in ("shared", "local"):
-                if _is_within(words, space):
+                if _can_access_space(words, space):
                     steering.memories.add(space)
-    registers.update(list_deciding_registers(statement))
+    registers.update(list_registers_that_steer(statement))
 
 
-def list_deciding_registers(statement: PtxStatement) -> list[str]:
-    """Registers that decide at this very statement."""
+def list_registers_that_steer(statement: PtxStatement) -> list[str]:
+    """Return registers that decide at this very statement."""
     words = statement.words
     if words[0] == "ld" and "param" in words:
         return []
@@ -169,8 +171,8 @@ def list_deciding_registers(statement: PtxStatement) -> list[str]:
     return [name for name in names if name.startswith("%")]
 
 
-def _is_within(words: Sequence[str], space: str) -> bool:
-    """Whether an access may be to shared or to local memory: a generic one may be to either."""
+def _can_access_space(words: Sequence[str], space: str) -> bool:
+    """Return whether an access may be to shared or to local memory: a generic one may be to either."""
     if any(word == space or word.startswith(f"{space}::") for word in words):
         return True
     return _SPACES.isdisjoint(word.partition("::")[0] for word in words)

@@ -13,14 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from profkit.lab.ablation.accesses import PtxAccess
-from profkit.lab.ablation.change import GLOBAL, CodeChange, SurveyedCode, make_change, say_unchanged
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    CodeChange,
+    SurveyedCode,
+    make_change_by_table,
+    say_unchanged,
+)
 from profkit.lab.ablation.ptx import PtxEdits
 from profkit.lab.ablation.readdress import (
     ALL_BITS,
     CHOOSE,
     TABLE,
     AddressSpan,
-    add_table,
+    add_control_table,
     merge_spans,
     replace_base_register,
 )
@@ -60,8 +66,12 @@ def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
     """Streams of loads of global memory that decide nothing, and of scattered stores like that."""
     movable = []
     for access in code.accesses:
-        is_wanted = access.kind == "load" or (access.kind == "store" and code.is_scattered(access))
-        if is_wanted and access.number in code.anchored and code.is_movable(access):
+        has_cause = access.kind == "load" or (access.kind == "store" and code.is_scattered(access))
+        if (
+            has_cause
+            and access.number in code.anchored
+            and code.can_be_moved_without_effect(access)
+        ):
             movable.append(access)
     return group_accesses_into_streams(movable, code.survey)
 
@@ -87,7 +97,7 @@ def group_accesses_into_streams(
 
 
 def list_access_numbers(streams: Sequence[AccessStream]) -> set[int]:
-    """The numbers of the accesses that have a stream."""
+    """Return the numbers of the accesses that have a stream."""
     numbers: set[int] = set()
     for stream in streams:
         numbers.update(access.number for access in stream.accesses)
@@ -109,7 +119,7 @@ class Walked:
     step: int
 
 
-def take_turns(stream: AccessStream, path: AddressPath) -> Walked:
+def assign_places_within_path(stream: AccessStream, path: AddressPath) -> Walked:
     """Place the accesses of each basic block so far from one another that all stay within the path."""
     turns = Counter(access.statement.block for access in stream.accesses)
     most, gap = max(turns.values()), path.step
@@ -131,29 +141,31 @@ def redirect_to_streams(
     on: Sequence[PtxAccess],
     walk: Walk,
     changed: str,
-    kept: str = "",
+    unchanged_text: str = "",
 ) -> CodeChange:
     """Send the accesses `on` along their streams as `walk` says; the others are not touched."""
     walked = []
     for stream in streams:
         accesses = tuple(access for access in stream.accesses if access in on)
         if accesses:
-            walked.append(take_turns(replace(stream, accesses=accesses), walk(stream)))
+            walked.append(
+                assign_places_within_path(replace(stream, accesses=accesses), walk(stream))
+            )
     lines: dict[str, int] = {}
     for access in on:
-        lines.setdefault(code.name_source_line(access), len(lines))
+        lines.setdefault(code.write_source_line_label(access), len(lines))
 
     def fill_table(numbers: set[int]) -> bytes:
-        return _fill_table(code, walked, lines, numbers)
+        return _pack_stream_table(code, walked, lines, numbers)
 
-    text = _write_streams(code, walked, lines)
-    return make_change(code, text, on, fill_table, changed, kept)
+    text = _write_module_with_streams(code, walked, lines)
+    return make_change_by_table(code, text, on, fill_table, changed, unchanged_text)
 
 
-def _fill_table(
-    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int], on: set[int]
+def _pack_stream_table(
+    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int], numbers: set[int]
 ) -> bytes:
-    """The table that sends the accesses `on` along their streams, and leaves the others.
+    """Return the table that sends the accesses `numbers` along their streams, and leaves the others.
 
     It has room and step of each stream, whether each line stays, and what is added for each access.
     """
@@ -164,9 +176,9 @@ def _fill_table(
         room, step = 1, 0
         for access in one.stream.accesses:
             begin = 0
-            if access.number in on:
+            if access.number in numbers:
                 room, step = one.room, one.step
-                stays[lines[code.name_source_line(access)]] = 0
+                stays[lines[code.write_source_line_label(access)]] = 0
                 begin = one.path.base + one.places[access.number] - access.address.offset
             added.append(begin % (1 << 64))
         words += [room, step]
@@ -174,28 +186,33 @@ def _fill_table(
     return struct.pack(f"<{len(words)}I{len(added)}Q", *words, *added)
 
 
-def _write_streams(code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int]) -> str:
-    """The module with the accesses of the streams led by the table."""
+def _write_module_with_streams(
+    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int]
+) -> str:
+    """Return the module with the accesses of the streams led by the table."""
     changes = PtxEdits(code.module)
     changes.add_registers("b64", "%profkit_x", "%profkit_b")
     changes.add_registers("b32", *(f"%profkit_{name}" for name in "tuvldekm"))
     stays = _STREAM * len(walked)
     added = stays + _WORD * (len(lines) + len(lines) % 2)
-    _write_beginnings(changes, walked)
+    _write_start_addresses_of_threads(changes, walked)
     for number, one in enumerate(walked):
         begun = set()
         for access in one.stream.accesses:
-            line = stays + _WORD * lines[code.name_source_line(access)]
-            words = _name_words(number) | {"stays": str(line), "added": str(added)}
+            line = stays + _WORD * lines[code.write_source_line_label(access)]
+            words = _name_stream_register_and_words(number) | {
+                "stays": str(line),
+                "added": str(added),
+            }
             is_first = access.statement.block not in begun
-            _move_access(changes, access, words, is_first, one.path.cached)
+            _make_stream_address_switchable(changes, access, words, is_first, one.path.cached)
             begun.add(access.statement.block)
             added += _ADDED
-    add_table(changes, added)
+    add_control_table(changes, added)
     return changes.write_edited_module()
 
 
-def _write_beginnings(changes: PtxEdits, walked: Sequence[Walked]) -> None:
+def _write_start_addresses_of_threads(changes: PtxEdits, walked: Sequence[Walked]) -> None:
     """Put each thread at its place of each stream of its kernel."""
     numbered: set[str] = set()  # kernels whose threads are
     for number, one in enumerate(walked):
@@ -204,12 +221,12 @@ def _write_beginnings(changes: PtxEdits, walked: Sequence[Walked]) -> None:
             changes.insert_before(kernel.statements[0], _THREAD)
         numbered.add(kernel.name)
         changes.add_registers("b32", f"%profkit_s{number}")
-        words = _name_words(number) | {"width": str(one.stream.width)}
+        words = _name_stream_register_and_words(number) | {"width": str(one.stream.width)}
         changes.insert_before(kernel.statements[0], _BEGIN.format(**words))
 
 
-def _name_words(number: int) -> dict[str, str]:
-    """The register of a stream, and where in the table its words are."""
+def _name_stream_register_and_words(number: int) -> dict[str, str]:
+    """Return the register of a stream, and where in the table its words are."""
     place = _STREAM * number
     words = {"table": TABLE, "room": str(place), "step": str(place + _WORD), "choose": str(CHOOSE)}
     return {"at": f"%profkit_s{number}", **words}
@@ -255,12 +272,14 @@ ld.const.u64 %profkit_b, [{table}+{added}];
 add.s64 %profkit_x, %profkit_x, %profkit_b;"""
 
 
-def _move_access(
+def _make_stream_address_switchable(
     changes: PtxEdits, access: PtxAccess, words: Mapping[str, str], is_first: bool, cached: bool
 ) -> None:
     """Let the table choose between an access's address and its place; `is_first` of its turn."""
     base, take = access.address.base, "mov.u64"
-    if access.address.in_register and not changes.module.kernels[access.kernel].is_wide(base):
+    if access.address.in_register and not changes.module.kernels[access.kernel].is_64_bit_register(
+        base
+    ):
         take = "cvt.u64.u32"
     text = f"{take} %profkit_x, {base};\n{_LEAD}"
     if is_first:
@@ -270,7 +289,7 @@ def _move_access(
 
 
 def make_full_walk(code: SurveyedCode) -> Walk:
-    """In order through everything that was touched."""
+    """Return a walk in order through everything that was touched."""
 
     def walk_whole(stream: AccessStream) -> AddressPath:
         step = code.threads[stream.kernel] * stream.width % stream.length // ROW * ROW
@@ -280,7 +299,7 @@ def make_full_walk(code: SurveyedCode) -> Walk:
 
 
 def make_window_walk(size: int, cached: bool = False) -> Walk:
-    """Back and forth in the first bytes of a stream: `size` of them, whole rows."""
+    """Return a walk back and forth in the first `size` bytes of a stream, whole rows."""
 
     def walk_within(stream: AccessStream) -> AddressPath:
         length = max(ROW, min(size, stream.length) // ROW * ROW)
@@ -290,14 +309,14 @@ def make_window_walk(size: int, cached: bool = False) -> Walk:
 
 
 def choose_walk_stride(length: int) -> int:
-    """A step, in whole rows, that comes back to the same bytes late."""
+    """Return a step, in whole rows, that comes back to the same bytes late."""
     return int(length * _GOLDEN) // ROW * ROW
 
 
 def say_unmoved_loads(code: SurveyedCode) -> str:
-    """How many loads of global memory stay where they are, and why."""
+    """Say how many loads of global memory stay where they are, and why."""
     counted: Counter[str] = Counter()
-    for access in code.list_executed(GLOBAL, ("load",)):
+    for access in code.list_executed_accesses(GLOBAL, ("load",)):
         if access.steers:
             counted["that decide a branch or an address"] += 1
         elif access.why_unmovable:

@@ -46,7 +46,7 @@ class Survey:
 
 
 def make_initial_counters(module: PtxModule, accesses: Sequence[PtxAccess]) -> list[int]:
-    """What the counters hold before a call."""
+    """Return what the counters hold before a call."""
     return [0] * ((1 + _WARPS) * module.blocks) + _FIRST * len(accesses)
 
 
@@ -127,12 +127,12 @@ _SECTOR_SHIFT, _WORD_SHIFT = 5, 2
 
 
 def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> str:
-    """The module's text with counters in it; of no accesses, only the blocks are counted."""
+    """Return the module's text with counters in it; of no accesses, only the blocks are counted."""
     changes = PtxEdits(module)
     total = len(make_initial_counters(module, accesses))
     changes.outside[f".visible .global .align 8 .b64 {COUNTS}[{max(1, total)}];"] = None
     counted: set[int] = set()
-    for block, _, statement in module.number_blocks():
+    for block, _, statement in module.iterate_statements_with_block_numbers():
         if block not in counted:
             counted.add(block)
             warps = _BYTES * (module.blocks + _WARPS * block)
@@ -140,16 +140,16 @@ def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> s
             changes.insert_before(statement, text)
     place = _BYTES * (1 + _WARPS) * module.blocks
     for access in accesses:
-        text = _count_access(module.kernels[access.kernel], access, place)
+        text = _write_code_counting_access(module.kernels[access.kernel], access, place)
         changes.insert_before(access.statement, text)
         place += _BYTES * len(_FIRST)
     return changes.write_edited_module()
 
 
-def _count_access(kernel: PtxKernel, access: PtxAccess, place: int) -> str:
+def _write_code_counting_access(kernel: PtxKernel, access: PtxAccess, place: int) -> str:
     text = _COUNT_ACCESS.format(
-        address=write_address(kernel, access),
-        units=_count_units(access, place),
+        address=write_code_computing_address(kernel, access),
+        units=_write_code_counting_units(access, place),
         width=access.width,
         requests=place,
         threads=place + 8,
@@ -164,17 +164,17 @@ def _count_access(kernel: PtxKernel, access: PtxAccess, place: int) -> str:
     return f"{{\n@{opposite}{statement.guard} bra {skip};\n{text}\n{skip}:"
 
 
-def write_address(kernel: PtxKernel, access: PtxAccess) -> str:
-    """Statements that put the address of an access into %pk_at."""
+def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> str:
+    """Return statements that put the address of an access into %pk_at."""
     base, offset = access.address.base, access.address.offset
     if not access.address.in_register:
         return f"mov.u64 %pk_at, {base};\nadd.s64 %pk_at, %pk_at, {offset};"
-    if kernel.is_wide(base):
+    if kernel.is_64_bit_register(base):
         return f"add.s64 %pk_at, {base}, {offset};"
     return f"cvt.u64.u32 %pk_at, {base};\nadd.s64 %pk_at, %pk_at, {offset};"
 
 
-def _count_units(access: PtxAccess, place: int) -> str:
+def _write_code_counting_units(access: PtxAccess, place: int) -> str:
     units, ways = place + 16, place + 24
     if access.space == "const":
         return _COUNT_PIECES.format(shift=_WORD_SHIFT, units=units)
@@ -187,7 +187,9 @@ def _count_units(access: PtxAccess, place: int) -> str:
     return _COUNT_WAYS.format(group=group, shift=shift, banks=lanes - 1, units=units, ways=ways)
 
 
-def read_counters(module: PtxModule, accesses: Sequence[PtxAccess], words: Sequence[int]) -> Survey:
+def parse_survey_counters(
+    module: PtxModule, accesses: Sequence[PtxAccess], words: Sequence[int]
+) -> Survey:
     blocks, rest = words[: module.blocks], words[module.blocks :]
     entries = []
     for block in range(module.blocks):
@@ -200,16 +202,18 @@ def read_counters(module: PtxModule, accesses: Sequence[PtxAccess], words: Seque
     return Survey(
         blocks=tuple(blocks),
         seen=tuple(seen),
-        executed=count_executed(module, blocks),
-        issued=count_executed(module, [sum(entry) for entry in entries]),
+        executed=count_executed_by_opcode(module, blocks),
+        issued=count_executed_by_opcode(module, [sum(entry) for entry in entries]),
         entries=tuple(entries),
-        by_warp=_count_by_warp(module, entries),
+        by_warp=_sum_instructions_by_warp(module, entries),
     )
 
 
-def _count_by_warp(module: PtxModule, entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Instructions that the first warps of blocks executed, the second ones, and so on."""
-    lengths = Counter(block for block, _, _ in module.number_blocks())
+def _sum_instructions_by_warp(
+    module: PtxModule, entries: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """Return instructions that the first warps of blocks executed, the second ones, and so on."""
+    lengths = Counter(block for block, _, _ in module.iterate_statements_with_block_numbers())
     done = [0] * _WARPS
     for block, length in lengths.items():
         for warp, times in enumerate(entries[block]):
@@ -217,10 +221,10 @@ def _count_by_warp(module: PtxModule, entries: Sequence[Sequence[int]]) -> tuple
     return tuple(done)
 
 
-def count_executed(module: PtxModule, blocks: Sequence[int]) -> Counter[str]:
-    """PTX instructions by opcode that were executed by those who entered the blocks."""
+def count_executed_by_opcode(module: PtxModule, blocks: Sequence[int]) -> Counter[str]:
+    """Return PTX instructions by opcode that were executed by those who entered the blocks."""
     executed: Counter[str] = Counter()
-    for block, _, statement in module.number_blocks():
+    for block, _, statement in module.iterate_statements_with_block_numbers():
         executed[statement.opcode] += blocks[block]
     return executed
 
@@ -233,7 +237,7 @@ _OWN = re.compile(r"\.(param|local|const)\b")
 
 
 def keep_comparable_instructions(executed: Counter[str]) -> Counter[str]:
-    """Of counted instructions those that other code for the same work has as many of."""
+    """Return of counted instructions those that other code for the same work has as many of."""
     kept: Counter[str] = Counter()
     for opcode, number in executed.items():
         if _OUTWARD.match(opcode) and not _OWN.search(opcode):
@@ -241,8 +245,8 @@ def keep_comparable_instructions(executed: Counter[str]) -> Counter[str]:
     return kept
 
 
-def count_accesses(executed: Counter[str]) -> Counter[str]:
-    """Of counted instructions the loads and the stores of global memory, however wide."""
+def count_global_loads_and_stores(executed: Counter[str]) -> Counter[str]:
+    """Return of counted instructions the loads and the stores of global memory, however wide."""
     counted: Counter[str] = Counter()
     for opcode, number in executed.items():
         words = opcode.split(".")
@@ -252,7 +256,7 @@ def count_accesses(executed: Counter[str]) -> Counter[str]:
 
 
 def compute_largest_difference(counted: Counter[str], again: Counter[str]) -> float:
-    """By what share of itself the count of any opcode differs between two calls, the largest."""
+    """Return by what share of itself the count of any opcode differs between two calls, the largest."""
     worst = 0.0
     for opcode, number in counted.items():
         worst = max(worst, abs(again[opcode] - number) / max(number, 1))

@@ -62,8 +62,8 @@ class BlockTimeline:
     longest: float  # the longest block's time over the median's
 
 
-def read_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None:
-    """What the blocks wrote down; None where their times do not make sense."""
+def parse_block_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None:
+    """Return what the blocks wrote down; None where their times do not make sense."""
     by_sm: dict[int, list[tuple[int, int]]] = {}
     lengths = []
     for at in range(0, len(words), FIELDS):
@@ -81,7 +81,7 @@ def read_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None:
 
 
 def _measure_union_of_spans(spans: list[tuple[int, int]]) -> int:
-    """How long at least one of them lasted."""
+    """Return how long at least one of them lasted."""
     total, until = 0, 0
     for begin, end in sorted(spans):
         total += max(0, end - max(begin, until))

@@ -40,11 +40,11 @@ _FREE = frozenset("mov cvta ld.param".split())
 Work = defaultdict[str, float]  # unit -> cycles of an SM
 
 
-def measure_work(
+def compute_unit_cycles_of_stretches(
     module: PtxModule, survey: Survey, accesses: Sequence[PtxAccess], arch: str
 ) -> list[Work]:
     """Return how many cycles each unit works in each stretch of code without a barrier."""
-    cycles = _list_cycles(arch.rstrip("af"))
+    cycles = _get_cycles_by_instruction_kind(arch.rstrip("af"))
     if not cycles:
         return []
     by_start: dict[int, list[PtxAccess]] = {}
@@ -52,23 +52,23 @@ def measure_work(
         by_start.setdefault(access.statement.start, []).append(access)
     stretches: list[Work] = []
     last = -1
-    for block, _, statement in module.number_blocks():
+    for block, _, statement in module.iterate_statements_with_block_numbers():
         if block != last:
             stretches.append(defaultdict(float))
             last = block
         warps = sum(survey.entries[block])
-        for unit in _list_units(statement):
+        for unit in _iterate_units_of_statement(statement):
             stretches[-1][unit] += warps * cycles.get(unit, 1.0)
         stretches[-1]["tensor"] += warps * cycles["product"] * _count_products(statement)
         for access in by_start.get(statement.start, ()):
-            _add_access(stretches[-1], access, survey)
+            _add_cycles_of_access(stretches[-1], access, survey)
         if is_barrier(statement.words):
             stretches.append(defaultdict(float))
     return stretches
 
 
-def _list_cycles(arch: str) -> dict[str, float]:
-    """Cycles of an SM that an instruction of a warp takes, and a multiply-add of a product."""
+def _get_cycles_by_instruction_kind(arch: str) -> dict[str, float]:
+    """Return cycles of an SM that an instruction of a warp takes, and a multiply-add of a product."""
     if arch not in _LANES:
         return {}
     cycles = {"texture": 32 / _TEXELS, "product": 1 / _TENSOR[arch]}
@@ -77,7 +77,7 @@ def _list_cycles(arch: str) -> dict[str, float]:
     return cycles
 
 
-def _list_units(statement: PtxStatement) -> Iterator[str]:
+def _iterate_units_of_statement(statement: PtxStatement) -> Iterator[str]:
     words = statement.words
     if words[0] in _FREE or statement.opcode.startswith("ld.param"):
         return
@@ -89,7 +89,7 @@ def _list_units(statement: PtxStatement) -> Iterator[str]:
         yield unit
 
 
-def _add_access(work: Work, access: PtxAccess, survey: Survey) -> None:
+def _add_cycles_of_access(work: Work, access: PtxAccess, survey: Survey) -> None:
     seen = survey.seen[access.number]
     if access.space == "shared":
         work["shared"] += seen.ways * max(1, access.width * 32 // 128)
@@ -102,7 +102,7 @@ def is_barrier(words: Sequence[str]) -> bool:
 
 
 def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
-    """Unit -> share of its peak; `cycles`: of all SMs together."""
+    """Return unit -> share of its peak; `cycles`: of all SMs together."""
     total: Work = defaultdict(float)
     for work in stretches:
         for unit, number in work.items():
@@ -112,7 +112,7 @@ def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, f
 
 
 def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
-    """Unit -> its share of the time, if it works only where it has more to do than the others.
+    """Return unit -> its share of the time, if it works only where it has more to do than the others.
 
     Between two barriers, what has most to do decides how long it takes. Where the sum of these times is
     that of the call, units work in turns, and each of them waits for the others.
@@ -127,7 +127,7 @@ def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str
 
 
 def get_unit_of_instruction(words: list[str]) -> str:
-    """Which unit does an instruction; empty for those that are not counted."""
+    """Return which unit does an instruction; empty for those that are not counted."""
     first, last = words[0], words[-1]
     if first in ("tex", "tld4"):
         return "texture"
@@ -147,18 +147,18 @@ def get_unit_of_instruction(words: list[str]) -> str:
 
 
 def _is_conversion_between(words: list[str]) -> bool:
-    """Whether a conversion changes between whole and floating numbers, or their size."""
+    """Return whether a conversion changes between whole and floating numbers, or their size."""
     kinds = [word for word in words[1:] if word[:1] in "fsub" and word[1:].isdigit()]
     floats = [word for word in kinds if word.startswith("f")]
     return len(kinds) == 2 and len(floats) == 1
 
 
 def _count_products(statement: PtxStatement) -> float:
-    """Multiply-adds of half-precision operands that take as long as a matrix instruction."""
+    """Return multiply-adds of half-precision operands that take as long as a matrix instruction."""
     words = statement.words
     if words[0] not in ("mma", "wmma", "wgmma"):
         return 0.0
-    size = _read_shape(words)
+    size = _compute_product_of_matrix_shape(words)
     if words[0] == "wgmma":
         size /= 4  # one instruction of four warps
     if {"s8", "u8", "e4m3", "e5m2"} & set(words):
@@ -166,7 +166,7 @@ def _count_products(statement: PtxStatement) -> float:
     return size
 
 
-def _read_shape(words: list[str]) -> float:
+def _compute_product_of_matrix_shape(words: list[str]) -> float:
     """Multiply the three numbers of `m16n8k16`."""
     for word in words:
         if word.startswith("m") and "n" in word and "k" in word:

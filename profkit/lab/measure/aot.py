@@ -32,7 +32,7 @@ from profkit.lab.measure.languages.plan import (
     KernelStart,
     LaunchArgs,
     Where,
-    make_array,
+    make_array_at_coded_address,
 )
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
 from profkit.lab.measure.variants import problem
@@ -47,7 +47,7 @@ _PACKED = {
 }
 
 
-def _run_request(arguments: list[str]) -> int:
+def _run_compile_request(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     exit_with_parent()
     request_file = Path(arguments[0])
@@ -67,7 +67,7 @@ def _run_request(arguments: list[str]) -> int:
     for i, image in enumerate(plan.images):
         (place / f"image{i}.cubin").write_bytes(image.cubin)
     written = {
-        "plan.h": plan.to_c(),
+        "plan.h": plan.write_c_tables(),
         "plan.json": json.dumps(plan.to_json()),
         "ptxas.log": "".join(image.log for image in plan.images),
     }
@@ -80,20 +80,23 @@ def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
     """Return arrays of these shapes and types, at addresses that stand for a place of a kind."""
     arrays = []
     for number, (shape, dtype) in enumerate(types):
-        arrays.append(make_array(where, number, str(dtype), shape))
+        arrays.append(make_array_at_coded_address(where, number, str(dtype), shape))
     return arrays
 
 
 def _plan_all_cases(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
-    if not problem.is_complete(job.problem):
+    if not problem.is_complete_problem_folder(job.problem):
         raise ProfkitError(
             f"{job.problem} has no problem.py with cases",
             "a function is compiled for the arrays of its problem's cases",
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
-    launch = _import_launch(job)
-    recorder, types_of = Recorder(plan, job.arch), _make_input_types(loaded, job.grid)
+    launch = _import_launch_function(job)
+    recorder, types_of = (
+        RecordingTritonDriver(plan, job.arch),
+        _make_input_types_getter(loaded, job.grid),
+    )
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
@@ -112,7 +115,7 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
     return plan
 
 
-def _import_launch(job: CompileJob) -> Callable[..., None]:
+def _import_launch_function(job: CompileJob) -> Callable[..., None]:
     """Import a file, set its tunables as its header does, and return its launch function."""
     module = import_file(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
@@ -135,7 +138,7 @@ def convert_to_type_of(default: Any, text: str) -> Any:
     return value
 
 
-def _make_input_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
+def _make_input_types_getter(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
     """Return case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one
@@ -149,7 +152,7 @@ def _make_input_types(loaded: problem.Problem, grid: str | None) -> Callable[[An
     return lambda _: types
 
 
-class Recorder:
+class RecordingTritonDriver:
     """A GPU that is not there, as Triton asks one: its DriverBase, of which it needs these.
 
     One for all cases of a plan: what Triton has compiled stays compiled.
@@ -160,7 +163,7 @@ class Recorder:
         self.args: LaunchArgs
         self.starts: list[KernelStart] = []
         self.printed = io.StringIO()
-        self.latest: _Launcher
+        self.latest: _RecordingLauncher
 
     @contextlib.contextmanager
     def record_starts(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
@@ -206,7 +209,7 @@ class Recorder:
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         """Make the launcher of a kernel, and remember it for load_binary."""
-        self.latest = _Launcher(self, source, metadata)
+        self.latest = _RecordingLauncher(self, source, metadata)
         return self.latest
 
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
@@ -218,7 +221,7 @@ class Recorder:
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
 
 
-class _Launcher:
+class _RecordingLauncher:
     """What Triton calls to start one kernel: it writes the start down."""
 
     def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
@@ -290,7 +293,9 @@ def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
         return []
     if kind.startswith("*"):
         return [
-            plans.describe_address(argument if isinstance(argument, int) else argument.data_ptr())
+            plans.decode_array_address(
+                argument if isinstance(argument, int) else argument.data_ptr()
+            )
         ]
     if kind not in _PACKED:
         raise ProfkitError(
@@ -303,4 +308,4 @@ def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
 
 
 if __name__ == "__main__":
-    sys.exit(_run_request(sys.argv[1:]))
+    sys.exit(_run_compile_request(sys.argv[1:]))

@@ -119,7 +119,7 @@ def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - began) / calls
 
 
-def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> PlainCall:
+def measure_plain_calls(run: Callable[[], float], count: int, stream: int) -> PlainCall:
     """Return how long one of the n plain calls takes that `run` makes, which gives the host's time."""
     start, stop = device.create_event(), device.create_event()
     device.wait_for_gpu_or_stream(stream)
@@ -127,7 +127,7 @@ def measure_plain_calls(run: Callable[[], float], n: int, stream: int) -> PlainC
     host = run()
     device.record_event(stop, stream)
     device.wait_for_gpu_or_stream(stream)
-    return PlainCall(device.measure_elapsed(start, stop) / n, host)
+    return PlainCall(device.measure_seconds_between_events(start, stop) / count, host)
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _make_replay_timer(stream: int, tools: Support) -> Clock:
         replay()
         device.record_event(stop, stream)
         device.wait_for_gpu_or_stream(stream)
-        return device.measure_elapsed(start, stop)
+        return device.measure_seconds_between_events(start, stop)
 
     return time_replay
 
@@ -233,9 +233,9 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     return _Graphs(subject, once, capture_calls(n), n, cold)
 
 
-def _enqueue_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:
+def _enqueue_calls(count: int, stream: int, *calls: Callable[[int], None]) -> None:
     """Enqueue some calls, one after the other, n times."""
-    for _ in range(n):
+    for _ in range(count):
         for call in calls:
             call(stream)
 
@@ -312,7 +312,7 @@ def _compute_half_width(samples: Sequence[float]) -> float:
     return float("inf")
 
 
-def summarize_times(times: Times) -> JsonObject:
+def summarize_times_as_json(times: Times) -> JsonObject:
     """Return timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
     medians: dict[str, JsonObject | None] = {}
@@ -322,7 +322,7 @@ def summarize_times(times: Times) -> JsonObject:
         if summary is None:
             continue
         if summary["width"] is None:
-            reasons.append(f"{state}: no interval, {_explain_unusable(taken)}")
+            reasons.append(f"{state}: no interval, {_explain_unusable_samples(taken)}")
         elif summary["width"] > WIDTH:
             wide.append(state)
     if wide:
@@ -338,10 +338,10 @@ def summarize_times(times: Times) -> JsonObject:
     }
 
 
-def _explain_unusable(samples: Sequence[float]) -> str:
-    from profkit.evidence.samples import THRESHOLDS, group_by_process, summarize_samples
+def _explain_unusable_samples(samples: Sequence[float]) -> str:
+    from profkit.evidence.samples import THRESHOLDS, group_samples_by_process, summarize_samples
 
-    fault = summarize_samples(group_by_process(samples, "the samples"), THRESHOLDS).unusable
+    fault = summarize_samples(group_samples_by_process(samples, "the samples"), THRESHOLDS).unusable
     return {
         "too-few": f"{len(samples)} samples are too few",
         "constant": "all samples are equal",

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from profkit.collect import process
-from profkit.collect.profiler import check_regex
+from profkit.collect.profiler import check_kernel_regex
 from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, make_temporary_folder, read_json, write_text
@@ -36,7 +36,9 @@ _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
-def write_problem(captured: Path, folder: Path, program: str, launches: int) -> Path:
+def write_problem_of_captured_launch(
+    captured: Path, folder: Path, program: str, launches: int
+) -> Path:
     """Make a problem of the folder that the hook left; return its variant's file.
 
     `folder` must not be there yet.
@@ -56,40 +58,40 @@ def write_problem(captured: Path, folder: Path, program: str, launches: int) -> 
 CapturedKernel = Mapping[str, Any]  # what the hook wrote of one, in capture.json
 
 
-def make_unused_folder_name(kernel: str, taken: set[str]) -> str:
+def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
     stem = _make_folder_word(kernel)
     name, number = stem, 1
-    while name in taken:
+    while name in taken_names:
         number += 1
         name = f"{stem}-{number}"
     return name
 
 
-def _render_variant(about: CapturedKernel, program: str, launches: int) -> str:
+def _render_variant(captured_kernel: CapturedKernel, program: str, launches: int) -> str:
     """Return the text of a variant: prose, imports, constants, definitions, the launch."""
-    tunables = _list_tunables(about)
+    tunables = _choose_tunable_values(captured_kernel)
     parts = [
-        _render_prose(about, program, launches, tunables) + about["imports"],
+        _render_prose(captured_kernel, program, launches, tunables) + captured_kernel["imports"],
         "\n".join(f"{name} = {values[0]}" for name, values in tunables.items()),
-        about["definitions"],
-        _render_launch(about, tunables),
+        captured_kernel["definitions"],
+        _render_launch(captured_kernel, tunables),
     ]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
-def _list_arguments(
-    about: CapturedKernel, tunables: Mapping[str, Any]
+def _write_arguments_and_locals(
+    captured_kernel: CapturedKernel, tunables: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Return a launch's arguments as code, and the lines that give numbers of the grid a name."""
     arguments, lines = [], []
-    for parameter in about["parameters"]:
+    for parameter in captured_kernel["parameters"]:
         name = parameter["name"]
         if "array" in parameter:
             arguments.append(parameter["array"])
         elif name in tunables:
             arguments.append(name)
-        elif isinstance(parameter.get("value"), int) and about["grid_text"]:
+        elif isinstance(parameter.get("value"), int) and captured_kernel["grid_text"]:
             lines.append(f"    {name} = {parameter['value']!r}\n")
             arguments.append(name)
         else:
@@ -97,32 +99,32 @@ def _list_arguments(
     return arguments, lines
 
 
-def _render_launch(about: CapturedKernel, tunables: Mapping[str, Any]) -> str:
+def _render_launch(captured_kernel: CapturedKernel, tunables: Mapping[str, Any]) -> str:
     arrays = []
-    for i in range(len(about["inputs"])):
+    for i in range(len(captured_kernel["inputs"])):
         arrays.append(f"in{i}")
-    arrays += [f"out{i}" for i in range(len(about["outputs"]))]
-    arguments, locals_ = _list_arguments(about, tunables)
+    arrays += [f"out{i}" for i in range(len(captured_kernel["outputs"]))]
+    arguments, locals_ = _write_arguments_and_locals(captured_kernel, tunables)
     options = []
-    for k, v in about["options"].items():
+    for k, v in captured_kernel["options"].items():
         options.append(f"{k}={_RENAMED.get(k, repr(v))}")
-    grid = about["grid_text"] or repr(tuple(about["grid"]))
+    grid = captured_kernel["grid_text"] or repr(tuple(captured_kernel["grid"]))
     return (
         f"def launch({', '.join(arrays)}, args):\n"
         '    """As the program launched it."""\n'
         f"{''.join(locals_)}"
         f"    grid = {grid}\n"
-        f"    {about['kernel']}[grid](\n        {', '.join([*arguments, *options])},\n    )"
+        f"    {captured_kernel['kernel']}[grid](\n        {', '.join([*arguments, *options])},\n    )"
     )
 
 
-def _list_tunables(about: CapturedKernel) -> dict[str, list[int]]:
+def _choose_tunable_values(captured_kernel: CapturedKernel) -> dict[str, list[int]]:
     """Return tunable -> values, the program's own first: warps, stages, blocks of the grid."""
     sizes = {}
-    for parameter in about["parameters"]:
+    for parameter in captured_kernel["parameters"]:
         sizes[parameter["name"]] = parameter.get("value")
     tunables: dict[str, list[int]] = {}
-    for name in about["tunable"] if about["grid_text"] else ():
+    for name in captured_kernel["tunable"] if captured_kernel["grid_text"] else ():
         size = sizes[name]
         if not isinstance(size, int) or size <= 0:
             continue
@@ -131,7 +133,7 @@ def _list_tunables(about: CapturedKernel) -> dict[str, list[int]]:
             tunables[name].append(size // 2)
         tunables[name].append(size * 2)
     for option, (least, most) in _AROUND.items():
-        number = about["options"].get(option)
+        number = captured_kernel["options"].get(option)
         if not isinstance(number, int):
             continue
         near = (number - 1, number + 1)
@@ -146,13 +148,16 @@ def _list_tunables(about: CapturedKernel) -> dict[str, list[int]]:
 
 
 def _render_prose(
-    about: CapturedKernel, program: str, launches: int, tunables: Mapping[str, Sequence[int]]
+    captured_kernel: CapturedKernel,
+    program: str,
+    launches: int,
+    tunables: Mapping[str, Sequence[int]],
 ) -> str:
     """Return the docstring of a variant, which is its header too."""
     times = "once" if launches == 1 else f"{launches} times"
-    file = _clean_docstring_text(about["file"]) or "a file of the program"
+    file = _clean_docstring_text(captured_kernel["file"]) or "a file of the program"
     lines = [
-        f'"""{about["kernel"]} as a program launched it.',
+        f'"""{captured_kernel["kernel"]} as a program launched it.',
         "",
         f"Captured by profkit from `{_clean_docstring_text(program)}`, which launched it {times}.",
         f"The function is in {file}.",
@@ -166,17 +171,17 @@ def _render_prose(
     return "\n".join([*lines, '"""', ""])
 
 
-def _choose_tolerance(about: CapturedKernel) -> JsonObject:
+def _choose_tolerance(captured_kernel: CapturedKernel) -> JsonObject:
     """Return what another version may differ by; the captured one is bit-equal or nearly."""
     worst = spread = 0.0
-    for output in about["outputs"]:
+    for output in captured_kernel["outputs"]:
         worst = max(worst, _EPSILON.get(output["dtype"], 0.0))
         deviation = float(output.get("std") or 0.0)
         if isfinite(deviation):
             spread = max(spread, deviation)
     return {
         "rtol": max(2 * worst, 1e-6),
-        "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),
+        "atol": max(2 * worst * spread, 4 * captured_kernel["spread"], 1e-7),
     }
 
 
@@ -232,11 +237,11 @@ def capture_program(
     command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
-    check_regex(options.kernel)
+    check_kernel_regex(options.kernel)
     output.mkdir(parents=True, exist_ok=True)
     with make_temporary_folder(output) as folder:
         done = process.run_command(
-            command, options.timeout, _build_environment(folder, options), echo
+            command, options.timeout, _write_request_and_make_environment(folder, options), echo
         )
         seen = _read_seen_launches(folder)
         if not seen:
@@ -260,7 +265,7 @@ def _explain_no_launch(command: Sequence[str], done: process.FinishedCommand) ->
     return f"{command[0]} {how}"
 
 
-def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
+def _write_request_and_make_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
     count = _EVERY if options.count is None else options.count
     request = {**asdict(options), "folder": str(folder), "count": count}
     del request["timeout"]  # not the hook's business
@@ -291,7 +296,7 @@ def _write_problem_of_kernel(
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     new = output / make_unused_folder_name(name, {p.name for p in list_folder(output)})
-    file = str(write_problem(left, new, program, launches))
+    file = str(write_problem_of_captured_launch(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(
         kernel=name, launches=launches, file=file, in_program=about["seconds"], notes=notes
@@ -312,12 +317,12 @@ def check_and_time_kernels(
     tried = []
     for kernel in kernels:
         if kernel.file:
-            kernel = _try_kernel(kernel, files[kernel.file], folder, progress)  # noqa: PLW2901
+            kernel = _check_and_time_kernel(kernel, files[kernel.file], folder, progress)  # noqa: PLW2901
         tried.append(kernel)
     return tried
 
 
-def _try_kernel(
+def _check_and_time_kernel(
     kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
 ) -> CapturedEntry:
     loaded = problem.load_problem(variants.find_problem_dir(variant.path))

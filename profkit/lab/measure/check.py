@@ -181,7 +181,9 @@ def _choose_worst_status(statuses: Iterable[Status]) -> Status:
     return "not supported"
 
 
-def check_case(call: Callable[[Arena], None], problem: Problem, data: CaseData) -> CaseCheck:
+def run_and_check_case(
+    call: Callable[[Arena], None], problem: Problem, data: CaseData
+) -> CaseCheck:
     """Run one case once and judge everything about it; CudaError if the context is lost."""
     here = allocate_arena(data)
     try:
@@ -203,13 +205,13 @@ def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
     return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
 
 
-def judge_finished_launch(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
+def judge_finished_launch(problem: Problem, arena: Arena, host: Bytes) -> CaseCheck:
     """Judge the outputs and guards of one finished launch."""
-    count = range(len(here.outputs))
-    unwritten = [here.count_unwritten(host, i) for i in count]
-    outs = [here.read_output(host, i) for i in count]
-    judged = judge_output_values(problem, here.data, outs, unwritten)
-    out_of_bounds = here.list_forbidden_writes(host)
+    count = range(len(arena.outputs))
+    unwritten = [arena.count_unwritten(host, i) for i in count]
+    outs = [arena.read_output(host, i) for i in count]
+    judged = judge_output_values(problem, arena.data, outs, unwritten)
+    out_of_bounds = arena.list_forbidden_writes(host)
     if not out_of_bounds:
         return judged
     return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
@@ -259,7 +261,7 @@ def judge_output_values(
     )
 
 
-def check_launch_on_stream(
+def check_launcher_is_asynchronous(
     lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support, stream: int
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
@@ -283,15 +285,15 @@ def check_launch_on_stream(
         faults.append(
             f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
         )
-    elif spinning and _is_written(here, early):
+    elif spinning and _is_any_output_written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
     device.free_memory(here.base)
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 
-def _is_written(here: Arena, host: Bytes) -> bool:
-    begun = {out for out, _ in here.data.begins}
-    for i, span in enumerate(here.outputs):
+def _is_any_output_written(arena: Arena, host: Bytes) -> bool:
+    begun = {out for out, _ in arena.data.begins}
+    for i, span in enumerate(arena.outputs):
         if i not in begun and (span.slice_bytes(host) != POISON).any():
             return True
     return False

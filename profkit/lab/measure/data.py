@@ -86,7 +86,7 @@ def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     return np.memmap(path, choose_storage_type(dtype), mode="r", shape=shape)
 
 
-def prepare_data(
+def load_or_compute_case_data(
     problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
 ) -> CaseData:
     """Compute inputs and reference of a case once; `grid` is the header's `inputs:` key."""
@@ -141,7 +141,7 @@ def choose_storage_type(dtype: str) -> np.dtype[Any]:
     return np.dtype(np.uint16 if dtype == BFLOAT16 else dtype)
 
 
-def read_values(array: Array, dtype: str) -> Array:
+def decode_stored_values(array: Array, dtype: str) -> Array:
     """Return the values of an array that is kept as `choose_storage_type` says; bfloat16 as float32."""
     import numpy as np
 
@@ -222,7 +222,7 @@ class Arena:
         """Return an output in its shape, out of a copy of all the arena's bytes."""
         shape, dtype = self.data.outputs[index]
         stored = self.outputs[index].slice_bytes(host).view(choose_storage_type(dtype))
-        return read_values(stored.reshape(shape), dtype)
+        return decode_stored_values(stored.reshape(shape), dtype)
 
     def count_unwritten(self, host: Bytes, index: int) -> int:
         """Return how many elements of an output still are the poison; 0 where none ever was."""
@@ -234,16 +234,16 @@ class Arena:
 
     def list_forbidden_writes(self, host: Bytes) -> list[str]:
         """Return what a launch wrote that it should not have, one line each."""
-        return [*self._find_changed_inputs(host), *self._find_touched_fences(host)]
+        return [*self._describe_changed_inputs(host), *self._describe_changed_guards(host)]
 
-    def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
+    def _describe_changed_inputs(self, host: Bytes) -> Iterator[str]:
         given = zip(self.inputs, self.data.load_inputs(), strict=True)
         for index, (span, array) in enumerate(given):
             changed = int((span.slice_bytes(host) != view_as_bytes(array)).sum())
             if changed:
                 yield f"input {index} was overwritten: {changed} bytes changed"
 
-    def _find_touched_fences(self, host: Bytes) -> Iterator[str]:
+    def _describe_changed_guards(self, host: Bytes) -> Iterator[str]:
         """Yield a line for each gap between arrays in which a byte changed."""
         arrays = []
         for kind, places in (("input", self.inputs), ("output", self.outputs)):

@@ -22,7 +22,7 @@ from profkit.records.parts import RecordedSource
 from profkit.records.paths import find_all_run_files
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject, Read
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 
 class BuildEntry(Document, frozen=True, kw_only=True):
@@ -92,7 +92,9 @@ class CompiledVariant:
                 "dynamic": launch.dynamic_smem if launch else None,
                 "blocks_per_sm": launch.blocks_per_sm if launch else None,
             }
-            rows.append({**asdict(kernel), "kernel": base_name(kernel.name), **same, **taken})
+            rows.append(
+                {**asdict(kernel), "kernel": get_base_name_of_kernel(kernel.name), **same, **taken}
+            )
         return rows
 
 
@@ -118,8 +120,8 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
 
 def list_variants(places: LabFolders, problem: str | None = None) -> Read[list[ListedVariant]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
-    records = _find_records(places.artifacts_dir())
-    found, problems = variants.scan_variants(places.kernels_dir(), problem)
+    records = _find_records_by_variant(places.artifacts_dir())
+    found, problems = variants.read_variants_and_problems(places.kernels_dir(), problem)
     rows = []
     for variant in found:
         rows.append(
@@ -129,7 +131,7 @@ def list_variants(places: LabFolders, problem: str | None = None) -> Read[list[L
                 after=variant.header.after,
                 title=variant.header.title,
                 file=str(variant.path),
-                built=build.is_built(variant, places.build_dir()),
+                built=build.has_build_of_current_source(variant, places.build_dir()),
                 recorded=_list_record_states(variant, records.get(variant.id, ())),
                 missing=variant.language.lacking(),
             )
@@ -154,7 +156,7 @@ def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -
     return states
 
 
-def _find_records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+def _find_records_by_variant(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
     """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
     for (variant, case), several in find_all_run_files(artifacts).items():
@@ -185,7 +187,7 @@ def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refr
         if b.sass:
             today[f"{b.variant.id} {b.arch} {b.sass}"] = b
     written, unknown = [], []
-    records = _find_records(places.artifacts_dir()).values()
+    records = _find_records_by_variant(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:
             record = read_record(path)
@@ -199,14 +201,14 @@ def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refr
             if record.is_stale(same.source):
                 unknown += [path]
             continue
-        followed = _update_source(record, source, same)
+        followed = _update_source_of_record(record, source, same)
         if followed != record:
             amend_record(followed)
             written.append(path)
     return Refreshed(tuple(written), tuple(unknown))
 
 
-def _update_source(record: Record, source: RecordedSource, built: Build) -> Record:
+def _update_source_of_record(record: Record, source: RecordedSource, built: Build) -> Record:
     header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
     if record.is_stale(built.source):
         made_from = source.made_from or source.sha256
@@ -233,7 +235,9 @@ def compile_and_check_budgets(
         stub = pool.submit(dry.compile_stub, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
-        shapes = pool.map(lambda b: dry.list_dry_shapes(b, kernels / b.variant.problem), made)
+        shapes = pool.map(
+            lambda b: dry.get_dry_launches_by_case(b, kernels / b.variant.problem), made
+        )
         return [_make_compiled_variant(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
@@ -252,7 +256,7 @@ def _make_compiled_variant(
     dynamic = {}
     for kernel, x in _find_most_dynamic_shared(launches).items():
         dynamic[kernel] = x.dynamic_smem
-    return CompiledVariant(made, launches, tuple(build.check_budget(made, dynamic)))
+    return CompiledVariant(made, launches, tuple(build.list_budget_excesses(made, dynamic)))
 
 
 def _find_most_dynamic_shared(

@@ -19,15 +19,15 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
 
 
-def _launch_main(arguments: list[str]) -> int:
+def _run_launch_plan(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     exit_with_parent()
     plan = library.LaunchPlan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         if plan.reference is None:
-            call = _prepare_variant(plan)
+            call = _prepare_variant_call(plan)
         else:
-            call = _prepare_reference(plan, plan.reference)
+            call = _prepare_reference_call(plan, plan.reference)
         tools = None
         if plan.profile:
             tools = library.Support(Path(plan.support))
@@ -46,7 +46,7 @@ def _launch_main(arguments: list[str]) -> int:
     return 0
 
 
-def _prepare_variant(plan: library.LaunchPlan) -> Callable[[], None]:
+def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     device.open_gpu()
     lib = library.load_library(Path(plan.library or ""))
     inputs = []
@@ -71,12 +71,12 @@ def _upload_file(path: Path) -> int:
     return pointer
 
 
-def _prepare_reference(plan: library.LaunchPlan, name: str) -> Callable[[], None]:
+def _prepare_reference_call(plan: library.LaunchPlan, name: str) -> Callable[[], None]:
     from profkit.lab.measure import data, subjects
     from profkit.lab.measure.variants import problem
 
     loaded = problem.load_problem(Path(plan.problem))
-    at = data.prepare_data(loaded, plan.case, 0, Path(plan.build))
+    at = data.load_or_compute_case_data(loaded, plan.case, 0, Path(plan.build))
     call = loaded.make_reference_call(name, plan.case, subjects.load_torch_inputs(at))
     device.open_gpu()
     call()  # libraries choose and load their kernels here, before the window
@@ -84,4 +84,4 @@ def _prepare_reference(plan: library.LaunchPlan, name: str) -> Callable[[], None
 
 
 if __name__ == "__main__":
-    sys.exit(_launch_main(sys.argv[1:]))
+    sys.exit(_run_launch_plan(sys.argv[1:]))

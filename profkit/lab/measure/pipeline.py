@@ -32,7 +32,7 @@ from profkit.collect import profiler, tools
 from profkit.collect.ncu_output import NoCounters
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, require_package
-from profkit.evidence.commits import read_commit
+from profkit.evidence.commits import read_current_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
@@ -40,10 +40,10 @@ from profkit.lab.measure.session import GpuPool, Progress, check_and_time_run, m
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
-    add_timing,
     build_target,
     make_profile_plan,
     make_record,
+    set_timing_from_run,
 )
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
@@ -108,7 +108,9 @@ def profile_target(
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
     ncu = _find_ncu(target)
     run = measure_target(target, progress)
-    profiler = _Profiler(run, artifacts, options, ncu, read_commit(target.problem.path.parent))
+    profiler = _Profiler(
+        run, artifacts, options, ncu, read_current_commit(target.problem.path.parent)
+    )
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
 
@@ -168,7 +170,7 @@ class _Profiler:
         """
         place = self.run.target.problem.name, result.name, result.case
         report, path = make_run_paths(self.artifacts, *place)
-        record = add_timing(result.record, self.run)
+        record = set_timing_from_run(result.record, self.run)
         try:
             reported = self._collect_report(record, report, visible)
         except ProfkitError as error:
@@ -263,9 +265,9 @@ def profile_on_hosts(
 
 def _profile_case_on_worker(words: Sequence[str], case: str) -> HostResult:
     """Profile one case, in a process of its own on the worker's GPU."""
-    from profkit.interpreter import make_command
+    from profkit.interpreter import make_module_command
 
-    command = make_command("profkit", "profile", *words, "--case", case, "--quiet")
+    command = make_module_command("profkit", "profile", *words, "--case", case, "--quiet")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return HostResult(case, socket.gethostname(), done.returncode, done.stderr.strip())
 
@@ -301,7 +303,7 @@ def _require_correct_results(
 ) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.judge_variant(make_build_entry(built), checks).checks[name]
+        check = worker.check_variant_and_list_launches(make_build_entry(built), checks).checks[name]
         if check.status != "right":
             if check.faults:
                 why = check.faults[0]

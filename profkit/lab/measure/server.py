@@ -30,13 +30,13 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 def _serve_jobs() -> int:
     exit_with_parent()
     say = _open_event_stream()
-    server: _Server | None = None
+    server: _WorkerServer | None = None
     for line in sys.stdin.buffer:
         request = worker.read_request(line)
         try:
             match request:
                 case worker.Setup():
-                    server = _Server(request, say)
+                    server = _WorkerServer(request, say)
                     server.prepare_inputs(request)
                 case worker.Judge() if server:
                     server.judge_entry(request)
@@ -65,7 +65,7 @@ def _open_event_stream() -> Say:
     return send_event
 
 
-class _Server:
+class _WorkerServer:
     """What the process keeps from one request to the next."""
 
     def __init__(self, request: worker.Setup, say: Say) -> None:
@@ -141,7 +141,7 @@ class _Server:
             self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
     def _load_data(self, case: str, seed: int, grid: str | None) -> data.CaseData:
-        return data.prepare_data(self.problem, case, seed, self.folder, grid)
+        return data.load_or_compute_case_data(self.problem, case, seed, self.folder, grid)
 
     def _load_library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:

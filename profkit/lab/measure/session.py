@@ -189,7 +189,7 @@ class _Session:
         name = build.variant.id
         try:
             self.open_worker(worker)
-            reply = worker.judge_variant(make_build_entry(build), self.checks)
+            reply = worker.check_variant_and_list_launches(make_build_entry(build), self.checks)
         except WorkerLost as lost:
             self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
             return
@@ -205,21 +205,21 @@ class _Session:
             except WorkerLost as lost:
                 self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
 
-    def _mark_failed(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
+    def _mark_failed(self, worker: Worker, error: WorkerLost, tried_elsewhere: str) -> None:
         """Note that the variant that a worker was at has failed, unless another GPU tries it.
 
         Raises:
             GivenBack: The item that is named is tried elsewhere.
             ProfkitError: The worker was at none, or at one that had failed already.
         """
-        name, measured = lost.at.name, self.run.measured
+        name, measured = error.at.name, self.run.measured
         with self.lock:
             if tried_elsewhere:
                 measured.lost.append(
-                    f"{tried_elsewhere} was given to another GPU: at {_name_gpu(worker)} {lost.message}"
+                    f"{tried_elsewhere} was given to another GPU: at {_name_gpu(worker)} {error.message}"
                 )
-                raise GivenBack(lost.message, lost.hint) from lost
-            why = lost.message + (f"; {lost.hint}" if lost.hint else "")
+                raise GivenBack(error.message, error.hint) from error
+            why = error.message + (f"; {error.hint}" if error.hint else "")
             if name in measured.failed or not name:
                 raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
             measured.failed[name] = why

@@ -95,10 +95,10 @@ def _capture_graph_or_none(body: Callable[[], None], stream: int) -> int | None:
         return None
 
 
-def _upload_initial_contents(here: Arena, data: CaseData | None) -> int:
+def _upload_initial_contents(arena: Arena, data: CaseData | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
-    address = device.allocate_memory(here.size)
-    here.write_initial_contents_to(data, address)
+    address = device.allocate_memory(arena.size)
+    arena.write_initial_contents_to(data, address)
     return address
 
 
@@ -128,13 +128,13 @@ def check_variant(
     data = list(inputs)
     cases = []
     for d in data:
-        cases.append(check.check_case(start_call, problem, d))
+        cases.append(check.run_and_check_case(start_call, problem, d))
     right = []
     for judged, d in zip(cases, data, strict=True):
         if judged.status == "right":
             right.append(d)
     if right:
-        manners = check.check_launch_on_stream(lib, problem, right[0], tools, stream)
+        manners = check.check_launcher_is_asynchronous(lib, problem, right[0], tools, stream)
         if not manners.faults:
             same = []
             for d in right:
@@ -183,7 +183,7 @@ def make_launcher_subject(
             lambda: tools.measure_launcher_host_seconds(lib, args(stream), n), n, stream
         )
 
-    return _capture_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
+    return _add_captured_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
 
 
 def run_and_check_reference(
@@ -234,7 +234,7 @@ def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
     brought = list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
-    return _capture_launches(
+    return _add_captured_launches(
         Subject(name, start_call, capture_graph, time_calls, brought=brought)
     ), out
 
@@ -263,7 +263,7 @@ def load_torch_inputs(data: CaseData) -> list[Any]:
     return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
-def _capture_launches(subject: Subject) -> Subject:
+def _add_captured_launches(subject: Subject) -> Subject:
     """Return the subject with its kernel launches, read from a graph that is thrown away."""
     stream = device.create_non_blocking_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids

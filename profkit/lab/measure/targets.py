@@ -20,7 +20,7 @@ from profkit.collect.tools import read_cached_json
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
-from profkit.lab.measure.bench import Times, summarize_times
+from profkit.lab.measure.bench import Times, summarize_times_as_json
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.device import Gpu
@@ -70,7 +70,7 @@ class LabFolders:
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 
-def find_target_of_options(
+def make_target_of_options(
     places: LabFolders, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
 ) -> Target:
     """Find what the options name.
@@ -101,7 +101,11 @@ def find_target_of_options(
 def _load_problems(kernels: Path) -> list[Problem]:
     """Return the problems of a folder, without those that lack a file."""
     folders = sorted(list_folder(kernels))
-    return [problem.load_problem(folder) for folder in folders if problem.is_complete(folder)]
+    return [
+        problem.load_problem(folder)
+        for folder in folders
+        if problem.is_complete_problem_folder(folder)
+    ]
 
 
 def _select_problem(problems: Sequence[Problem], names: Collection[str]) -> Problem:
@@ -206,7 +210,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
     grid = None
     if built:
         grid = built.variant.header.inputs
-    at = data.prepare_data(problem, case, 0, target.folder, grid)
+    at = data.load_or_compute_case_data(problem, case, 0, target.folder, grid)
     return LaunchPlan(
         label=f"profkit:{name}:{case}",
         support=str(run.support),
@@ -256,7 +260,7 @@ def _describe_build(problem: Problem, built: Build) -> JsonObject:
     return {"resources": [asdict(kernel) for kernel in built.kernels], "source": source}
 
 
-def _add_sanitizer(check: Check, built: Build) -> Check:
+def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
@@ -270,7 +274,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     gpu = measured.gpus.get((name, case), measured.gpu)
     check = measured.checks.get(name)
     if check and built:
-        check = _add_sanitizer(check, built)
+        check = _add_sanitizer_verdicts(check, built)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -295,10 +299,10 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
 def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Return times with intervals; apart from make_record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
-    return summarize_times(times) if times else None
+    return summarize_times_as_json(times) if times else None
 
 
-def add_timing(record: Record, run: TargetRun) -> Record:
+def set_timing_from_run(record: Record, run: TargetRun) -> Record:
     """Return a record with the run's times of its variant and case; none where there are none."""
     times = summarize_timing(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)

@@ -146,7 +146,7 @@ class Worker:
         visible: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Nothing is started yet.
+        """Set up a worker; nothing is started yet.
 
         `timeout`: seconds without a word after which a process is stopped. `visible`: its
         CUDA_VISIBLE_DEVICES; None leaves that as it is.
@@ -172,7 +172,7 @@ class Worker:
 
     def start_process(self) -> None:
         """Start the process and let it prepare inputs, if it is not there."""
-        from profkit.interpreter import make_command
+        from profkit.interpreter import make_module_command
 
         if self._closed:
             raise WorkerClosed
@@ -183,10 +183,10 @@ class Worker:
         self._log.truncate()
         self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = make_command("profkit.lab.measure.server")
+        command = make_module_command("profkit.lab.measure.server")
         self._process = process.start_process(command, env=self.environment, **pipes)
         reading = self._process, self._lines
-        threading.Thread(target=_queue_lines, args=reading, daemon=True).start()
+        threading.Thread(target=_put_output_lines_into_queue, args=reading, daemon=True).start()
         self.restarts += 1
         try:
             self._ask_process(self.setup, max(FIRST_TIMEOUT, self.timeout))
@@ -194,7 +194,7 @@ class Worker:
             self._end_process()
             raise
 
-    def judge_variant(
+    def check_variant_and_list_launches(
         self, entry: Entry, checks: Sequence[tuple[str, int]], case: str | None = None
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
@@ -280,7 +280,9 @@ class Worker:
         )
 
 
-def _queue_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _put_output_lines_into_queue(
+    worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]
+) -> None:
     with contextlib.suppress(ValueError, OSError):
         for line in worker.stdout or ():
             lines.put(line)
@@ -289,7 +291,7 @@ def _queue_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | Non
         worker.stdout.close()
 
 
-def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
+def list_visible_devices_of_workers(wanted: str | None) -> Sequence[str | None]:
     """Return what CUDA_VISIBLE_DEVICES each worker gets.
 
     `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. The only GPU of a

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from profkit.collect import tools
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import read_commit
+from profkit.evidence.commits import read_current_commit
 from profkit.files import copy_file, is_file
 from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
@@ -26,7 +26,7 @@ from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.tune.result import Basis, FinalMeasurement
 from profkit.lab.tune.search import Search, SearchOutcome, open_study
-from profkit.lab.tune.steer import check_metrics, map_rules_to_directions
+from profkit.lab.tune.steer import map_rules_to_directions, verify_watched_metrics
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
@@ -61,7 +61,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
         runner, runner.get_incumbent(), study.get_trial(runner.read_defaults_basis().number)
     )
     study.write_note("final", measured.to_json())
-    return decide_search(study, measured)
+    return decide_whether_champion_replaces_defaults(study, measured)
 
 
 def _read_conclusion(study: Study) -> Conclusion | None:
@@ -69,10 +69,14 @@ def _read_conclusion(study: Study) -> Conclusion | None:
     noted = study.read_note("final")
     if noted is None or noted["trials"] != study.count_trials():
         return None
-    return decide_search(study, msgspec.convert(noted, FinalMeasurement))
+    return decide_whether_champion_replaces_defaults(
+        study, msgspec.convert(noted, FinalMeasurement)
+    )
 
 
-def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
+def decide_whether_champion_replaces_defaults(
+    study: Study, measured: FinalMeasurement
+) -> Conclusion:
     """Keep the champion where it is faster than the defaults, and their intervals lie apart."""
     from profkit.evidence.samples import Interval
 
@@ -117,7 +121,7 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     for entry in dict.fromkeys(
         task.make_trial_entry(trial.config) for trial in (champion, default)
     ):
-        reply = worker.judge_variant(entry, task.list_checks(), task.case)
+        reply = worker.check_variant_and_list_launches(entry, task.list_checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
     limits = CONFIRM[0], 2 * CONFIRM[0]
@@ -211,7 +215,7 @@ class SearchResult:
             refused_by_arithmetic=dict(task.refusal_counts),
             distinct=study.count_trials(),
             outcomes=dict(outcomes),
-            refused=count_refusals(trials),
+            refused=count_refusals_by_kind(trials),
             ended=self.outcome.why,
             lost=tuple(self.outcome.lost),
             seconds=self.outcome.seconds,
@@ -222,7 +226,7 @@ class SearchResult:
             no_anchor=study.read_note("no_anchor"),
             no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
-            times=_summarize_times(measured.times),
+            times=_estimate_warm_and_cold_medians(measured.times),
             keep=final.keep,
             because=final.because,
             importances=study.estimate_importances(),
@@ -246,7 +250,7 @@ class SearchResult:
         )
 
 
-def count_refusals(trials: Iterable[Trial]) -> dict[str, int]:
+def count_refusals_by_kind(trials: Iterable[Trial]) -> dict[str, int]:
     """Return how many trials were refused for each kind of reason."""
     kinds = Counter[str]()
     for trial in trials:
@@ -255,7 +259,7 @@ def count_refusals(trials: Iterable[Trial]) -> dict[str, int]:
     return dict(kinds)
 
 
-def _summarize_times(times: Mapping[str, Times]) -> JsonObject:
+def _estimate_warm_and_cold_medians(times: Mapping[str, Times]) -> JsonObject:
     """Return name -> the medians of its times, with a warm L2 and a cold one."""
     from profkit.evidence.stats import estimate_median
 
@@ -266,7 +270,7 @@ def _summarize_times(times: Mapping[str, Times]) -> JsonObject:
     return summaries
 
 
-def choose_storage(task: Task) -> str:
+def choose_storage_url(task: Task) -> str:
     """Return the database in which studies of this variant are kept by default."""
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
@@ -280,12 +284,12 @@ def tune_task(
     visible: Sequence[str | None],
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Search; `resume`: go on with a search that is there.
+    """Search for the fastest configuration; `resume`: go on with a search that is there.
 
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
     map_rules_to_directions(task.space)
-    check_metrics(task.space)
+    verify_watched_metrics(task.space)
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
     try:
@@ -311,8 +315,8 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.add_timing(targets.make_record(run, name, task.case), run),
-        git=read_commit(task.problem.path.parent),
+        targets.set_timing_from_run(targets.make_record(run, name, task.case), run),
+        git=read_current_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={

@@ -161,7 +161,7 @@ class Search:
                 left = self._count_trials_left()
                 trial = None
                 if left > 0:
-                    trial = self.study.ask_trial()
+                    trial = self.study.choose_next_trial()
                 if trial is not None:
                     self._doing.add(trial.number)
                     return trial

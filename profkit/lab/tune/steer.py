@@ -62,13 +62,15 @@ def propose_configs(
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):
             least = finding.evidence.get(_STEPS.get(direction.rule, "")) or 0
-            for config in _choose_steps(space, incumbent, direction, sorted(left), least):
+            for config in _choose_nearest_steps_in_direction(
+                space, incumbent, direction, sorted(left), least
+            ):
                 proposed.append(Proposal(config, direction.rule))
                 left.discard(config)
     return proposed[:MOST]
 
 
-def _choose_steps(
+def _choose_nearest_steps_in_direction(
     space: Space,
     incumbent: Config,
     direction: Direction,
@@ -97,7 +99,7 @@ def _choose_steps(
     return list(nearest.values())[:_EACH]
 
 
-def check_metrics(space: Space) -> None:
+def verify_watched_metrics(space: Space) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
     from profkit.reports.metrics import CATALOGUE
 

@@ -59,7 +59,7 @@ def _open_database(url: str) -> Any:
 
     engine = None
     if url.startswith("sqlite:"):
-        engine = {"creator": _make_connector(url)}
+        engine = {"creator": _make_sqlite_connector(url)}
     for wait in _WAITS:
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=engine)
@@ -71,7 +71,7 @@ def _open_database(url: str) -> Any:
     return optuna.storages.RDBStorage(url, engine_kwargs=engine)
 
 
-def _make_connector(url: str) -> Callable[[], Any]:
+def _make_sqlite_connector(url: str) -> Callable[[], Any]:
     """Return what opens a SQLite file: written ahead, so that a commit does not wait for the disk.
 
     A killed process loses nothing; a machine that loses power may lose the last trials. Others who
@@ -116,6 +116,6 @@ def explain_unreachable(url: str) -> Iterator[None]:
         ) from error
 
 
-def name_owner() -> str:
+def name_this_process() -> str:
     """Return this process as trials keep it: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"

@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 from profkit.collect.process import is_alive
 from profkit.lab.measure.variants.tunables import Config, Space
 from profkit.lab.tune.result import TrialResult
-from profkit.lab.tune.storage import explain_unreachable, name_owner, open_storage
+from profkit.lab.tune.storage import explain_unreachable, name_this_process, open_storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -121,7 +121,7 @@ class Study:
             self.write_note("incumbent", number)
             return True
 
-    def ask_trial(self) -> Trial | None:
+    def choose_next_trial(self) -> Trial | None:
         """Return the next configuration; None if nothing is left to try."""
         with self._lock:
             while True:
@@ -131,12 +131,15 @@ class Study:
                     return None
                 live = self._study.ask(self._dists)
                 self._live[live.number] = live
-                config, source = self._read_config(live.params), live.user_attrs.get("source")
+                config, source = (
+                    self._get_config_of_ranks(live.params),
+                    live.user_attrs.get("source"),
+                )
                 if source is None:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
                     source = "random" if begun < STARTUP else "tpe"
-                live.set_user_attr("by", [source, name_owner()])
+                live.set_user_attr("by", [source, name_this_process()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._list_claimed_configs(
                     live.number
@@ -147,12 +150,12 @@ class Study:
     def propose_config(self, config: Config, source: str) -> bool:
         """Have a configuration tried next; return whether it was new."""
         with self._lock:
-            if config not in set(self.list_untried()):
+            if config not in set(self.list_untried_configs()):
                 return False
             self._study.enqueue_trial(self._make_ranks(config), user_attrs={"source": source})
             return True
 
-    def report_value(self, number: int, value: float, step: int) -> bool:
+    def report_value_and_ask_to_prune(self, number: int, value: float, step: int) -> bool:
         """Tell an intermediate value; whether the trial is not worth going on with."""
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):
             self._live[number].report(value, step)
@@ -196,12 +199,12 @@ class Study:
                 if t.state == TrialState.RUNNING:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
                 if self._has_all_parameters(t):
-                    again[self._read_config(t.params)] = t
+                    again[self._get_config_of_ranks(t.params)] = t
             for config, t in again.items():
                 self.propose_config(config, _read_source_and_owner(t)[0])
             return len(again)
 
-    def list_untried(self) -> list[Config]:
+    def list_untried_configs(self) -> list[Config]:
         """Return the configurations that were not tried and do not wait for it."""
         with self._lock:
             return self._list_unclaimed_configs(self._study.get_trials(deepcopy=False))
@@ -224,32 +227,32 @@ class Study:
 
     # --- from Optuna's trials to ours ------------------------------------------------------------
 
-    def _has_all_parameters(self, t: FrozenTrial) -> bool:
-        return set(t.params) == set(self._ordered)
+    def _has_all_parameters(self, trial: FrozenTrial) -> bool:
+        return set(trial.params) == set(self._ordered)
 
-    def _read_config(self, ranks: Mapping[str, Any]) -> Config:
+    def _get_config_of_ranks(self, ranks: Mapping[str, Any]) -> Config:
         return self.space.get_config_at([ranks[m] for m in self.space.macros])
 
     def _make_ranks(self, config: Config) -> dict[str, int]:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
-    def _read_trial(self, t: FrozenTrial) -> Trial:
+    def _read_trial(self, trial: FrozenTrial) -> Trial:
         """Return one of Optuna's trials as ours."""
-        result = msgspec.convert(t.user_attrs.get("said", {}), TrialResult)
-        source, _ = _read_source_and_owner(t)
+        result = msgspec.convert(trial.user_attrs.get("said", {}), TrialResult)
+        source, _ = _read_source_and_owner(trial)
         value = result.value
-        if t.state == TrialState.COMPLETE:
-            value = t.value
+        if trial.state == TrialState.COMPLETE:
+            value = trial.value
         seconds = ended = None
-        if t.duration:
-            seconds = t.duration.total_seconds()
-        if t.datetime_complete:
-            ended = t.datetime_complete.isoformat(timespec="seconds")
+        if trial.duration:
+            seconds = trial.duration.total_seconds()
+        if trial.datetime_complete:
+            ended = trial.datetime_complete.isoformat(timespec="seconds")
         return Trial(
-            number=t.number,
-            config=self._read_config(t.params),
+            number=trial.number,
+            config=self._get_config_of_ranks(trial.params),
             source=source,
-            outcome=_read_outcome(t),
+            outcome=_read_outcome(trial),
             value=value,
             result=result,
             seconds=seconds,
@@ -269,26 +272,26 @@ class Study:
                 return known
             time.sleep(0.1)
 
-    def _is_abandoned(self, t: FrozenTrial) -> bool:
-        if t.state != TrialState.RUNNING:
-            return t.state == TrialState.FAIL and _read_outcome(t) == "interrupted"
-        if t.number in self._live:
+    def _is_abandoned(self, trial: FrozenTrial) -> bool:
+        if trial.state != TrialState.RUNNING:
+            return trial.state == TrialState.FAIL and _read_outcome(trial) == "interrupted"
+        if trial.number in self._live:
             return False
-        host, _, pid = _read_source_and_owner(t)[1].rpartition(":")
+        host, _, pid = _read_source_and_owner(trial)[1].rpartition(":")
         if host in ("", socket.gethostname()):
             return not pid.isdecimal() or not is_alive(int(pid))
-        return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
+        return datetime.now() - (trial.datetime_start or datetime.now()) > _STALE
 
-    def _find_claimed_config(self, t: FrozenTrial) -> Config | None:
+    def _find_claimed_config(self, trial: FrozenTrial) -> Config | None:
         """Return the configuration that a trial has a result of, or will have."""
-        if t.state == TrialState.FAIL and _read_outcome(t) in _ABANDONED:
+        if trial.state == TrialState.FAIL and _read_outcome(trial) in _ABANDONED:
             return None
         waits = None
-        if t.state == TrialState.WAITING:
-            waits = t.system_attrs.get("fixed_params")
-        ranks = waits or t.params
+        if trial.state == TrialState.WAITING:
+            waits = trial.system_attrs.get("fixed_params")
+        ranks = waits or trial.params
         if set(ranks) == set(self._ordered):
-            return self._read_config(ranks)
+            return self._get_config_of_ranks(ranks)
         return None
 
     def _list_claimed_configs(self, before: int) -> set[Config | None]:
@@ -314,14 +317,14 @@ class Study:
         return self._make_ranks(min(free, key=measure_distance))
 
 
-def _read_outcome(t: FrozenTrial) -> str:
+def _read_outcome(trial: FrozenTrial) -> str:
     known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
-    kept = t.user_attrs.get("said", {}).get("outcome")
-    return str(kept or known.get(t.state, "interrupted"))
+    kept = trial.user_attrs.get("said", {}).get("outcome")
+    return str(kept or known.get(trial.state, "interrupted"))
 
 
-def _read_source_and_owner(t: FrozenTrial) -> tuple[str, str]:
-    source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
+def _read_source_and_owner(trial: FrozenTrial) -> tuple[str, str]:
+    source, owner = trial.user_attrs.get("by") or (trial.user_attrs.get("source", "random"), "")
     return source, owner
 
 

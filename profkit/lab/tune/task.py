@@ -23,8 +23,8 @@ from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.measure.cuda.resources import LIMITS, KernelResources
 from profkit.lab.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.lab.measure.variants import build, dry, tunables
-from profkit.lab.measure.variants.build import Build, list_over_budget
-from profkit.lab.measure.variants.problem import Problem
+from profkit.lab.measure.variants.build import Build, iterate_budget_excesses
+from profkit.lab.measure.variants.problem import CaseAndSeed, Problem
 from profkit.lab.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.lab.measure.variants.variants import Variant
 from profkit.lab.measure.worker import Entry
@@ -88,7 +88,10 @@ class Task:
     def _refusals(self) -> dict[Config, InvalidConfig | None]:
         """Return every configuration, the default first -> why arithmetic refuses it."""
         arch, budget = self.arch, self.variant.budget
-        return {c: self.space.find_refusal(c, arch, budget) for c in self.space.list_configs()}
+        return {
+            c: self.space.find_arithmetic_refusal(c, arch, budget)
+            for c in self.space.list_configs()
+        }
 
     @property
     def refusal_counts(self) -> Counter[str]:
@@ -135,7 +138,7 @@ class Task:
         """Return the entry by which a worker knows the reference."""
         return Entry(reference, grid=self.variant.header.inputs)
 
-    def list_checks(self) -> tuple[tuple[str, int], ...]:
+    def list_checks(self) -> tuple[CaseAndSeed, ...]:
         """Return the pairs (case, seed) that every configuration must be right on."""
         return self.problem.list_case_seeds((self.case,))
 
@@ -160,10 +163,10 @@ def _build_config(task: Task, config: Config) -> ReadyBuild:
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
-    return ReadyBuild(built, find_used_kernels(built, task.problem, task.case))
+    return ReadyBuild(built, list_launched_kernels(built, task.problem, task.case))
 
 
-def choose_subject(target: Target) -> tuple[Variant, str]:
+def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, str]:
     """Return the variant and the case of a search; a ProfkitError if there is nothing to tune."""
     if len(target.variants) != 1 or len(target.cases) != 1:
         raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
@@ -178,7 +181,7 @@ def choose_subject(target: Target) -> tuple[Variant, str]:
 
 def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
-    variant, case = choose_subject(target)
+    variant, case = choose_variant_and_case_to_tune(target)
     arch = device.query_gpu().arch
     if variant.choose_target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
@@ -210,7 +213,7 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
-    for over in list_over_budget(ready.list_used_kernels(), held_to, {}):
+    for over in iterate_budget_excesses(ready.list_used_kernels(), held_to, {}):
         detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
         return InvalidConfig(_KINDS[over.resource], detail)
     return None
@@ -248,7 +251,7 @@ def find_check_refusal(check: Check, supported: Sequence[str] | None) -> Invalid
     return None
 
 
-def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
+def list_launched_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
     """Return the demangled names of the kernels that a case launches; None where that is not known."""
     launches = dry.list_dry_launches(build, problem, case)
     if launches is None:

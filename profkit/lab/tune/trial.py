@@ -202,18 +202,20 @@ class Runner:
     def _judge_and_measure_trial(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _raise_refusal(gates.find_build_refusal(attempt.build))
+        _end_trial_if_refused(gates.find_build_refusal(attempt.build))
         attempt.note_result(code=gates.make_machine_code_key(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.read_defaults_basis()
         entry = self.task.make_trial_entry(trial.config)
-        reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
+        reply = self.worker.check_variant_and_list_launches(
+            entry, self.task.list_checks(), self.task.case
+        )
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
-        _raise_refusal(gates.find_check_refusal(check, basis.supported if basis else None))
+        _end_trial_if_refused(gates.find_check_refusal(check, basis.supported if basis else None))
         attempt.note_result(launches=launches, **gates.summarize_largest_launch(built, launches))
-        _raise_refusal(gates.find_launch_refusal(built, launches))
+        _end_trial_if_refused(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
         return self._measure_value(attempt, basis)
@@ -305,7 +307,7 @@ class Runner:
         name = self.task.name_config(trial.config)
         times = self.time_entries([self.task.make_trial_entry(trial.config), reference], LOOK)
         value = compute_median_ratio(times, name, reference.name) * unit
-        if self.study.report_value(trial.number, value, LOOK[0]):
+        if self.study.report_value_and_ask_to_prune(trial.number, value, LOOK[0]):
             attempt.note_result(time=median(times[name].warm))
             raise TrialEnded(
                 "pruned", "slower than half of the trials at its first look", "", value
@@ -399,11 +401,13 @@ class Runner:
         is_new = config == space.default or attempt.result.became_incumbent
         if not is_new or verdict is None:
             return
-        for proposal in propose_configs(space, config, verdict.findings, self.study.list_untried()):
+        for proposal in propose_configs(
+            space, config, verdict.findings, self.study.list_untried_configs()
+        ):
             self.study.propose_config(proposal.config, f"steer:{proposal.rule}")
 
 
-def _raise_refusal(refusal: InvalidConfig | None) -> None:
+def _end_trial_if_refused(refusal: InvalidConfig | None) -> None:
     """End a trial that a gate does not let through: refused, wrong or failed."""
     if refusal is not None:
         outcome = "refused"

@@ -65,19 +65,19 @@ def ablate_variants(
 
     Each row is the speedup without that cause. --recorded shows an earlier result, without a GPU.
     """
-    from profkit.lab.measure.targets import LabFolders, find_target_of_options
+    from profkit.lab.measure.targets import LabFolders, make_target_of_options
 
     names = [*(variants or ()), *(variant or ())]
     if not names:
         raise ProfkitError("no variant was named", "profkit list shows the variants")
     if kernel or launch or any(name.endswith(".cu") for name in names):
-        target = _choose_source(names, kernel, launch, build_dir)
+        target = _make_target_of_source_or_binary(names, kernel, launch, build_dir)
         return ablate_chosen(target, artifacts or Path("artifacts"), HINTS)
     places = LabFolders(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
-        return _show_records(_read_recorded(names, case or (), folder))
-    return ablate_chosen(find_target_of_options(places, names, False, case or (), False), folder)
+        return _print_ablations_of_records(_read_records_with_ablation(names, case or (), folder))
+    return ablate_chosen(make_target_of_options(places, names, False, case or (), False), folder)
 
 
 def choose_hint(message: str, hints: Mapping[str, str]) -> str:
@@ -99,14 +99,19 @@ HINTS = {
 }
 
 
-def _choose_source(
+def _make_target_of_source_or_binary(
     sources: Sequence[str], kernel: str | None, launch: Path | None, build_dir: Path | None
 ) -> Target:
     """Return a problem made of one source or binary, one of its kernels and how that is launched."""
-    from profkit.lab.ablation.binary import make_binary_problem
-    from profkit.lab.ablation.foreign import CASE, SOURCES, make_problem, read_launch
+    from profkit.lab.ablation.binary import write_problem_of_binary
+    from profkit.lab.ablation.foreign import (
+        CASE,
+        SOURCES,
+        read_launch_file,
+        write_problem_of_source_file,
+    )
     from profkit.lab.measure.cuda import device
-    from profkit.lab.measure.targets import LabFolders, find_target_of_options
+    from profkit.lab.measure.targets import LabFolders, make_target_of_options
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
@@ -115,13 +120,13 @@ def _choose_source(
         )
     build = build_dir or Path("build")
     folder = build / "launched" / "kernels"
-    file, described = Path(sources[0]), read_launch(launch)
+    file, described = Path(sources[0]), read_launch_file(launch)
     if file.suffix in SOURCES:
-        name = make_problem(file, kernel, described, folder)
+        name = write_problem_of_source_file(file, kernel, described, folder)
     else:
         arch = device.query_gpu().arch
-        name = make_binary_problem(file, kernel, described, folder, arch)
-    return find_target_of_options(LabFolders(folder, build), [name], False, (CASE,), False)
+        name = write_problem_of_binary(file, kernel, described, folder, arch)
+    return make_target_of_options(LabFolders(folder, build), [name], False, (CASE,), False)
 
 
 def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None = None) -> int:
@@ -146,11 +151,11 @@ def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None 
             file = save_ablation(record, folder)
             print_note(f"{record.variant}.{record.case}: {file}")
             records.append(record)
-    status = _show_records(records)
+    status = _print_ablations_of_records(records)
     return options.COULD_NOT if refused else status
 
 
-def _show_records(records: Sequence[Record]) -> int:
+def _print_ablations_of_records(records: Sequence[Record]) -> int:
     from profkit.cli.output import print_blocks
     from profkit.records.ablation import AblateDocument, AblatedRun, AblationRecord
     from profkit.show.views.ablation import show_ablations
@@ -168,7 +173,9 @@ def _show_records(records: Sequence[Record]) -> int:
     return options.DONE
 
 
-def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) -> list[Record]:
+def _read_records_with_ablation(
+    variants: Sequence[str], cases: Sequence[str], folder: Path
+) -> list[Record]:
     """Return the records of these variants that have an ablation, in the order of the names."""
     from profkit.records.paths import find_all_run_files
     from profkit.records.record import read_record

@@ -64,11 +64,16 @@ def time_variants(
     A variant with wrong results gets no time. It writes no records; profile does.
     """
     from profkit.cli.output import show_spinner
-    from profkit.lab.flags import print_faults, print_gpus, require_names_or_all, set_visible_gpus
+    from profkit.lab.flags import (
+        print_faults_and_get_exit_status,
+        print_gpus,
+        require_names_or_all,
+        set_visible_gpus,
+    )
     from profkit.lab.measure import pipeline, targets
 
     names, at = require_names_or_all(variant, every), targets.LabFolders(kernels, build_dir)
-    target = targets.find_target_of_options(at, names, every, case or (), aa is None)
+    target = targets.make_target_of_options(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa uses one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
@@ -79,7 +84,7 @@ def time_variants(
         run = pipeline.measure_target(target, progress)
     print_gpus(run.measured)
     _print_times(run)
-    return print_faults(run, run.measured.describe_checks())
+    return print_faults_and_get_exit_status(run, run.measured.describe_checks())
 
 
 def _print_times(run: TargetRun) -> None:
@@ -105,7 +110,7 @@ def _print_times(run: TargetRun) -> None:
 def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -> None:
     from profkit.cli.output import print_blocks, print_note, show_spinner
     from profkit.evidence.history import History
-    from profkit.evidence.noise import NoiseDocument, measure_noise
+    from profkit.evidence.noise import NoiseDocument, measure_noise_by_gpu
     from profkit.evidence.tables import HistoryTwin
     from profkit.lab.measure.pipeline import run_aa_processes
     from profkit.show.views.history import show_noise
@@ -118,5 +123,5 @@ def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append_rows(comparisons)
     print_note(f"{folder}: {len(comparisons)} A/A comparisons added")
-    noise = measure_noise(comparisons)
+    noise = measure_noise_by_gpu(comparisons)
     print_blocks(show_noise(noise), NoiseDocument(machines=tuple(noise)))

@@ -88,19 +88,19 @@ def check_variants(
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
         refuse_flags(running, "--build-only runs nothing", "leave it out")
-        return _build_only(at, names, _read_archs(arch), refresh)
+        return _compile_and_print_budget_excesses(at, names, _parse_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse_flags(built, "of --build-only", "profkit check --build-only")
-    target = targets.find_target_of_options(at, names, every, case or (), False)
+    target = targets.make_target_of_options(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
-    return _check_target(set_visible_gpus(target, gpus), sanitize)
+    return _check_and_print_target(set_visible_gpus(target, gpus), sanitize)
 
 
-def _check_target(target: Target, sanitize: bool) -> int:
+def _check_and_print_target(target: Target, sanitize: bool) -> int:
     """Run each variant in each case, and say what is wrong; return the exit status."""
     from profkit.cli.output import print_blocks, show_spinner
-    from profkit.lab.flags import print_faults, print_gpus
+    from profkit.lab.flags import print_faults_and_get_exit_status, print_gpus
     from profkit.lab.measure import pipeline
     from profkit.lab.measure.check import CheckDocument
     from profkit.lab.measure.sanitize import run_sanitizer
@@ -114,10 +114,12 @@ def _check_target(target: Target, sanitize: bool) -> int:
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
     print_blocks(measured.show_checks(checks), document)
-    return print_faults(run, checks)
+    return print_faults_and_get_exit_status(run, checks)
 
 
-def _build_only(at: LabFolders, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
+def _compile_and_print_budget_excesses(
+    folders: LabFolders, names: Sequence[str], archs: Sequence[str], refresh: bool
+) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
     from profkit.cli.output import (
         print_blocks,
@@ -131,14 +133,14 @@ def _build_only(at: LabFolders, names: Sequence[str], archs: Sequence[str], refr
 
     with show_spinner() as progress:
         progress("build")
-        builds = ladder.compile_and_check_budgets(at, names, archs)
+        builds = ladder.compile_and_check_budgets(folders, names, archs)
     if not builds:
         raise ProfkitError(
             f"--arch {', '.join(archs)}: excluded by the headers of these variants",
             "`arch:` in a header lists its architectures; profkit list shows the variants",
         )
     if refresh:
-        records = ladder.refresh_records(at, builds)
+        records = ladder.refresh_records(folders, builds)
         for path in records.written:
             print_note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:
@@ -158,7 +160,7 @@ def _build_only(at: LabFolders, names: Sequence[str], archs: Sequence[str], refr
     return options.DONE
 
 
-def _read_archs(text: str | None) -> list[str]:
+def _parse_archs(text: str | None) -> list[str]:
     """Return architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
     if not text:
         return []

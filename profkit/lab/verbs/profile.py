@@ -127,7 +127,7 @@ def profile_variants(
     from profkit.lab.flags import require_names_or_all, set_visible_gpus
     from profkit.lab.measure import targets
 
-    filters = profiler.list_launch_filters(kernel, skip, count, nvtx)
+    filters = profiler.make_launch_filter_options(kernel, skip, count, nvtx)
     settings = profiler.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
@@ -137,16 +137,16 @@ def profile_variants(
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.LabFolders(kernels, build_dir, artifacts)
-    target = targets.find_target_of_options(
+    target = targets.make_target_of_options(
         at, require_names_or_all(variant, every), every, case or (), False
     )
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
-        return _profile_on(on, target, at, how, gpus)
+        return _profile_on_cluster(on, target, at, how, gpus)
     return _profile_target(set_visible_gpus(target, gpus), at, settings)
 
 
-def _profile_target(target: Target, at: LabFolders, settings: profiler.CollectOptions) -> int:
+def _profile_target(target: Target, folders: LabFolders, settings: profiler.CollectOptions) -> int:
     """Check, time and profile each variant in each case; return the exit status."""
     from profkit.cli import output as out
     from profkit.lab.flags import print_gpus
@@ -162,12 +162,14 @@ def _profile_target(target: Target, at: LabFolders, settings: profiler.CollectOp
                     f"{result.name} {result.case}: {first}", rest or result.problem.hint
                 )
 
-        runs = pipeline.profile_target(target, at.artifacts_dir(), settings, progress, say_problem)
+        runs = pipeline.profile_target(
+            target, folders.artifacts_dir(), settings, progress, say_problem
+        )
     print_gpus(runs.measured)
-    return _show_results(runs.results)
+    return _print_results_and_get_exit_status(runs.results)
 
 
-def _profile_on(
+def _profile_on_cluster(
     address: str, target: Target, at: LabFolders, how: Sequence[str], gpus: str | None
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
@@ -195,7 +197,7 @@ def _profile_on(
     return max(result.status for result in results)
 
 
-def _show_results(results: Sequence[Profiled]) -> int:
+def _print_results_and_get_exit_status(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     from msgspec import structs
 

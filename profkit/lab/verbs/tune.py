@@ -124,22 +124,22 @@ def tune_variant(
     """
     from profkit.cli.output import show_spinner
     from profkit.lab.measure import targets
-    from profkit.lab.measure.worker import list_visible_devices
-    from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
+    from profkit.lab.measure.worker import list_visible_devices_of_workers
+    from profkit.lab.tune.task import SearchOptions, choose_variant_and_case_to_tune, prepare_task
 
     with require_package("optuna", "profkit tune"):
         from profkit.lab.tune import run
 
     at = targets.LabFolders(kernels, build_dir, artifacts)
-    target = targets.find_target_of_options(at, [variant], False, [case] if case else (), False)
-    choose_subject(target)  # said also where there is no GPU
-    visible = list_visible_devices(gpus)
+    target = targets.make_target_of_options(at, [variant], False, [case] if case else (), False)
+    choose_variant_and_case_to_tune(target)  # said also where there is no GPU
+    visible = list_visible_devices_of_workers(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with show_spinner() as progress:
         progress("build")
         task = prepare_task(target, search)
-        with _end_search(task):
-            url = storage or run.choose_storage(task)
+        with _stop_builds_at_end(task):
+            url = storage or run.choose_storage_url(task)
             result = run.tune_task(task, url, resume, visible, progress)
         progress("writing")
         written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
@@ -148,7 +148,7 @@ def tune_variant(
 
 
 @contextmanager
-def _end_search(task: Task) -> Iterator[None]:
+def _stop_builds_at_end(task: Task) -> Iterator[None]:
     """Stop the builds when the search ends, and say on Ctrl-C how to go on with it."""
     from profkit.cli.output import print_error
 

@@ -44,7 +44,7 @@ class StepRule(Rule[str, Example]):
 
     @property
     def page(self) -> Path:
-        """What was written by hand: why it happens, the code before and after, false alarms."""
+        """Return what was written by hand: why it happens, the code before and after, false alarms."""
         return PAGES / f"{self.id}.md"
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ ORDER = _order_checks()
 
 
 def draft_findings(case: StepCase) -> list[StepFinding]:
-    """What each check finds, in their order."""
+    """Return what each check finds, in their order."""
     out: list[StepFinding] = []
     claimed: frozenset[int] = frozenset()
     for find in ORDER:

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
-from profkit.program.operators import Product, find_operator_needs, find_traffic
+from profkit.program.operators import Product, compute_operator_traffic, find_operator_needs
 from profkit.program.replay.scenario import UNCHANGED, HostModels, Range, StepChange
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
@@ -146,15 +146,15 @@ class StepCase:
 
     @property
     def works(self) -> Sequence[StepWork]:
-        """What the GPU did in the step."""
+        """Return what the GPU did in the step."""
         return self.step.works
 
     def sum_work_ms(self, indices: Iterable[int]) -> float:
-        """Milliseconds that some of the works take together."""
+        """Return milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
     def find_longest_work(self, indices: Iterable[int]) -> StepWork:
-        """The one of some works that takes longest."""
+        """Return the one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
     def describe_origin_of_works(self, indices: Sequence[int], otherwise: int | None = None) -> str:
@@ -172,23 +172,23 @@ class StepCase:
             work = self.works[otherwise]
         return describe_launch_place(work)
 
-    def select_works(
+    def list_unclaimed_works(
         self, which: Callable[[StepWork], bool], claimed: frozenset[int] = frozenset()
     ) -> list[int]:
-        """Indices of the works that are so and not claimed."""
+        """Return indices of the works that are so and not claimed."""
         return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
 
     def sum_allocation_ns(self) -> int:
-        """Nanoseconds that the host takes or gives back memory."""
+        """Return nanoseconds that the host takes or gives back memory."""
         return sum(call.end - call.start for call in self.step.calls if call.allocates)
 
     def sum_idle_ns(self, cause: str) -> int:
-        """Nanoseconds that the GPU is idle for a cause."""
+        """Return nanoseconds that the GPU is idle for a cause."""
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
     @cached_property
     def language(self) -> str:
-        """What it is written with, by operators and names of kernels: torch, jax, or others."""
+        """Return what it is written with, by operators and names of kernels: torch, jax, or others."""
         names = [w.activity.name for w in self.works]
         if 2 * sum(bool(_OF_XLA.match(name)) for name in names) > len(names):
             return "jax"
@@ -201,7 +201,7 @@ class StepCase:
     def make_finding(
         self,
         words: RuleTexts,
-        works: Sequence[int],
+        work_indices: Sequence[int],
         change: StepChange,
         where: str = "",
         advice: str = "",
@@ -211,13 +211,13 @@ class StepCase:
 
         Args:
             words: What is said of it.
-            works: What it explains, so that no other finding names them.
+            work_indices: What it explains, so that no other finding names them.
             change: What the fix does to the step.
             where: Empty: where the longest of the works comes from.
             advice: The case in which something else is to be done; empty for the usual advice.
             figures: What its sentences name.
         """
-        figures = {"count": len(works), "ms": self.sum_work_ms(works), **figures}
+        figures = {"count": len(work_indices), "ms": self.sum_work_ms(work_indices), **figures}
         if advice:
             chosen = words.instead[advice]
         else:
@@ -231,7 +231,7 @@ class StepCase:
             ),
             where=(where,) if where else (),
             evidence=numbers,
-            works=works,
+            works=work_indices,
             change=change,
             general=words.general,
             launches=words.launches,
@@ -241,7 +241,7 @@ class StepCase:
 
     @cached_property
     def is_amd(self) -> bool:
-        """Whether it ran on a GPU of AMD's, by the calls of its host."""
+        """Return whether it ran on a GPU of AMD's, by the calls of its host."""
         return any(call.name.startswith("hip") for call in self.step.calls)
 
     def adapt_graph_name_to_gpu(self, text: str) -> str:
@@ -251,31 +251,31 @@ class StepCase:
         return text
 
     def is_compiled(self, indices: Collection[int]) -> bool:
-        """Whether most of some works' time is launched by code that torch.compile has compiled."""
+        """Return whether most of some works' time is launched by code of torch.compile."""
         own = [i for i in indices if is_from_compiled_code(self.works[i])]
         return 2 * self.sum_work_ms(own) > self.sum_work_ms(indices)
 
     @property
     def cc(self) -> tuple[int, int] | None:
-        """The GPU's compute capability."""
+        """Return the GPU's compute capability."""
         if self.device:
             return self.device.cc
         return None
 
     @cached_property
     def gpu(self) -> Gpu | None:
-        """What the table knows of the GPU."""
+        """Return what the table knows of the GPU."""
         return find_nearest_of_generation(self.cc)
 
     @cached_property
     def bandwidth(self) -> float:
-        """Bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
+        """Return bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
         seen = []
         for w in self.works:
             if (
                 w.kind in {"elementwise", "convert"}
                 and w.activity.duration > 20_000
-                and (moved := find_traffic(w))
+                and (moved := compute_operator_traffic(w))
             ):
                 seen.append((moved.reads + moved.writes) / (w.activity.duration * 1e-9))
         # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
@@ -288,12 +288,15 @@ class StepCase:
         return usual
 
     def estimate_ns_of_bytes(self, indices: Iterable[int]) -> float:
-        """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
-        moved = [find_traffic(self.works[i]) for i in indices]
+        """Return nanoseconds that the bytes of some works' operators need.
+
+        0 where no sizes are known.
+        """
+        moved = [compute_operator_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
     def find_reachable_product_rate(self, precision: str) -> float | None:
-        """Operations a second that products of a precision reach at most; None where unknown."""
+        """Return operations a second that products of a precision reach at most; None where unknown."""
         if self.gpu:
             half = self.gpu.half
         else:
@@ -306,7 +309,7 @@ class StepCase:
         )
 
     def compute_product_floor_seconds(self, product: Product) -> float:
-        """Seconds below which a product does not come: its bytes, and the rate that products reach."""
+        """Return the seconds that a product needs at least, by its bytes and by the best rate."""
         least = product.bytes / self.bandwidth
         if product.size != 2:
             return least
@@ -319,7 +322,7 @@ class StepCase:
 
 
 def is_number(value: object) -> bool:
-    """Whether a figure of a sentence is a number, and no words."""
+    """Return whether a figure of a sentence is a number, and no words."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
@@ -348,21 +351,21 @@ class StepFinding(Finding):
 
     @property
     def place(self) -> str:
-        """Where most of it comes from; empty where nobody knows."""
+        """Return where most of it comes from; empty where nobody knows."""
         if self.where:
             return self.where[0]
         return ""
 
 
 def is_from_compiled_code(work: StepWork) -> bool:
-    """Whether code that torch.compile has compiled launched it: Inductor's kernels, or by its makers."""
+    """Return whether code of torch.compile launched it: Inductor's kernels, or by its makers."""
     maker = work.maker
     names = (maker.op, maker.top, maker.range)
     return is_compiled(work.activity.name) or any(map(is_compilers_operator, names))
 
 
 def is_of_backward(work: StepWork) -> bool:
-    """Whether autograd launched it."""
+    """Return whether autograd launched it."""
     place = work.maker.place
     if place is not None and place.part == "backward":
         return True
@@ -370,7 +373,7 @@ def is_of_backward(work: StepWork) -> bool:
 
 
 def is_of_optimizer(work: StepWork) -> bool:
-    """Whether it was launched inside of an optimiser's step, and not by a module that it calls."""
+    """Return whether it was launched inside of an optimiser's step, and by no module that it calls."""
     place = work.maker.place
     if place is not None and place.part == "optimizer":
         return not place.module
@@ -378,17 +381,17 @@ def is_of_optimizer(work: StepWork) -> bool:
 
 
 def is_strided_copy(work: StepWork) -> bool:
-    """Whether it copies a tensor into another order, by its kernel's name."""
+    """Return whether it copies a tensor into another order, by its kernel's name."""
     return _STRIDED.search(work.activity.name) is not None
 
 
 def is_only_moving_data(work: StepWork) -> bool:
-    """Whether a kernel only puts a tensor into another order, or tensors together."""
+    """Return whether a kernel only puts a tensor into another order, or tensors together."""
     return work.kind in {"layout", "concat"} or is_strided_copy(work)
 
 
 def count_tensor_accesses(work: StepWork) -> int:
-    """Tensors that an elementwise kernel reads and writes."""
+    """Return tensors that an elementwise kernel reads and writes."""
     name = work.activity.name
     if counted := _TENSORS.search(name):
         return max(1, int(counted[1]))
@@ -404,18 +407,20 @@ def count_tensor_accesses(work: StepWork) -> int:
 
 
 def find_small_uploads(case: StepCase) -> frozenset[int]:
-    """Small copies to the GPU, where there are so many that they should be one."""
-    copies = case.select_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
+    """Return small copies to the GPU, where there are so many that they should be one."""
+    copies = case.list_unclaimed_works(
+        lambda w: w.kind == "copy" and w.activity.direction == "HtoD"
+    )
     small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
 def find_calls_waiting_for_works(case: StepCase, copies: Collection[int]) -> list[int]:
-    """The calls that wait for some works."""
+    """Return the calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
 
 
-def list_mergeable_runs(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+def list_runs_that_compiler_would_merge(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs on one stream, of one direction of the training, of what a compiler would merge.
 
     Copies that go away (they are claimed) end no run.
@@ -427,7 +432,7 @@ def list_mergeable_runs(case: StepCase, claimed: frozenset[int]) -> list[list[in
             continue
         stream = work.activity.stream
         run = open_runs.get(stream, [])
-        fits = _can_merge(work) and index not in claimed
+        fits = _can_be_merged_by_compiler(work) and index not in claimed
         if run and (not fits or is_of_backward(case.works[run[0]]) != is_of_backward(work)):
             runs.append(open_runs.pop(stream))
         if fits:
@@ -436,7 +441,7 @@ def list_mergeable_runs(case: StepCase, claimed: frozenset[int]) -> list[list[in
     return runs
 
 
-def _can_merge(work: StepWork) -> bool:
+def _can_be_merged_by_compiler(work: StepWork) -> bool:
     moves = work.kind in MEMBERS | PASSED or is_only_moving_data(work)
     return moves and not is_compiled(work.activity.name) and not is_of_optimizer(work)
 

@@ -36,7 +36,7 @@ def compute_ms_saved_at_floor(
     return min(saved, case.hosts.plain.expect)
 
 
-def estimate_saving(
+def estimate_saving_of_floor(
     case: StepCase, kind: str, change: StepChange, shares: Mapping[str, Range] = SHARES
 ) -> Estimate:
     """Return what people get of a floor of some kind.

@@ -20,7 +20,7 @@ from profkit.program.findings.case import (
     StepFinding,
     estimate_ns_as_merged_kernel,
     is_of_backward,
-    list_mergeable_runs,
+    list_runs_that_compiler_would_merge,
 )
 from profkit.program.operators import VALUE_BYTES
 from profkit.program.replay.scenario import NOTHING, Range, StepChange, make_exact_range
@@ -75,8 +75,8 @@ ATTENTION = RuleTexts(
 
 
 def find_unfused_attention(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Products with a softmax between them, the scores in DRAM."""
-    regions = _find_softmax_regions(case, claimed)
+    """Find products with a softmax between them, the scores in DRAM."""
+    regions = _find_attention_regions(case, claimed)
     if not regions:
         return
     chosen = sorted(chain.from_iterable(regions))
@@ -103,8 +103,8 @@ def find_unfused_attention(case: StepCase, claimed: frozenset[int]) -> Iterator[
     )
 
 
-def _find_softmax_regions(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
-    """From the products before a softmax to those after it, one list a softmax."""
+def _find_attention_regions(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+    """Return the works from the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
     used: set[int] = set(claimed)
     repeated = _find_repeated_softmaxes(case)
@@ -113,7 +113,9 @@ def _find_softmax_regions(case: StepCase, claimed: frozenset[int]) -> list[list[
         size = _read_score_size(work)
         if i in used or work.kind != "softmax" or _is_log_softmax(work):
             continue
-        if size == UNKNOWN and not (_make_softmax_key(work) in repeated or _has_many_keys(work)):
+        if size == UNKNOWN and not (
+            _make_softmax_key(work) in repeated or _has_too_many_keys_for_choice(work)
+        ):
             continue
         if _is_of_backward_by_name(work) and size not in scores:
             continue
@@ -129,19 +131,19 @@ def _find_softmax_regions(case: StepCase, claimed: frozenset[int]) -> list[list[
 
 
 def _make_softmax_key(work: StepWork) -> tuple[object, ...]:
-    """What launches of one softmax in several layers have in common."""
+    """Return what launches of one softmax in several layers have in common."""
     return work.activity.name, work.activity.grid, work.activity.block
 
 
 def _find_repeated_softmaxes(case: StepCase) -> set[tuple[object, ...]]:
-    """Softmaxes that a step has several times: layers have one each, a loss or a choice comes once."""
+    """Return softmaxes that a step has several times: layers have one each, a loss has one."""
     softmaxes = (work for work in case.works if work.kind == "softmax")
     counted = Counter(_make_softmax_key(work) for work in softmaxes)
     return {launched for launched, count in counted.items() if count > 1}
 
 
-def _has_many_keys(softmax: StepWork) -> bool:
-    """Whether it is taken over more than what a choice or clusters have, by its kernel's name.
+def _has_too_many_keys_for_choice(softmax: StepWork) -> bool:
+    """Return whether it is taken over more than what a choice or clusters have, by its kernel's name.
 
     PyTorch's kernel of a warp names the power of two that holds the keys, up to 1,024 (2,048 of late);
     over more a block goes.
@@ -153,35 +155,37 @@ def _has_many_keys(softmax: StepWork) -> bool:
 
 
 def _is_log_softmax(softmax: StepWork) -> bool:
-    """Whether it is the softmax of a loss, by its operator or else by its kernel's flag or functor."""
+    """Return whether it is the softmax of a loss, by its operator or else by its kernel's name."""
     if softmax.maker.op:
         return "log" in softmax.maker.op.lower()
     return _LOG_SOFTMAX.search(softmax.activity.name) is not None
 
 
 def _is_of_backward_by_name(work: StepWork) -> bool:
-    """Whether autograd launched it; where no operator is known, by its kernel's name."""
+    """Return whether autograd launched it; where no operator is known, by its kernel's name."""
     return is_of_backward(work) or (not work.maker.top and "ackward" in work.activity.name)
 
 
 def _read_score_size(softmax: StepWork) -> tuple[int, int]:
-    """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
+    """Return how many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
     shape = next(iter(softmax.maker.shapes), ())
     if shape:
         return (prod(shape), shape[-1])
     return UNKNOWN
 
 
-def _find_farthest_product(case: StepCase, at: int, direction: int, used: set[int]) -> int | None:
-    """Attention's farthest product on one side of a softmax; None if none is near.
+def _find_farthest_product(
+    case: StepCase, softmax_index: int, direction: int, used: set[int]
+) -> int | None:
+    """Return attention's farthest product on one side of a softmax; None if none is near.
 
     Forward there is one on each side, backward there are up to two.
     """
-    last, left = None, 2 if _is_of_backward_by_name(case.works[at]) else 1
-    j = at + direction
-    while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
+    last, left = None, 2 if _is_of_backward_by_name(case.works[softmax_index]) else 1
+    j = softmax_index + direction
+    while left and 0 <= j < len(case.works) and abs(j - softmax_index) <= WINDOW and j not in used:
         kind = case.works[j].kind
-        if kind == "gemm" and _is_product_of_scores(case, j, at):
+        if kind == "gemm" and _is_product_of_scores(case, j, softmax_index):
             last, left = j, left - 1
         elif kind not in BETWEEN:
             break
@@ -189,33 +193,36 @@ def _find_farthest_product(case: StepCase, at: int, direction: int, used: set[in
     return last
 
 
-def _is_product_of_scores(case: StepCase, i: int, softmax: int) -> bool:
-    """Whether a product makes the scores that a softmax reads, or sums values over its keys.
+def _is_product_of_scores(case: StepCase, product_index: int, softmax: int) -> bool:
+    """Return whether a product makes the scores that a softmax reads, or sums values over its keys.
 
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
     head the rest is narrow, and narrower than the keys are many. Without sizes its time tells.
     """
-    one, other = case.works[i], case.works[softmax]
+    one, other = case.works[product_index], case.works[softmax]
     if _read_score_size(other) == UNKNOWN:
         return not one.maker.shapes and _is_within_one_head(case, one, other)
-    factors = _read_factors(one)
+    factors = _read_product_sizes(one)
     if factors is None or is_of_backward(one) != is_of_backward(other):
         return False
     scores, keys = _read_score_size(other)
-    makes = factors.count_results() == scores and keys in {factors.rows, factors.columns}
-    reads = scores in {factors.count_left(), factors.count_right()}
+    makes = factors.count_result_elements() == scores and keys in {factors.rows, factors.columns}
+    reads = scores in {
+        factors.count_left_operand_elements(),
+        factors.count_right_operand_elements(),
+    }
     if is_of_backward(one):
         return makes or reads
-    if i < softmax:
+    if product_index < softmax:
         fits, width = makes, factors.inner
     else:
         fits, width = reads and factors.inner == keys, factors.rows
-        if factors.count_left() == scores:
+        if factors.count_left_operand_elements() == scores:
             width = factors.columns
     return fits and width <= WIDEST_HEAD and (factors.batch > 1 or width <= keys)
 
 
-class _Factors(NamedTuple):
+class _ProductSizes(NamedTuple):
     """Sizes of a product of matrices."""
 
     batch: int
@@ -223,17 +230,17 @@ class _Factors(NamedTuple):
     inner: int
     columns: int
 
-    def count_results(self) -> int:
+    def count_result_elements(self) -> int:
         return self.batch * self.rows * self.columns
 
-    def count_left(self) -> int:
+    def count_left_operand_elements(self) -> int:
         return self.batch * self.rows * self.inner
 
-    def count_right(self) -> int:
+    def count_right_operand_elements(self) -> int:
         return self.batch * self.inner * self.columns
 
 
-def _read_factors(product: StepWork) -> _Factors | None:
+def _read_product_sizes(product: StepWork) -> _ProductSizes | None:
     """Return the sizes of a product; None where they are not known, or do not fit."""
     shapes = [shape for shape in product.maker.shapes if len(shape) > 1][-2:]
     if len(shapes) != 2:
@@ -241,11 +248,11 @@ def _read_factors(product: StepWork) -> _Factors | None:
     (*batch, rows, inner), (*_, across, columns) = shapes
     if inner != across:
         return None
-    return _Factors(prod(batch), rows, inner, columns)
+    return _ProductSizes(prod(batch), rows, inner, columns)
 
 
 def _is_within_one_head(case: StepCase, product: StepWork, softmax: StepWork) -> bool:
-    """Whether a product is too short to sum over more than a head's columns for each score.
+    """Return whether a product is too short to sum over more than a head's columns for each score.
 
     A softmax of PyTorch's reads and writes its scores at the rate of memory, so its time tells how
     many there are; the product's time, at the rate of its pipe, how many columns it can sum over.
@@ -289,7 +296,7 @@ ELEMENTWISE = RuleTexts(
 
 
 def find_unfused_elementwise(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Runs of kernels that each read and write what the one before has just written."""
+    """Find runs of kernels that each read and write what the one before has just written."""
     runs = list_elementwise_chains(case, claimed)
     if not runs:
         return
@@ -325,7 +332,7 @@ def list_elementwise_chains(case: StepCase, claimed: frozenset[int]) -> list[lis
     """
     least = LEAST_CHAIN if _may_train(case) else LEAST_PAIR
     chains = []
-    for run in list_mergeable_runs(case, claimed):
+    for run in list_runs_that_compiler_would_merge(case, claimed):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
         for part in _split_at_equal_copies(case, long):
             if sum(case.works[i].kind in MEMBERS for i in part) >= least:
@@ -344,7 +351,7 @@ def _may_train(case: StepCase) -> bool:
 
 
 def _split_at_equal_copies(case: StepCase, run: Sequence[int]) -> Iterator[list[int]]:
-    """Part a run between two equal copies in a row: no copy reads what the same one has written."""
+    """Yield the parts of a run between two equal copies in a row: neither reads what the other wrote."""
     part: list[int] = []
     for index in run:
         if part and _is_same_copy(case.works[part[-1]], case.works[index]):
@@ -355,7 +362,7 @@ def _split_at_equal_copies(case: StepCase, run: Sequence[int]) -> Iterator[list[
 
 
 def _is_same_copy(one: StepWork, other: StepWork) -> bool:
-    """Whether two works copy in the same way: from one type into another, say, or as it is."""
+    """Return whether two works copy in the same way: from one type into another, say, or as it is."""
     copies = one.kind in {"convert", "copy"}
     return copies and one.activity.name == other.activity.name
 
@@ -382,7 +389,7 @@ IN_GRAPHS = RuleTexts(
 
 
 def find_small_kernels_in_graphs(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Many elementwise kernels in a graph that are so small that their launches are most of them.
+    """Find many elementwise kernels in a graph that are so small that their launches are most of them.
 
     One kernel for all takes what they take beyond a launch each; the delays between them go.
     """
@@ -433,15 +440,17 @@ AUTOCASTS = RuleTexts(
 
 
 def find_repeated_autocasts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Operands that autocast puts into half precision at each use, and their gradients back.
+    """Find operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
     to the others in float32: so the sums tell how many of the casts are of one tensor.
     """
-    uses = case.select_works(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed)
+    uses = case.list_unclaimed_works(
+        lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed
+    )
     if len(uses) < 2 * LEAST_CHAIN:
         return
-    sizes = Counter(_get_sorted_operand_sizes(case.works[i]) for i in uses)
+    sizes = Counter(_get_sorted_sizes_of_first_operand(case.works[i]) for i in uses)
     back, sums = _find_gradient_casts(case, sizes, claimed)
     if not sums:
         return  # each is cast once: no cache helps
@@ -467,9 +476,9 @@ def _find_gradient_casts(
 ) -> tuple[list[int], list[int]]:
     """Return the casts of gradients of some sizes, and their sums in float32."""
     casts, sums = [], []
-    for index in case.select_works(is_of_backward, claimed):
+    for index in case.list_unclaimed_works(is_of_backward, claimed):
         work = case.works[index]
-        if _get_sorted_operand_sizes(work) not in sizes:
+        if _get_sorted_sizes_of_first_operand(work) not in sizes:
             continue
         if work.kind == "convert":
             casts.append(index)
@@ -495,8 +504,8 @@ CASTS = RuleTexts(
 
 
 def find_repeated_casts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Kernels that only convert tensors to another type: some of them convert one tensor again."""
-    works = case.select_works(_is_cast, claimed)
+    """Find kernels that only convert tensors to another type: some of them convert one tensor again."""
+    works = case.list_unclaimed_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)
@@ -506,15 +515,15 @@ def find_repeated_casts(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     yield case.make_finding(CASTS, works, change, alike=alike, size=_format_first_shape(shape))
 
 
-def _get_sorted_operand_sizes(work: StepWork) -> tuple[int, ...]:
-    """Of the first operand, in either order: a transposed gradient is of the same tensor."""
+def _get_sorted_sizes_of_first_operand(work: StepWork) -> tuple[int, ...]:
+    """Return the first operand's sizes in either order: a transposed gradient is of the same tensor."""
     if work.maker.shapes:
         return tuple(sorted(work.maker.shapes[0]))
     return ()
 
 
 def _is_cast(work: StepWork) -> bool:
-    """A copy from one type into another, by the operator's types or else by the kernel's functor."""
+    """Return whether it copies from one type into another, by the operator's types or the functor."""
     if work.kind != "convert" or work.activity.duration <= 2 * SHORT:
         return False
     types = [t for t in work.maker.types if t in VALUE_BYTES]

@@ -24,7 +24,11 @@ from profkit.program.findings.case import (
 from profkit.program.replay.play import LONG
 from profkit.program.replay.scenario import ALL, CallShare, Range, StepChange
 from profkit.program.steps.attribution import describe_frame, is_informative_frame
-from profkit.program.steps.idle import describe_caller, describe_maker, describe_time_before_launch
+from profkit.program.steps.idle import (
+    describe_call_origin,
+    describe_caller,
+    describe_time_before_launch,
+)
 from profkit.program.timeline import HostSpan
 
 PARTS = 8  # waits at one line, from which on it is a loop over parts of the input
@@ -83,7 +87,7 @@ SLOW_LAUNCHES = RuleTexts(
 
 
 def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """The host launches more slowly than the GPU works."""
+    """Find a host that launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
     idle, count = (
@@ -149,14 +153,14 @@ def _describe_gap_between_steps(case: StepCase) -> str:
     """Name the end of a step by what begins the next one, which begins as this one does."""
     before = ""
     if not case.alone:
-        before = describe_maker(case.step, min(work.call for work in case.works))
+        before = describe_call_origin(case.step, min(work.call for work in case.works))
     if before:
         return f"{BETWEEN}, {describe_time_before_launch(before)}"
     return BETWEEN
 
 
 def _sum_idle_ns_in_host_pauses(case: StepCase) -> int:
-    """Nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
+    """Return nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]
     ends = [step.begin, *(call.end for call in step.calls)]
@@ -197,7 +201,7 @@ OWN_WORK = RuleTexts(
 
 
 def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """The host does something long of its own while the GPU waits."""
+    """Find something long of the host's own that it does while the GPU waits."""
     model = case.hosts.usual
     gaps = []
     for i, e in enumerate(model.events):
@@ -213,9 +217,11 @@ def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     where = inside or BETWEEN
     if not inside and longest == len(calls):
         where = _describe_gap_between_steps(case)
-    elif not inside and describe_maker(case.step, longest):
-        where = describe_time_before_launch(describe_maker(case.step, longest))
-    wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
+    elif not inside and describe_call_origin(case.step, longest):
+        where = describe_time_before_launch(describe_call_origin(case.step, longest))
+    wait = _find_wait_returning_before_call(
+        case, longest or len(calls)
+    )  # before the first is the step before
     after = ""
     if wait:
         after = f"; just before, {wait} drains the GPU"
@@ -225,7 +231,7 @@ def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
 
 
 def _describe_work_in_pause(case: StepCase, call: int) -> str:
-    """What the host does before a call, or behind the last one; empty where nothing names it."""
+    """Return what the host does before a call, or behind the last one; empty where nothing names it."""
     calls = case.step.calls
     if call:
         low = calls[call - 1].end
@@ -235,7 +241,7 @@ def _describe_work_in_pause(case: StepCase, call: int) -> str:
         high = calls[call].start
     else:
         high = case.step.end
-    return name_enclosing_span(case.spans, low, high)
+    return find_name_of_enclosing_span(case.spans, low, high)
 
 
 def _choose_pause_advice(inside: str, wait: str) -> str:
@@ -247,7 +253,7 @@ def _choose_pause_advice(inside: str, wait: str) -> str:
     return ""
 
 
-def _find_wait_before(case: StepCase, call: int) -> str:
+def _find_wait_returning_before_call(case: StepCase, call: int) -> str:
     """Return the wait that returns before a call, with no launch between them; empty without one.
 
     Until it returns nothing can be launched: the GPU has nothing left to do while the host then works.
@@ -261,8 +267,11 @@ def _find_wait_before(case: StepCase, call: int) -> str:
     return ""
 
 
-def name_enclosing_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
-    """The shortest named thing that most of some host time lies in; a function before an operator."""
+def find_name_of_enclosing_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
+    """Return the shortest named thing that most of some host time lies in.
+
+    A function before an operator.
+    """
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
         if span.start >= high:
@@ -290,7 +299,7 @@ ALLOCATIONS = RuleTexts(
 
 
 def find_repeated_allocations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """Memory that every step takes from the driver and gives back: both stop the host."""
+    """Find memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
     time = case.sum_allocation_ns()
@@ -301,7 +310,7 @@ def find_repeated_allocations(case: StepCase, claimed: frozenset[int]) -> Iterat
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
     said = ", ".join(f"{name} ({n}x)" for name, n in names.most_common(3))
-    where = describe_maker(case.step, min(chosen)) or BETWEEN
+    where = describe_call_origin(case.step, min(chosen)) or BETWEEN
     change = StepChange(host=dict.fromkeys(chosen, share))
     yield case.make_finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 
@@ -371,12 +380,12 @@ WAITS = RuleTexts(
 
 
 def find_host_waits(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """The host waits for the GPU, which is then idle until the next launch reaches it."""
+    """Find waits of the host for the GPU, which is then idle until the next launch reaches it."""
     held = _list_waits_but_for_large_copies(case)
     if not held or not _is_idle_after_waits(case):
         return
-    is_sized = _do_most_wait_for_size(case, held)
-    parts = {} if is_sized else _merge_waiting_loops(case, held)
+    is_sized = _do_most_calls_wait_for_row_count(case, held)
+    parts = {} if is_sized else _estimate_calls_left_by_batching_loops(case, held)
     values = _find_works_of_values_read_by_host(case, held)
     looped = _find_values_read_in_loops(case, values)
     repeated = max(map(len, _group_waits_by_line(case, held)), default=0)
@@ -393,7 +402,7 @@ def find_host_waits(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFin
         repeated=repeated,
         stops=say_how_often(len(held)),
         elsewhere=_say_other_places(places),
-        what=_say_counted(names),
+        what=_say_two_most_common(names),
         after=_sum_idle_ns_after_waits(case, held) / 1e6,
         step=case.split.period / 1e6,
         pieces=", and the work after them is launched piece by piece" if is_sized else "",
@@ -415,7 +424,7 @@ def _count_calls_by_operator(case: StepCase, calls: Iterable[int]) -> Counter[st
     return Counter(case.step.makers[i].op or case.step.calls[i].name for i in calls)
 
 
-def _say_counted(names: Counter[str]) -> str:
+def _say_two_most_common(names: Counter[str]) -> str:
     """Name the two most common."""
     return ", ".join(f"{name} ({count}x)" for name, count in names.most_common(2))
 
@@ -427,7 +436,7 @@ def _make_change_without_waits(
     loop_shares: Mapping[int, CallShare],
     is_sized: bool,
 ) -> StepChange:
-    """The host goes on instead of waiting; what it wanted to know comes later.
+    """Return the change of a host that goes on instead of waiting; what it wanted to know comes later.
 
     Args:
         waits: Calls that wait.
@@ -466,7 +475,7 @@ def _say_other_places(places: Counter[str]) -> str:
 
 def _list_waits_but_for_large_copies(case: StepCase) -> list[int]:
     """List the calls that wait for work, or for few bytes; what a large copy takes is said of copies."""
-    small = case.select_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
+    small = case.list_unclaimed_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
     awaited = frozenset(small) - find_small_uploads(case)
     return [
         i for i in find_calls_waiting_for_works(case, awaited) if not case.step.calls[i].allocates
@@ -496,7 +505,9 @@ def _group_waits_by_line(case: StepCase, waits: Sequence[int]) -> list[list[int]
     return list(places.values())
 
 
-def _merge_waiting_loops(case: StepCase, held_calls: Sequence[int]) -> dict[int, CallShare]:
+def _estimate_calls_left_by_batching_loops(
+    case: StepCase, held_calls: Sequence[int]
+) -> dict[int, CallShare]:
     """Return what is left of the host's calls if loops that wait in each turn are one batch.
 
     A line that waits again and again does so for one part of the input after another. What is launched
@@ -512,7 +523,7 @@ def _merge_waiting_loops(case: StepCase, held_calls: Sequence[int]) -> dict[int,
             continue
         usual = median(end - begin for begin, end in pairwise(waits))
         one = 1 / len(waits)
-        share = Range(1.0, one if _do_most_wait_for_size(case, waits) else 1.0, one)
+        share = Range(1.0, one if _do_most_calls_wait_for_row_count(case, waits) else 1.0, one)
         for begin, end in pairwise(waits):
             if end - begin > SAME_TURN * usual:
                 continue
@@ -549,7 +560,7 @@ def make_graph_of_longest_stretch(
 
 
 def _sum_idle_ns_after_waits(case: StepCase, own_waits: Sequence[int]) -> int:
-    """Nanoseconds that the GPU is idle after some of the host's waits: those of others left out."""
+    """Return nanoseconds that the GPU is idle after some of the waits, without those of others."""
     waits = [i for i, event in enumerate(case.hosts.usual.events) if event.awaits >= 0]
     starts = [case.step.calls[i].start for i in waits]
     own = set(own_waits)
@@ -579,7 +590,7 @@ def _choose_wait_advice(
 
 
 def _find_works_of_values_read_by_host(case: StepCase, waits: Sequence[int]) -> frozenset[int]:
-    """Small copies to the host that it waits for, and what makes their values right before."""
+    """Return small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
     for index in waits:
         copy = case.hosts.usual.events[index].awaits
@@ -590,7 +601,7 @@ def _find_works_of_values_read_by_host(case: StepCase, waits: Sequence[int]) -> 
 
 
 def _find_values_read_in_loops(case: StepCase, values_read: frozenset[int]) -> frozenset[int]:
-    """Those of the values looked at that come one after another: a loop over tensors that are there.
+    """Return those values looked at that come one after another: a loop over tensors that are there.
 
     Nothing else runs between them, as a norm of each gradient: one launch does it for all
     (torch._foreach_norm), and one copy brings them.
@@ -606,13 +617,13 @@ def _find_values_read_in_loops(case: StepCase, values_read: frozenset[int]) -> f
     return frozenset(out)
 
 
-def _do_most_wait_for_size(case: StepCase, waits: Sequence[int]) -> bool:
-    """Whether most of some calls wait for a number of rows."""
-    return 2 * sum(_is_waiting_for_size(case, i) for i in waits) > len(waits)
+def _do_most_calls_wait_for_row_count(case: StepCase, waits: Sequence[int]) -> bool:
+    """Return whether most of some calls wait for a number of rows."""
+    return 2 * sum(_is_call_waiting_for_row_count(case, i) for i in waits) > len(waits)
 
 
-def _is_waiting_for_size(case: StepCase, call: int) -> bool:
-    """Whether a call waits for a number of rows: by its operator, else by what ran before."""
+def _is_call_waiting_for_row_count(case: StepCase, call: int) -> bool:
+    """Return whether a call waits for a number of rows: by its operator, else by what ran before."""
     if op := case.step.makers[call].op:
         return SIZED.search(op) is not None
     item = case.hosts.usual.events[call].awaits

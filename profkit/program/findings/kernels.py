@@ -13,12 +13,12 @@ from math import prod
 from typing import Any
 
 from profkit.program.findings.case import REACH, Advice, RuleTexts, StepCase, StepFinding
-from profkit.program.operators import is_native_loop
+from profkit.program.operators import is_native_kernel_but_not_elementwise
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import find_product_precision, is_library_kernel, is_vector_product
 from profkit.program.timeline import GRAPH
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 SORTING = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})
@@ -71,8 +71,8 @@ NAMED_ATOMICS = RuleTexts(
 
 
 def find_contended_atomics(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Sums into few places, which wait for one another: far from what their bytes need."""
-    for group, works in _list_large_groups(case, claimed, LEAST):
+    """Find sums into few places, which wait for one another: far from what their bytes need."""
+    for group, works in _iterate_large_groups_with_works(case, claimed, LEAST):
         need, now = case.estimate_ns_of_bytes(works), 1e6 * case.sum_work_ms(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
@@ -99,11 +99,11 @@ SMALL_GRID = RuleTexts(
 
 
 def find_small_grid(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
+    """Find a kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = None
     if case.device:
         count = case.device.multiprocessors
-    for group, works in _list_large_groups(case, claimed, SHARE) if count else ():
+    for group, works in _iterate_large_groups_with_works(case, claimed, SHARE) if count else ():
         blocks = prod(group.grid or ())
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
@@ -130,9 +130,10 @@ def find_small_grid(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFin
         )
 
 
-def _average_concurrent_blocks(case: StepCase, works: Sequence[int], full: int) -> float:
-    """Blocks of all kernels while some works run, in the mean; those of no known grid fill the GPU.
+def _average_concurrent_blocks(case: StepCase, work_indices: Sequence[int], full: int) -> float:
+    """Return blocks of all kernels while some works run, in the mean.
 
+    Those of no known grid fill the GPU.
     What the steps before and after do meanwhile counts too: they are alike, a period apart.
     """
     import numpy as np
@@ -144,12 +145,12 @@ def _average_concurrent_blocks(case: StepCase, works: Sequence[int], full: int) 
     starts, ends = np.array([(a.start, a.end) for a in kernels]).T
     blocks = np.array([float(prod(a.grid) if a.grid else full) for a in kernels])
     total = 0.0
-    for activity in (case.works[i].activity for i in works):
+    for activity in (case.works[i].activity for i in work_indices):
         for turn in (-case.split.period, 0, case.split.period):
             first, last = activity.start - turn, activity.end - turn
             shared = np.minimum(ends, last) - np.maximum(starts, first)
             total += float(blocks @ shared.clip(0))
-    return total / (1e6 * case.sum_work_ms(works))
+    return total / (1e6 * case.sum_work_ms(work_indices))
 
 
 SLOW = RuleTexts(
@@ -170,8 +171,8 @@ COUNTED = RuleTexts(
 
 
 def find_slow_kernels(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """A kernel far from its hardware limit: counted, or by its operator's bytes."""
-    for group, works in _list_large_groups(case, claimed, SHARE):
+    """Find a kernel far from its hardware limit: counted, or by its operator's bytes."""
+    for group, works in _iterate_large_groups_with_works(case, claimed, SHARE):
         gain, need = case.gains.get(group.id), _estimate_floor_ns_of_group(case, group, works)
         if gain is not None:
             if gain > GAINED:
@@ -184,7 +185,7 @@ def find_slow_kernels(case: StepCase, claimed: frozenset[int]) -> Iterator[StepF
 
 
 def is_kernel_near_floor(case: StepCase, group: KernelGroup) -> bool:
-    """Whether a kernel is known to be near the least time that its work can take.
+    """Return whether a kernel is known to be near the least time that its work can take.
 
     It was counted, or a known library wrote it: products on the tensor cores, fused attention, loops
     that are bound by their bytes, as far from these as is known.
@@ -206,23 +207,25 @@ def is_kernel_near_floor(case: StepCase, group: KernelGroup) -> bool:
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
-def _estimate_floor_ns_of_group(case: StepCase, group: KernelGroup, works: Sequence[int]) -> float:
-    """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
-    loop = is_native_loop(group.kind, group.name)
+def _estimate_floor_ns_of_group(
+    case: StepCase, group: KernelGroup, work_indices: Sequence[int]
+) -> float:
+    """Return nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
+    loop = is_native_kernel_but_not_elementwise(group.kind, group.name)
     if not is_library_kernel(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
         return 0.0
     if (
         loop
         and group.kind == "conv"
-        and not case.estimate_ns_of_bytes(works)
+        and not case.estimate_ns_of_bytes(work_indices)
         and group.grid
         and group.block
     ):
         # No sizes are known. A thread of PyTorch's depthwise convolutions makes one value: it reads
         # another, of four bytes at most (of two, the kernel is farther from its bytes than is said).
-        values = len(works) * prod(group.grid) * prod(group.block)
+        values = len(work_indices) * prod(group.grid) * prod(group.block)
         return values * 2 * 4 / case.bandwidth * 1e9
-    return case.estimate_ns_of_bytes(works)
+    return case.estimate_ns_of_bytes(work_indices)
 
 
 SORTS = RuleTexts(
@@ -246,10 +249,10 @@ NAMED_SORTS = RuleTexts(
 
 
 def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """A whole order where only its beginning is read on: topk finds that without it."""
+    """Find a whole order where only its beginning is read on: topk finds that without it."""
     found = []
-    for i in case.select_works(lambda w: w.maker.op in SORTING, claimed):
-        if is_result_sliced(case, i):
+    for i in case.list_unclaimed_works(lambda w: w.maker.op in SORTING, claimed):
+        if is_sort_result_sliced(case, i):
             found.append(i)
     if not found:
         yield from _find_sorts_by_name(case, claimed)
@@ -258,15 +261,17 @@ def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterat
         return
     size = " x ".join(map(str, case.find_longest_work(found).maker.shapes[0]))
     operators = {case.works[i].maker.ordinal for i in found}
-    alike = case.select_works(lambda w: w.maker.op in SORTING and not w.maker.shapes, claimed)
+    alike = case.list_unclaimed_works(
+        lambda w: w.maker.op in SORTING and not w.maker.shapes, claimed
+    )
     found += [i for i in alike if case.works[i].maker.ordinal in operators]
     change = StepChange(dict.fromkeys(found, REACH["sort"]))
     yield case.make_finding(SORTS, found, change, size=size)
 
 
 def _find_sorts_by_name(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Sorts whose operators are not known, where hardly anything is done with the order."""
-    sorting = case.select_works(lambda w: not w.maker.op and _is_sort(w), claimed)
+    """Find sorts whose operators are not known, where hardly anything is done with the order."""
+    sorting = case.list_unclaimed_works(lambda w: not w.maker.op and _is_sort(w), claimed)
     if case.sum_work_ms(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
@@ -280,8 +285,8 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_result_sliced(case: StepCase, index: int) -> bool:
-    """Whether a part of what a sort has made is taken right after it."""
+def is_sort_result_sliced(case: StepCase, index: int) -> bool:
+    """Return whether a part of what a sort has made is taken right after it."""
     work = case.works[index]
     after = case.step.calls[work.call].start
     later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
@@ -309,10 +314,10 @@ def _are_few_columns_read(case: StepCase, index: int, whole: Sequence[int]) -> b
     return any(sizes[:-1] == tuple(whole[:-1]) and sizes[-1] <= few for sizes in first if sizes)
 
 
-def _list_large_groups(
+def _iterate_large_groups_with_works(
     case: StepCase, claimed: frozenset[int], share: float
 ) -> Iterator[tuple[KernelGroup, list[int]]]:
-    """Groups that take at least a share of the step, with their works that are not claimed."""
+    """Yield groups that take at least a share of the step, with their works that are not claimed."""
     for group in case.groups:
         works = [i for i in group.works if i not in claimed]
         if works and group.time >= share * case.split.period:
@@ -323,15 +328,15 @@ def _make_group_finding(
     case: StepCase,
     words: RuleTexts,
     group: KernelGroup,
-    works: Sequence[int],
-    left: Range,
+    work_indices: Sequence[int],
+    share_left: Range,
     **figures: Any,
 ) -> StepFinding:
     where = case.describe_origin_of_works(group.works)
-    change = StepChange(dict.fromkeys(works, left.limit_to(1.0)))
+    change = StepChange(dict.fromkeys(work_indices, share_left.limit_to(1.0)))
     figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
-    return case.make_finding(words, works, change, where, **figures)
+    return case.make_finding(words, work_indices, change, where, **figures)
 
 
 def _shorten_name(group: KernelGroup) -> str:
-    return base_name(group.name)[:60] or group.name[:60]
+    return get_base_name_of_kernel(group.name)[:60] or group.name[:60]

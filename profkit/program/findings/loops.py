@@ -72,22 +72,22 @@ class Loop:
 
     @property
     def turns(self) -> int:
-        """How often it is run."""
+        """Return how often it is run."""
         return len(self.works) // self.length
 
-    def list_runs(self) -> list[list[int]]:
+    def list_works_by_place_in_turn(self) -> list[list[int]]:
         """Return the works of each place of a turn, of all turns."""
         return [list(self.works[place :: self.length]) for place in range(self.length)]
 
 
 def find_batchable_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """The same kernels of the same sizes again and again, where one launch could do each of them."""
-    loops = list_loops(case, claimed)
+    """Find the same kernels of the same sizes again and again, where one launch could do each."""
+    loops = list_independent_loops(case, claimed)
     if not loops:
         return
     runs = []
     for loop in loops:
-        runs += [*loop.list_runs(), *_list_backward_runs(case, loop, claimed)]
+        runs += [*loop.list_works_by_place_in_turn(), *_list_backward_runs(case, loop, claimed)]
     change = make_change_merging_runs(case, runs)
     if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
         return
@@ -106,7 +106,7 @@ def find_batchable_launches(case: StepCase, claimed: frozenset[int]) -> Iterator
 
 
 def _say_why_independent(loop: Loop) -> str:
-    """How it is known that no turn needs the one before it."""
+    """Say how it is known that no turn needs the one before it."""
     if loop.proven:
         return "by its size, no result is an input of the next turn"
     return (
@@ -116,8 +116,8 @@ def _say_why_independent(loop: Loop) -> str:
 
 
 def _say_turn_content(case: StepCase, loop: Loop) -> str:
-    """What a turn launches."""
-    main = max(loop.list_runs(), key=case.sum_work_ms)
+    """Say what a turn launches."""
+    main = max(loop.list_works_by_place_in_turn(), key=case.sum_work_ms)
     maker = _find_work_with_sizes(case, main).maker
     name = maker.op or f"a kernel of kind {case.works[main[0]].kind}"
     sizes = " and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes)
@@ -129,7 +129,7 @@ def _say_turn_content(case: StepCase, loop: Loop) -> str:
 
 
 def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> str:
-    """Where the loop is: the line from which a model is called, if all of it is called there."""
+    """Return where the loop is: the line from which a model is called, if all of it is called there."""
     places = [case.works[index].maker.place for index in loop.works]
     called = {place.called if place is not None else "" for place in places}
     modules = {place.module if place is not None else "" for place in places}
@@ -137,18 +137,18 @@ def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> s
         line = called.pop()
         if line:
             return shorten_line_path(line)
-    main = max(loop.list_runs(), key=case.sum_work_ms)
+    main = max(loop.list_works_by_place_in_turn(), key=case.sum_work_ms)
     return case.describe_origin_of_works(chosen, otherwise=main[0])
 
 
 def _is_same_module_each_turn(case: StepCase, loop: Loop) -> bool:
-    """Whether each turn runs the same modules: they are of one call of the whole."""
+    """Return whether each turn runs the same modules: they are of one call of the whole."""
     first, second = (case.works[loop.works[at]].maker.place for at in (0, loop.length))
     return first is not None and second is not None and first.module == second.module
 
 
 def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[int]]) -> StepChange:
-    """Each run as one kernel, with the launch of its first.
+    """Return the change to each run as one kernel, with the launch of its first.
 
     Of the host's time for the others only what is within operators goes, where nobody knows what is
     between them; of a line or module that is run once for all, as much as of launches in a graph.
@@ -201,7 +201,7 @@ def _make_place_key_without_numbers(work: StepWork) -> Hashable:
     return place.line, replace_layer_numbers(place.module), place.kind
 
 
-def list_loops(case: StepCase, claimed: frozenset[int]) -> list[Loop]:
+def list_independent_loops(case: StepCase, claimed: frozenset[int]) -> list[Loop]:
     """Return loops over equal and independent turns, those of long turns first.
 
     Each turn has operators of its own, and the host waits for nothing between them. First the same
@@ -237,7 +237,7 @@ def _find_independent_loop(case: StepCase, length: int, begin: int, end: int) ->
     for first in range(begin, last):
         loop = Loop(length, range(first, first + length * ((end - first) // length)))
         tensors = _collect_tensors_of_turn([*places[first - begin :], *places[: first - begin]])
-        if tensors is None or _is_of_one_operator(case, loop):
+        if tensors is None or _is_loop_within_one_operator(case, loop):
             continue
         if tensors.is_independent_of_turns(tensors.outside):
             return loop
@@ -248,13 +248,13 @@ def _find_independent_loop(case: StepCase, length: int, begin: int, end: int) ->
 
 
 def _are_sibling_modules(case: StepCase, first: int, length: int) -> bool:
-    """Whether the same place of two turns is in two modules, which are alike."""
+    """Return whether the same place of two turns is in two modules, which are alike."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     return one is not None and other is not None and one.module != other.module
 
 
 def _is_start_of_turn(case: StepCase, first: int, length: int, begin: int) -> bool:
-    """Whether a module is entered there: the first of what repeats, or another one of a list."""
+    """Return whether a module is entered there: the first of what repeats, or another one of a list."""
     place = case.works[first].maker.place
     if place is None or not place.module:
         return False
@@ -280,7 +280,7 @@ def _find_sibling_module(case: StepCase, first: int, length: int) -> str:
 
 
 def _is_in_module(place: SourcePlace | None, path: str) -> bool:
-    """Whether a place is in a module or in one of its own."""
+    """Return whether a place is in a module or in one of its own."""
     return place is not None and (place.module == path or place.module.startswith(f"{path}."))
 
 
@@ -348,7 +348,7 @@ def _make_loop_key(
 
 
 def _is_after_wait(case: StepCase, index: int) -> bool:
-    """Whether the host or a stream waits between the launch of a work and that of the one before."""
+    """Return whether the host or a stream waits between the launch of a work and the one before."""
     if index == 0:
         return False
     between = case.step.calls[case.works[index - 1].call + 1 : case.works[index].call]
@@ -364,7 +364,7 @@ def _find_work_with_sizes(case: StepCase, run: Sequence[int]) -> StepWork:
 
 
 @dataclass
-class _Tensors:
+class _TensorsOfTurn:
     """The tensors of a turn by how many values of which type they have."""
 
     unread: list[Flow] = field(default_factory=list)  # made in the turn, and not read yet
@@ -402,7 +402,7 @@ class _Tensors:
         self.made.append(flow)
 
     def is_independent_of_turns(self, read: Sequence[Flow]) -> bool:
-        """Whether nothing of what is read may have been made by a turn before."""
+        """Return whether nothing of what is read may have been made by a turn before."""
         for wanted in read:
             if any(flow.may_be_same_tensor(wanted) for flow in (*self.made, *self.targets)):
                 return False
@@ -420,26 +420,26 @@ class _LoopPlace(NamedTuple):
 def _list_loop_places(case: StepCase, loop: Loop) -> list[_LoopPlace]:
     """Return the places of a turn."""
     places = []
-    for run in loop.list_runs():
+    for run in loop.list_works_by_place_in_turn():
         work = _find_work_with_sizes(case, run)
         known = any(work.maker.shapes) or work.kind in {"gather", "set"}
         places.append(_LoopPlace(work, find_tensor_flows(work.maker, work.kind), known))
     return places
 
 
-def _is_of_one_operator(case: StepCase, loop: Loop) -> bool:
-    """Whether one operator launches many kernels, and no loop of the program."""
+def _is_loop_within_one_operator(case: StepCase, loop: Loop) -> bool:
+    """Return whether one operator launches many kernels, and no loop of the program."""
     first, second = (case.works[loop.works[at]].maker.ordinal for at in (0, loop.length))
     return first >= 0 and first == second
 
 
-def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _Tensors | None:
+def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _TensorsOfTurn | None:
     """Return the tensors of a turn; None where too little is known of them.
 
     A tensor whose size no operator of the turn makes comes from outside. Of another, each that the
     turn has made before is read once; a further one may be of the turn before.
     """
-    tensors = _Tensors()
+    tensors = _TensorsOfTurn()
     before = None
     for work, flows, _ in places:
         maker = work.maker
@@ -447,7 +447,7 @@ def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _Tensors | None:
         if work.kind == "set" or (maker.ordinal >= 0 and same == before):
             continue  # a library clears its memory, or another kernel of the same operator
         before = same
-        if _is_recurrent(maker):
+        if _is_of_recurrent_module(maker):
             return None
         if not flows.sized and not tensors.unread and work.kind != "gather":
             return None  # it reads something, and nothing that was made in the turn
@@ -461,9 +461,9 @@ def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _Tensors | None:
     return tensors
 
 
-def _is_recurrent(maker: CallOrigin) -> bool:
-    """Whether a module of torch computes it that needs the state of the step before."""
-    return maker.place is not None and maker.place.kind in CELLS
+def _is_of_recurrent_module(origin: CallOrigin) -> bool:
+    """Return whether a module of torch computes it that needs the state of the step before."""
+    return origin.place is not None and origin.place.kind in CELLS
 
 
 def estimate_ns_as_one_kernel(case: StepCase, run: Sequence[int]) -> tuple[float, float]:

@@ -22,9 +22,9 @@ from profkit.program.findings.case import (
     is_of_backward,
     is_only_moving_data,
     is_strided_copy,
-    list_mergeable_runs,
+    list_runs_that_compiler_would_merge,
 )
-from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
+from profkit.program.operators import REDUCTIONS, VALUE_BYTES, make_tensors_of_known_sizes
 from profkit.program.replay.scenario import (
     NOTHING,
     CallShare,
@@ -133,7 +133,7 @@ COPIES = RuleTexts(
 
 
 @dataclass(frozen=True)
-class _Copies:
+class _ExposedCopies:
     """Copies of a step, and those of them that another change takes away."""
 
     chosen: Sequence[int]
@@ -143,13 +143,13 @@ class _Copies:
 
 
 def find_exposed_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Copies to and from the host, or between GPUs, that nothing computes beside."""
-    chosen = case.select_works(
+    """Find copies to and from the host, or between GPUs, that nothing computes beside."""
+    chosen = case.list_unclaimed_works(
         lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed
     )
     if not chosen:
         return
-    copies = _Copies(
+    copies = _ExposedCopies(
         chosen=chosen,
         kept=find_avoidable_copies(case, chosen),
         reduced=find_copies_reduced_on_host(case, chosen),
@@ -177,9 +177,9 @@ def find_exposed_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     )
 
 
-def _make_copies_change(case: StepCase, copies: _Copies) -> StepChange:
+def _make_copies_change(case: StepCase, copies: _ExposedCopies) -> StepChange:
     """Pin them, on streams of their own, a step ahead; what may stay on the GPU is not copied."""
-    rate = _find_fastest_copy(case)
+    rate = _find_fastest_copy_rate(case)
     scale, stream = {}, {}
     for index in copies.chosen:
         scale[index] = _estimate_share_left_of_copy(case, copies, index, rate)
@@ -191,7 +191,7 @@ def _make_copies_change(case: StepCase, copies: _Copies) -> StepChange:
     return StepChange(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
 
 
-def _find_fastest_copy(case: StepCase) -> float:
+def _find_fastest_copy_rate(case: StepCase) -> float:
     """Return bytes a second of the step's fastest pinned copy, or else of the GPU's table."""
     seen = []
     for work in case.works:
@@ -201,7 +201,9 @@ def _find_fastest_copy(case: StepCase) -> float:
     return max(seen, default=find_pinned_copy_rate(case.cc))
 
 
-def _estimate_share_left_of_copy(case: StepCase, copies: _Copies, index: int, rate: float) -> Range:
+def _estimate_share_left_of_copy(
+    case: StepCase, copies: _ExposedCopies, index: int, rate: float
+) -> Range:
     """Return what is left of a copy's time: at the fastest rate, as a kernel reads it, or nothing."""
     copy = case.works[index].activity
     took = max(1, copy.duration)
@@ -227,7 +229,7 @@ def _find_main_direction(case: StepCase, chosen: Sequence[int]) -> str:
     return ""
 
 
-def _choose_copies_advice(case: StepCase, copies: _Copies, direction: str) -> str:
+def _choose_copies_advice(case: StepCase, copies: _ExposedCopies, direction: str) -> str:
     """Return the key of what is to be done about most of the time of some copies."""
     half = case.sum_work_ms(copies.chosen) / 2
     if case.sum_work_ms(copies.reduced) > half and case.sum_work_ms(copies.kept) <= half:
@@ -275,7 +277,7 @@ def find_copies_reduced_on_host(case: StepCase, chosen: Sequence[int]) -> dict[i
         inside = case.step.begin <= span.start < case.step.end
         if span.kind != "op" or not inside or span.name not in names:
             continue
-        tensors = list_tensors(span.shapes, span.types)
+        tensors = make_tensors_of_known_sizes(span.shapes, span.types)
         if tensors and bisect_left(starts, span.start) == bisect_left(starts, span.end):
             on_host[tensors[0].bytes] = span.start, span.name
     found = {}
@@ -331,7 +333,7 @@ def _describe_host_work_after_copies(worked_on: Mapping[int, float]) -> str:
 
 
 def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[int]:
-    """Copies of what may stay on the GPU: it goes to and fro in each step, or is brought piece by piece.
+    """Return copies of what may stay on the GPU: it goes to and fro, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which
     use them are weights or blocks of an array: a batch of new data comes at once.
@@ -340,20 +342,20 @@ def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[in
     sizes = Counter(case.works[i].activity.bytes for i in brought)
     back = Counter(case.works[i].activity.bytes for i in returned)
     shared = sizes & back
-    least = min(_sum_bytes(sizes), _sum_bytes(back))
-    if least and _sum_bytes(shared) >= TO_AND_FRO * least:
+    least = min(_sum_copied_bytes(sizes), _sum_copied_bytes(back))
+    if least and _sum_copied_bytes(shared) >= TO_AND_FRO * least:
         return frozenset(i for i in chosen if case.works[i].activity.bytes in shared)
-    if _count_pieces(case, brought) >= PIECES:
+    if _count_groups_of_copies_between_kernels(case, brought) >= PIECES:
         return frozenset(brought)
     return frozenset()
 
 
-def _sum_bytes(sizes: Counter[int]) -> int:
+def _sum_copied_bytes(sizes: Counter[int]) -> int:
     """Return the bytes of copies that are counted by size."""
     return sum(size * count for size, count in sizes.items())
 
 
-def _count_pieces(case: StepCase, copies: Collection[int]) -> int:
+def _count_groups_of_copies_between_kernels(case: StepCase, copies: Collection[int]) -> int:
     """Return into how many parts kernels divide some copies."""
     own = set(copies)
     pieces = 0
@@ -380,13 +382,15 @@ SMALL_COPIES = RuleTexts(
 
 
 def find_small_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
+    """Find many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
     chosen = find_small_uploads(case)
     if not chosen:
         return
     first = min(chosen)
     # One copy in place of all.
-    freed = _find_calls_for_copies(case, chosen).union(find_calls_waiting_for_works(case, chosen))
+    freed = _find_extra_calls_for_copies(case, chosen).union(
+        find_calls_waiting_for_works(case, chosen)
+    )
     host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
     change = StepChange(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
@@ -403,8 +407,8 @@ def find_small_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepF
     )
 
 
-def _find_calls_for_copies(case: StepCase, chosen: frozenset[int]) -> set[int]:
-    """The calls that operators make for their copies, besides those that start these.
+def _find_extra_calls_for_copies(case: StepCase, chosen: frozenset[int]) -> set[int]:
+    """Return the calls that operators make for their copies, besides those that start these.
 
     A pageable copy ends with a wait of its own. Where no operator is known, it is the calls between two
     copies.
@@ -448,15 +452,15 @@ class _KernelWithMovingPages:
 
     @property
     def moving(self) -> int:
-        """Nanoseconds in which they move."""
+        """Return nanoseconds in which they move."""
         return sum(page.duration for page in self.pages)
 
     @property
     def bytes(self) -> int:
-        """How much moves."""
+        """Return how much moves."""
         return sum(page.bytes for page in self.pages)
 
-    def estimate_left(self, pinned: float) -> Range:
+    def estimate_time_left_without_pages(self, pinned: float) -> Range:
         """Return what is left of the kernel without them, `pinned` being bytes a second of a copy.
 
         At worst they have to come before it; at best it waits from the first to the last.
@@ -470,12 +474,12 @@ class _KernelWithMovingPages:
 
 
 def find_waits_for_pages(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
-    """Kernels that wait for pages of unified memory, which move when they are touched."""
+    """Find kernels that wait for pages of unified memory, which move when they are touched."""
     touched = _find_kernels_with_moving_pages(case)
     if not touched:
         return
     pinned = find_pinned_copy_rate(case.cc)
-    scale = {index: own.estimate_left(pinned) for index, own in touched.items()}
+    scale = {index: own.estimate_time_left_without_pages(pinned) for index, own in touched.items()}
     moved = touched.values()
     yield case.make_finding(
         MOVING_PAGES,
@@ -503,7 +507,7 @@ def _find_kernels_with_moving_pages(case: StepCase) -> dict[int, _KernelWithMovi
 
 
 def _find_calls_between_copies(case: StepCase, pieces: set[int]) -> set[int]:
-    """The calls between two copies with no other launch between them: the copies' own."""
+    """Return the calls between two copies with no other launch between them: the copies' own."""
     between: set[int] = set()
     since: list[int] = []
     after_piece = False
@@ -546,12 +550,12 @@ COLLECTIVES = RuleTexts(
 
 
 def find_exposed_collectives(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Collectives that nothing computes beside.
+    """Find collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
     other rank or transfers: nothing is said of it.
     """
-    chosen = case.select_works(
+    chosen = case.list_unclaimed_works(
         lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
     )
     exposed = min(case.sum_idle_ns("collective"), round(1e6 * case.sum_work_ms(chosen)))
@@ -593,7 +597,7 @@ LAYOUTS = RuleTexts(
 
 
 def find_layout_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Tensors that are only put into another order, where nobody needs that order."""
+    """Find tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
     for index in list_standalone_copies(case, claimed):
@@ -625,7 +629,7 @@ def find_layout_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
 
 
 def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
-    """Whether a copy only changes the order, and the program asked for it or nothing tells who did."""
+    """Return whether a copy only changes the order, and the program asked for it or nobody knows who."""
     work = case.works[index]
     if work.kind == "layout":
         return True
@@ -639,7 +643,7 @@ def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
 def list_standalone_copies(case: StepCase, claimed: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
-    for run in list_mergeable_runs(case, claimed):
+    for run in list_runs_that_compiler_would_merge(case, claimed):
         moving = [i for i in run if is_only_moving_data(case.works[i])]
         if 2 * case.sum_work_ms(moving) > case.sum_work_ms(run):
             found += moving
@@ -647,7 +651,7 @@ def list_standalone_copies(case: StepCase, claimed: frozenset[int]) -> list[int]
 
 
 def _is_image_layout_copy(case: StepCase, index: int) -> bool:
-    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
+    """Return whether it copies four dimensions into the same sizes: only their order changes.
 
     Where no operator is known, a copy whose next product before or after it is a convolution;
     attention's heads are put into another order too, and have nothing to do with convolutions elsewhere.
@@ -667,7 +671,7 @@ def _is_image_layout_copy(case: StepCase, index: int) -> bool:
 
 
 def is_requested_copy(work: StepWork) -> bool:
-    """Whether the program asked for a copy, or autograd had to beside a convolution.
+    """Return whether the program asked for a copy, or autograd had to beside a convolution.
 
     Other copies of gradients are there in healthy programs too: heads are put together again.
     """
@@ -693,7 +697,7 @@ GROWING = RuleTexts(
 
 
 def find_growing_caches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """A cache to which each step appends by concatenation: what was in it is copied in every step.
+    """Find a cache to which each step appends by concatenation: what was in it is copied in every step.
 
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
     concatenation in the step before.
@@ -733,7 +737,7 @@ class ConcatenationSizes:
     result: tuple[int, ...]
 
 
-def read_concatenation(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes | None:
+def read_sizes_of_appending(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes | None:
     """Return the sizes of a concatenation to one part that is larger than all others together.
 
     None where there is no such part, or the parts differ in more than one dimension.
@@ -747,7 +751,7 @@ def read_concatenation(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes |
     if sum(prod(part) for part in others) >= prod(largest):
         return None
     result = list(largest)
-    along = {_find_only_difference(largest, part) for part in others}
+    along = {_find_only_differing_dimension(largest, part) for part in others}
     if len(along) != 1:
         return None
     dimension = along.pop()
@@ -757,7 +761,7 @@ def read_concatenation(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes |
     return ConcatenationSizes(largest, tuple(result))
 
 
-def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+def _find_only_differing_dimension(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
     """Return the one dimension in which two tensors differ; None where it is not one."""
     if len(one) != len(other):
         return None
@@ -778,17 +782,19 @@ def find_growing_concatenations(case: StepCase) -> dict[int, ConcatenationSizes]
     own = [span for span in spans if case.step.begin <= span.start < case.step.end]
     before = [span for span in spans if span.start < case.step.begin][-len(own) :]
     after = [span for span in spans if span.start >= case.step.end][: len(own)]
-    results = {join.result for span in own if (join := read_concatenation(span.shapes)) is not None}
+    results = {
+        join.result for span in own if (join := read_sizes_of_appending(span.shapes)) is not None
+    }
     growing: list[tuple[HostSpan, ConcatenationSizes]] = []
     for number, span in enumerate(own):
-        join = read_concatenation(span.shapes)
+        join = read_sizes_of_appending(span.shapes)
         if join is None or join.largest in results:
             continue
         grew = len(before) == len(own) and _is_appended_to(
-            join, read_concatenation(before[number].shapes)
+            join, read_sizes_of_appending(before[number].shapes)
         )
         grows = len(after) == len(own) and _is_appended_to(
-            read_concatenation(after[number].shapes), join
+            read_sizes_of_appending(after[number].shapes), join
         )
         if grew or grows:
             growing.append((span, join))
@@ -797,7 +803,7 @@ def find_growing_concatenations(case: StepCase) -> dict[int, ConcatenationSizes]
 
 def _list_concatenation_spans(case: StepCase) -> list[HostSpan]:
     """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
-    joining = [case.works[index] for index in case.select_works(_is_concatenation)]
+    joining = [case.works[index] for index in case.list_unclaimed_works(_is_concatenation)]
     threads = {case.step.calls[work.call].thread for work in joining}
     joining_spans = []
     for span in case.spans:
@@ -807,12 +813,12 @@ def _list_concatenation_spans(case: StepCase) -> list[HostSpan]:
 
 
 def _is_appended_to(join: ConcatenationSizes | None, earlier: ConcatenationSizes | None) -> bool:
-    """Whether the result of one concatenation is as large as the largest part of a later one."""
+    """Return whether the result of one concatenation is as large as the largest part of a later one."""
     return join is not None and earlier is not None and earlier.result == join.largest
 
 
 def _is_concatenation(work: StepWork) -> bool:
-    """Whether it is a kernel of PyTorch's operator that concatenates."""
+    """Return whether it is a kernel of PyTorch's operator that concatenates."""
     return work.kind == "concat" and work.maker.op == JOIN
 
 
@@ -821,7 +827,7 @@ def _find_concatenating_works(
 ) -> dict[int, ConcatenationSizes]:
     """Return the works that some operators launch."""
     found: dict[int, ConcatenationSizes] = {}
-    for index in case.select_works(_is_concatenation):
+    for index in case.list_unclaimed_works(_is_concatenation):
         call = case.step.calls[case.works[index].call]
         for span, join in growing:
             if span.thread == call.thread and span.start <= call.start < span.end:
@@ -855,7 +861,7 @@ JOINS = RuleTexts(
 
 
 def find_concatenations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Tensors that are only put together: each part is read and written once more.
+    """Find tensors that are only put together: each part is read and written once more.
 
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
     """

@@ -79,8 +79,8 @@ OPTIMIZER = RuleTexts(
 
 
 def find_unfused_optimizer(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """An optimiser that takes its parameters one by one, or its operations one by one."""
-    of_torch = case.select_works(is_of_optimizer, claimed)
+    """Find an optimiser that takes its parameters one by one, or its operations one by one."""
+    of_torch = case.list_unclaimed_works(is_of_optimizer, claimed)
     own = of_torch or _find_optimizer_works_by_name(case, claimed)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
@@ -101,7 +101,7 @@ def find_unfused_optimizer(case: StepCase, claimed: frozenset[int]) -> Iterator[
     yield case.make_finding(
         OPTIMIZER,
         works,
-        _merge_updates(case, works, REACH["adam" if is_adam else "optimizer"]),
+        _make_change_merging_updates(case, works, REACH["adam" if is_adam else "optimizer"]),
         maker.range or case.describe_origin_of_works(works),
         advice,
         kind="parameters" if len(single) >= len(foreach) else "operations",
@@ -109,28 +109,34 @@ def find_unfused_optimizer(case: StepCase, claimed: frozenset[int]) -> Iterator[
     )
 
 
-def _has_kernel_matching(case: StepCase, works: Sequence[int], pattern: re.Pattern[str]) -> bool:
-    """Whether the kernel of any of some works has such a name."""
-    return any(pattern.search(case.works[i].activity.name) for i in works)
+def _has_kernel_matching(
+    case: StepCase, work_indices: Sequence[int], pattern: re.Pattern[str]
+) -> bool:
+    """Return whether the kernel of any of some works has such a name."""
+    return any(pattern.search(case.works[i].activity.name) for i in work_indices)
 
 
-def _merge_updates(case: StepCase, works: Sequence[int], left: Range) -> StepChange:
-    """One kernel for many parameters: the time that bytes need, and hardly any launches."""
+def _make_change_merging_updates(
+    case: StepCase, work_indices: Sequence[int], share_left: Range
+) -> StepChange:
+    """Return the change to one kernel for many parameters: what bytes need, and hardly any launches."""
     need = 0.0
-    for index in works:
+    for index in work_indices:
         need += max(0.0, case.works[index].activity.duration - SHORT)
-    first = case.works[works[0]].activity.duration or 1.0
-    only = Range(*(max(need * share, 2 * SHORT) / first for share in left))
-    return StepChange({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
+    first = case.works[work_indices[0]].activity.duration or 1.0
+    only = Range(*(max(need * share, 2 * SHORT) / first for share in share_left))
+    return StepChange(
+        {work_indices[0]: only}, dict.fromkeys(work_indices[1:], REACH["launch of a parameter"])
+    )
 
 
 def _are_callers_recorded(case: StepCase) -> bool:
-    """Whether a step of torch.optim's would have been named: by its range, or by its line."""
+    """Return whether a step of torch.optim's would have been named: by its range, or by its line."""
     return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
 def _find_optimizer_works_by_name(case: StepCase, claimed: frozenset[int]) -> list[int]:
-    """Where no range says so: what follows the last backward operator, or lies round addcdiv.
+    """Return where no range says so: what follows the last backward operator, or lies round addcdiv.
 
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
     then, not an optimizer.
@@ -142,11 +148,14 @@ def _find_optimizer_works_by_name(case: StepCase, claimed: frozenset[int]) -> li
         return [i for i in updating if case.works[i].kind in KINDS]
     if sum(bool(_OF_ALL.search(case.works[i].activity.name)) for i in free) >= FEW_UPDATES:
         return [i for i in free if case.works[i].kind == "optimizer"]
-    return _find_most_updates(case, free)
+    return _find_run_with_most_updates(case, free)
 
 
-def _find_most_updates(case: StepCase, free: Sequence[int]) -> list[int]:
-    """The run with most updates, of works that an optimiser may consist of; empty where none has any."""
+def _find_run_with_most_updates(case: StepCase, free: Sequence[int]) -> list[int]:
+    """Return the run with most updates, of works that an optimiser may consist of.
+
+    Empty where none has any.
+    """
     # LAMB takes a norm of each parameter.
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
     found: list[int] = []
@@ -160,7 +169,7 @@ def _find_most_updates(case: StepCase, free: Sequence[int]) -> list[int]:
 
 
 def _count_parameter_updates(case: StepCase, run: Sequence[int]) -> int:
-    """How many parameters' updates a run of works holds; few are none.
+    """Return how many parameters' updates a run of works holds; few are none.
 
     Roots alone are updates where they are of several sizes, as weights and biases are, and the step
     has products: what a simulation repeats is of one size.
@@ -204,9 +213,9 @@ class _DenseTable:
 
 
 def find_updates_of_unread_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Optimizers that go through whole tables of which a step read a few rows."""
+    """Find optimizers that go through whole tables of which a step read a few rows."""
     tables = [table for table in _list_dense_tables(case) if table.clearing not in claimed]
-    updates = case.select_works(is_of_optimizer, claimed)
+    updates = case.list_unclaimed_works(is_of_optimizer, claimed)
     if not tables or not updates:
         return
     of_tables = sum(table.values for table in tables)

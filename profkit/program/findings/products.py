@@ -9,7 +9,7 @@ from itertools import chain
 from math import ceil, prod
 
 from profkit.program.findings.case import REACH, REACHED, Advice, RuleTexts, StepCase, StepFinding
-from profkit.program.operators import Product, find_product
+from profkit.program.operators import Product, get_matrix_product
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
@@ -72,15 +72,15 @@ FP32_PRODUCTS = RuleTexts(
 
 
 def find_fp32_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
+    """Find products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
     only_half = case.cc is not None and case.cc < (8, 0)  # they have no TF32
     if only_half:
         attention = []
     else:
-        attention = case.select_works(is_fp32_attention, claimed)
-    chosen = sorted([*attention, *case.select_works(_is_fp32_product, claimed)])
+        attention = case.list_unclaimed_works(is_fp32_attention, claimed)
+    chosen = sorted([*attention, *case.list_unclaimed_works(_is_fp32_product, claimed)])
     if not chosen:
         return
     gains = get_measured_levels("tensor", case.cc)
@@ -119,7 +119,7 @@ def _is_fp32_product(work: StepWork) -> bool:
 
 
 def is_fp32_attention(work: StepWork) -> bool:
-    """A fused attention on float32, by its operator's types or else by its name."""
+    """Return whether it is a fused attention on float32, by its operator's types or else by its name."""
     types = work.maker.types
     named = _FP32_ATTENTION.search(work.activity.name) is not None
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
@@ -147,7 +147,7 @@ IN_FLOAT64 = RuleTexts(
 
 def find_float64_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
-    chosen = case.select_works(_is_float64, claimed)
+    chosen = case.list_unclaimed_works(_is_float64_work, claimed)
     if HALF * case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return  # what it would explain is left to other checks
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
@@ -174,8 +174,8 @@ def find_float64_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepF
         yield finding
 
 
-def _is_float64(work: StepWork) -> bool:
-    """A product by its name, a kernel bound by its bytes by what its operator reads, or its name."""
+def _is_float64_work(work: StepWork) -> bool:
+    """Return whether a work is in float64: by the name, or by what its operator reads."""
     name, types = work.activity.name, work.maker.types
     if work.kind in {"gemm", "conv"}:
         return find_product_precision(name) == "fp64"
@@ -197,7 +197,10 @@ class Tiling:
 
 
 def find_tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
-    """A product's tiles; None where the kernel's name does not tell, or it adds parts of a sum."""
+    """Return a product's tiles.
+
+    None where the kernel's name does not tell, or it adds parts of a sum.
+    """
     named = _TILE.search(activity.name)
     if not named or _PARTS.search(activity.name) or activity.block is None:
         return None
@@ -230,18 +233,18 @@ TAILS = RuleTexts(
 def find_products_with_wasted_tiles(
     case: StepCase, claimed: frozenset[int]
 ) -> Iterator[StepFinding]:
-    """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
+    """Find products whose tiles hold much more than the result, or hardly fill their last round."""
     if not case.device or not case.device.multiprocessors:
         return
     sms = case.device.multiprocessors
     found: dict[int, tuple[Product, Tiling]] = {}
-    for i, product in _list_products(case, claimed).items():
+    for i, product in _find_products_by_work(case, claimed).items():
         cut = find_tiling(product, case.works[i].activity, sms)
         if cut and cut.used < USED:
             found[i] = product, cut
     if not found:
         return
-    scale = {i: _estimate_full_tiles(case, *own) for i, own in found.items()}
+    scale = {i: _estimate_time_left_with_full_tiles(case, *own) for i, own in found.items()}
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
     yield case.make_finding(
@@ -256,7 +259,7 @@ def find_products_with_wasted_tiles(
     )
 
 
-def _estimate_full_tiles(case: StepCase, product: Product, cut: Tiling) -> Range:
+def _estimate_time_left_with_full_tiles(case: StepCase, product: Product, cut: Tiling) -> Range:
     """Return what is left with full tiles: not below its bytes, or the rate of the fastest products."""
     best = max(cut.used / FILLED, case.compute_product_floor_seconds(product) / product.seconds)
     return Range((1 + best) / 2, best, cut.used).limit_to(1.0)
@@ -270,8 +273,12 @@ def _say_tile_rounds(cut: Tiling, sms: int) -> str:
     return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
 
 
-def _list_products(case: StepCase, claimed: frozenset[int] = frozenset()) -> dict[int, Product]:
-    products = ((i, find_product(work)) for i, work in enumerate(case.works) if i not in claimed)
+def _find_products_by_work(
+    case: StepCase, claimed: frozenset[int] = frozenset()
+) -> dict[int, Product]:
+    products = (
+        (i, get_matrix_product(work)) for i, work in enumerate(case.works) if i not in claimed
+    )
     return {i: product for i, product in products if product}
 
 
@@ -287,9 +294,9 @@ MISFITS = RuleTexts(
 
 
 def find_odd_sized_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Half-precision products of odd sizes, which run on older and slower kernels."""
-    halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
-    reachable = REACHED * _find_best_rate(case, halves.values())
+    """Find half-precision products of odd sizes, which run on older and slower kernels."""
+    halves = {i: p for i, p in _find_products_by_work(case).items() if p.size == 2}
+    reachable = REACHED * _find_fastest_product_rate(case, halves.values())
     odd = {}
     for index, product in halves.items():
         if index not in claimed and product.misfits and product.rate < PART * reachable:
@@ -312,7 +319,7 @@ def find_odd_sized_products(case: StepCase, claimed: frozenset[int]) -> Iterator
     )
 
 
-def _find_best_rate(case: StepCase, products: Iterable[Product]) -> float:
+def _find_fastest_product_rate(case: StepCase, products: Iterable[Product]) -> float:
     """Return operations a second of the fastest product that fits, or of the GPU's table."""
     best = 0.0
     if case.gpu:
@@ -336,8 +343,8 @@ ODD_BY_NAME = RuleTexts(
 def find_odd_sized_products_by_name(
     case: StepCase, claimed: frozenset[int]
 ) -> Iterator[StepFinding]:
-    """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
-    unsized = case.select_works(
+    """Find the same where sizes were not recorded, by the names of cuBLAS' kernels for odd sizes."""
+    unsized = case.list_unclaimed_works(
         lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed
     )
     odd = []

@@ -120,7 +120,7 @@ def find_needless_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
 
 
 def find_sliced_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Products whose result is sliced to a small part before anything reads it whole."""
+    """Find products whose result is sliced to a small part before anything reads it whole."""
     used = _find_used_shares(case, claimed)
     chosen = sorted(used.keys() - claimed)
     if not chosen or case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
@@ -156,7 +156,7 @@ def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Use
         needs = find_operator_needs(work.maker.op, work.maker.shapes, work.maker.types)
         if needs is None or needs.result < 2:
             continue
-        along = _follow_result(case, index, needs.result)
+        along = _list_product_with_elementwise_followers(case, index, needs.result)
         share = _find_used_share(case, cuts, along, needs.result)
         if share is not None and share <= USED:
             along += _list_works_of_gradient(case, along[-1], needs.result)
@@ -175,11 +175,13 @@ def _list_works_of_gradient(case: StepCase, last: int, values: int) -> list[int]
 
 
 def _estimate_time_left_of_used_share(share: float) -> Range:
-    """What is left of a kernel that computes only what is used: small ones are no faster than that."""
+    """Return what is left of a kernel that computes only what is used; small ones gain nothing."""
     return Range(min(1.0, 4 * share), share, share)
 
 
-def _follow_result(case: StepCase, product: int, values: int) -> list[int]:
+def _list_product_with_elementwise_followers(
+    case: StepCase, product: int, values: int
+) -> list[int]:
     """Return a product with the elementwise kernels right after it that take its result on."""
     along = [product]
     for index in range(product + 1, len(case.works)):
@@ -207,7 +209,7 @@ def _find_used_share(
     if after:
         end = case.step.calls[after[0].call].start
     cut_by_operator = any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts)
-    if not cut_by_operator and not _is_cut_by_sizes(case, along, values):
+    if not cut_by_operator and not _is_result_sliced_by_sizes(case, along, values):
         return None
     largest = 0
     for work in after:
@@ -220,8 +222,8 @@ def _find_used_share(
     return None
 
 
-def _is_cut_by_sizes(case: StepCase, along: Sequence[int], values: int) -> bool:
-    """Whether what runs next reads some rows of a product that nothing in the step reads whole.
+def _is_result_sliced_by_sizes(case: StepCase, along: Sequence[int], values: int) -> bool:
+    """Return whether what runs next reads some rows of a product that nothing in the step reads whole.
 
     Recordings may lack operators that launch nothing, as slices: rows are as long as the product's.
     """
@@ -271,13 +273,13 @@ class _Growth:
 
     @property
     def rows_per_pass(self) -> int:
-        """Rows that each pass has more than the one before it."""
+        """Return rows that each pass has more than the one before it."""
         return self.sizes[1] - self.sizes[0]
 
 
 def find_recomputed_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """A model that runs on all rows again for each new one, as one that generates without a cache."""
-    found = list(_find_growths(case))
+    """Find a model that runs on all rows again for each new one, as if it generated without a cache."""
+    found = list(_iterate_growing_launches(case))
     if not found:
         return
     shares: dict[int, float] = {}  # by work: the rows of its pass that are new, of all
@@ -327,7 +329,7 @@ def _estimate_time_left_of_later_passes(
     return scale
 
 
-def _find_growths(case: StepCase) -> Iterator[_Growth]:
+def _iterate_growing_launches(case: StepCase) -> Iterator[_Growth]:
     """Yield kinds of launches whose blocks grow by equal and small amounts from pass to pass."""
     launched: dict[object, list[int]] = {}
     for index, work in enumerate(case.works):
@@ -342,7 +344,7 @@ def _find_growths(case: StepCase) -> Iterator[_Growth]:
                 sizes.append(size)
                 passes.append([])
             passes[-1].append(index)
-        begin, end = _find_even_growth(sizes)
+        begin, end = _find_longest_even_growth(sizes)
         if end - begin >= PASSES:
             unit = "rows" if case.works[works[0]].kind == "norm" else "blocks"
             yield _Growth(unit, sizes[begin:end], passes[begin:end])
@@ -359,7 +361,7 @@ def _make_growth_key(work: StepWork) -> object:
     return activity.name, activity.block, work.maker.op, work.maker.source
 
 
-def _find_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
+def _find_longest_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
     """Return from where to where sizes grow longest by one amount, an eighth of the first at most."""
     best = (0, 0)
     begin = 0
@@ -374,7 +376,7 @@ def _find_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def find_copies_on_device(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Copies that the program asks for within the GPU, of tensors that stay as they are."""
+    """Find copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
     total = 0
     for index, work in enumerate(case.works):
@@ -406,7 +408,7 @@ def _format_copy_count(chosen: list[int]) -> str:
 
 
 def _is_copy_without_operator(work: StepWork) -> bool:
-    """Whether the driver copies within the GPU, and no operator tells for what."""
+    """Return whether the driver copies within the GPU, and no operator tells for what."""
     within = work.activity.kind == "copy" and work.activity.direction == "DtoD"
     return within and not work.maker.op
 
@@ -445,7 +447,7 @@ RUN_AGAIN = RuleTexts(
 
 
 def find_layers_run_again(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Kernels of the backward pass in the order in which the way forward had launched them.
+    """Find kernels of the backward pass in the order in which the way forward had launched them.
 
     A backward pass goes through lines and modules from the last to the first. Only what runs layers
     again meets several of them in the order of the way forward, with the same kernels.

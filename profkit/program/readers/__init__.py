@@ -54,7 +54,7 @@ def list_suffixes() -> tuple[str, ...]:
     return tuple(sorted(suffix for kind in list_recording_kinds() for suffix in kind.suffixes))
 
 
-def describe_inputs() -> str:
+def describe_accepted_recordings() -> str:
     """Return what triage takes, as a hint."""
     names = ", ".join(kind.name for kind in reversed(list_recording_kinds()))
     return f"give {names}, a .triage folder, or a folder or zip with one per rank"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from profkit.errors import ProfkitError
-from profkit.files import ReadBudget, get_size, open_regular
+from profkit.files import ReadBudget, get_size, open_regular_file
 
 CHUNK = 1 << 22  # characters read at a time
 PACKED_CHUNK = (
@@ -52,15 +52,15 @@ class ChromeTrace:
         self.budget = ReadBudget(0)
 
     def read_events(self) -> Iterator[dict[str, Any]]:
-        """Each event as it stands.
+        """Yield each event as it stands.
 
         Raises:
             ProfkitError: The file cannot be read, or is no Chrome trace.
             BudgetSpent: It holds more than its bytes can need.
         """
         try:
-            with open_regular(self.path) as raw:
-                window = _Window(raw, self.path)
+            with open_regular_file(self.path) as raw:
+                window = _TextWindow(raw, self.path)
                 self.budget = ReadBudget(window.size, is_packed=window.unpack is not None)
                 yield from self._decode_events(window)
                 if window.problem and not self.problem.startswith("cut"):
@@ -74,7 +74,7 @@ class ChromeTrace:
         """Return what is said of a file that is no trace; why is a clause."""
         return _make_no_trace_error(self.path, why)
 
-    def _decode_events(self, window: _Window) -> Iterator[dict[str, Any]]:
+    def _decode_events(self, window: _TextWindow) -> Iterator[dict[str, Any]]:
         self.header = _read_header(window, self.budget)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
@@ -84,11 +84,14 @@ class ChromeTrace:
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
                 else:
-                    tail = _read_tail(window)
+                    tail = _read_text_after_events(window)
                     if '"traceEvents"' in tail:
                         self.problem = "contains more than one trace: the first is read"
                     else:
-                        self.header = {**_read_keys_behind(tail, self.budget), **self.header}
+                        self.header = {
+                            **_parse_header_keys_after_events(tail, self.budget),
+                            **self.header,
+                        }
                 return
             begin = window.at
             try:
@@ -109,7 +112,7 @@ class ChromeTrace:
                 yield event
 
 
-class _Window:
+class _TextWindow:
     """Text of a file that is read and unpacked on demand: what comes before `at` is forgotten."""
 
     def __init__(self, raw: IO[bytes], path: Path) -> None:
@@ -191,7 +194,7 @@ class _Window:
         return self.text[self.at : self.at + 1]
 
 
-def _read_tail(window: _Window) -> str:
+def _read_text_after_events(window: _TextWindow) -> str:
     """Return what follows the events: more keys of the header, or another trace that was joined."""
     key = '"traceEvents"'
     tail = ""
@@ -206,7 +209,7 @@ def _read_tail(window: _Window) -> str:
             return tail
 
 
-def _read_keys_behind(tail: str, budget: ReadBudget) -> dict[str, Any]:
+def _parse_header_keys_after_events(tail: str, budget: ReadBudget) -> dict[str, Any]:
     """Read the keys of the header that were written behind the events; none of what is damaged."""
     text = "{" + tail.lstrip("] \t\r\n,")
     budget.check_document(text)
@@ -217,8 +220,8 @@ def _read_keys_behind(tail: str, budget: ReadBudget) -> dict[str, Any]:
     return dict(keys)
 
 
-def _read_header(window: _Window, budget: ReadBudget) -> dict[str, Any]:
-    """All keys before the events; the window stands after the bracket that opens them."""
+def _read_header(window: _TextWindow, budget: ReadBudget) -> dict[str, Any]:
+    """Return all keys before the events; the window stands after the bracket that opens them."""
     window.skip_matching_characters(_BEFORE)
     if window.peek_character() == "[":  # the form without a header
         window.at += 1
@@ -289,7 +292,7 @@ class EventPairs:
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
         own = self._open.get(_get_process_and_thread(event))
-        ended = own.pop_to(event.get("name")) if own is not None else []
+        ended = own.pop_begin_of_name(event.get("name")) if own is not None else []
         if not ended:
             self.unmatched += 1
             return None
@@ -332,26 +335,26 @@ class _OpenEvents:
 
     def add_begin(self, begin: _Begin) -> None:
         self.begins.append(begin)
-        self._names[_get_name(begin.event)] += 1
+        self._names[_get_event_name(begin.event)] += 1
 
-    def pop_to(self, name: object) -> list[_Begin]:
+    def pop_begin_of_name(self, name: object) -> list[_Begin]:
         """Remove and return the begin that an end of a name ends, behind all that began after it."""
-        if name and not self._names[_get_name({"name": name})]:
+        if name and not self._names[_get_event_name({"name": name})]:
             return []
         popped: list[_Begin] = []
         while self.begins:
             begin = self.begins.pop()
-            own = _get_name(begin.event)
+            own = _get_event_name(begin.event)
             self._names[own] -= 1
             if not self._names[own]:
                 del self._names[own]
             popped.append(begin)
-            if not name or own == _get_name({"name": name}):
+            if not name or own == _get_event_name({"name": name}):
                 break
         return popped
 
 
-def _get_name(event: Event) -> str:
+def _get_event_name(event: Event) -> str:
     """Return the name of an event as text: it may be any value of JSON."""
     name = event.get("name")
     return name if isinstance(name, str) else repr(name)

@@ -95,7 +95,7 @@ class GraphOrigin:
     weight: int  # values that it reads or writes
 
 
-def read_stack(row: Mapping[str, Any]) -> PythonStack:
+def parse_stack(row: Mapping[str, Any]) -> PythonStack:
     """Make a stack of what the recorder wrote of it.
 
     Raises:
@@ -114,7 +114,7 @@ def read_stack(row: Mapping[str, Any]) -> PythonStack:
     origins = []
     for origin in row.get("origins", ()):
         if "frames" in origin:
-            origins.append(read_graph_origin(origin))
+            origins.append(parse_graph_origin(origin))
     return PythonStack(
         frames=tuple(read),
         modules=tuple(named),
@@ -123,7 +123,7 @@ def read_stack(row: Mapping[str, Any]) -> PythonStack:
     )
 
 
-def read_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
+def parse_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
     """Make an origin of what the hook wrote of it.
 
     Raises:

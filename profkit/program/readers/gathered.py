@@ -23,7 +23,7 @@ from profkit.files import (
     list_folder,
     make_temporary_folder,
     open_log,
-    open_regular,
+    open_regular_file,
 )
 from profkit.program.readers import list_suffixes, read_timeline, store
 from profkit.program.timeline import Activity, Process, Timeline
@@ -85,7 +85,7 @@ def _read_standard_input(into: Path) -> _NamedRecording:
 
 
 def _list_recordings_in_folder(folder: Path) -> list[_NamedRecording]:
-    """Recordings in a folder, or else in the folders in it."""
+    """Return recordings in a folder, or else in the folders in it."""
     suffixes = list_suffixes()
     inside = list_folder(folder)
     below = []
@@ -109,17 +109,17 @@ def _list_recordings_in_folder(folder: Path) -> list[_NamedRecording]:
 
 def _is_zip(path: Path) -> bool:
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             return file.read(4) == b"PK\x03\x04"
     except OSError:
         return False  # its reader says what is wrong
 
 
 def _unpack_recordings_of_zip(path: Path, folder: Path) -> Iterator[_NamedRecording]:
-    """Recordings in a zip, unpacked within bounds."""
+    """Yield recordings in a zip, unpacked within bounds."""
     suffixes = list_suffixes()
     try:
-        with open_regular(path) as raw, zipfile.ZipFile(raw) as packed:
+        with open_regular_file(path) as raw, zipfile.ZipFile(raw) as packed:
             members = []
             for m in packed.infolist():
                 if m.filename.endswith(suffixes):
@@ -196,7 +196,7 @@ def _replace_path_by_source_name(text: str, source: _NamedRecording) -> str:
 def _drop_duplicate_recordings(
     timelines: Sequence[Timeline], sources: Sequence[_NamedRecording]
 ) -> tuple[list[Timeline], list[_NamedRecording]]:
-    """Recordings, each once: a copy of a file is no second rank. What was left out is said."""
+    """Return recordings, each once: a copy of a file is no second rank. What was left out is said."""
     kept: list[Timeline] = []
     kept_sources: list[_NamedRecording] = []
     said: list[str] = []

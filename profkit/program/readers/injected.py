@@ -70,11 +70,14 @@ def read_injected_recording(folder: Path) -> Timeline:
         if notes:
             why = f": {notes[0]}"
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
-    return Timeline("cupti", _sort_by_rank(processes), "", tuple(notes))
+    return Timeline("cupti", _select_and_sort_by_rank(processes), "", tuple(notes))
 
 
-def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
-    """Processes that do their share of the work, by rank; numbered anew where two say one rank."""
+def _select_and_sort_by_rank(processes: Sequence[Process]) -> list[Process]:
+    """Return processes that do their share of the work, by rank.
+
+    Numbered anew where two say one rank.
+    """
     times: dict[int, int] = {}
     for process in processes:
         times[process.pid] = sum(activity.duration for activity in process.activities)
@@ -103,7 +106,7 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     process = Process(
         pid=pid,
         rank=_find_rank(about),
-        device=_find_device(about, activities),
+        device=_read_most_used_device(about, activities),
         activities=activities,
         calls=calls,
         spans=sorted(spans, key=lambda span: (span.start, -span.end)),
@@ -138,9 +141,9 @@ def _list_activities(
     return activities
 
 
-def _find_rank(about: Mapping[str, Sequence[str]]) -> int:
+def _find_rank(recorder_info: Mapping[str, Sequence[str]]) -> int:
     """Return the rank that the recorder was told; 0 where it was told none."""
-    rank = about.get("rank", [""])[0]
+    rank = recorder_info.get("rank", [""])[0]
     if rank.isdigit():
         return int(rank)
     return 0
@@ -159,18 +162,18 @@ def _find_first_time(rows: Mapping[str, Any]) -> int:
 
 
 def _list_disturbed_spans(
-    about: Mapping[str, Sequence[str]], first_time: int
+    recorder_info: Mapping[str, Sequence[str]], first_time: int
 ) -> list[tuple[int, int]]:
     """Return when operators were recorded; a program that was ended meanwhile says no end.
 
     Those of a graph, which is captured at any time, are said as one pair.
     """
-    ends = _parse_times(about.get("undisturbed", ()), first_time)
+    ends = _parse_times(recorder_info.get("undisturbed", ()), first_time)
     spans = []
-    for begin in _parse_times(about.get("disturbed", ()), first_time):
+    for begin in _parse_times(recorder_info.get("disturbed", ()), first_time):
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
-    for text in about.get("slowed", ()):
+    for text in recorder_info.get("slowed", ()):
         words = text.split()
         if len(words) == 2 and all(word.isdigit() for word in words):
             spans.append((int(words[0]) - first_time, int(words[1]) - first_time))
@@ -198,7 +201,12 @@ def _list_calls(
     for start, end, correlation, thread, name in rows.tolist():
         place = source_places.find_place_number(correlation)
         call = Call(
-            _get_name(names, name), start - first_time, end - first_time, thread, correlation, place
+            _get_cleaned_name(names, name),
+            start - first_time,
+            end - first_time,
+            thread,
+            correlation,
+            place,
         )
         calls.append(call)
     calls.sort(key=lambda c: c.start)
@@ -249,7 +257,7 @@ def _list_operators(
     needless, trouble = _read_needless_operators(folder, pid)
     of_steps = read_recorded_operators(of_steps_file, first_time, needless)
     of_captures = read_recorded_operators(of_captures_file, first_time)
-    launched = _list_launched(activities)
+    launched = _get_kernels_by_launching_call(activities)
     made = [call for call in calls if call.correlation in launched]
     stacks = _find_stacks_of_calls(made, source_places)
     spans = assign_operators_to_all_steps(of_steps, made, stacks, source_places.threads, launched)
@@ -260,7 +268,7 @@ def _list_operators(
     return spans, trouble
 
 
-def _list_launched(activities: Sequence[Activity]) -> dict[int, Hashable]:
+def _get_kernels_by_launching_call(activities: Sequence[Activity]) -> dict[int, Hashable]:
     """Return what each call launched: a kernel, its grid and its block."""
     launched: dict[int, Hashable] = {}
     for activity in activities:
@@ -295,27 +303,27 @@ def _note_graphs_captured_before(
         )
 
 
-def _list_recorder_notes(process: Process, about: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_recorder_notes(process: Process, recorder_info: Mapping[str, Sequence[str]]) -> list[str]:
     """List what the recorder could not record of a process."""
     pid = process.pid
-    notes = [f"process {pid}: {text}" for text in about.get("error", ())]
-    if why := about.get("lines"):
+    notes = [f"process {pid}: {text}" for text in recorder_info.get("error", ())]
+    if why := recorder_info.get("lines"):
         notes.append(f"process {pid}: no Python lines are known: {why[-1]}")
-    if why := about.get("backward"):
+    if why := recorder_info.get("backward"):
         notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
-    why = about.get("operators")
+    why = recorder_info.get("operators")
     if why and process.activities:  # a process that computes nothing has none to be missed
         notes.append(f"process {pid}: its operators are not known: {why[-1]}")
-    if why := about.get("captures"):
+    if why := recorder_info.get("captures"):
         notes.append(f"process {pid}: of some CUDA graphs no operators are known: {why[-1]}")
-    if dropped := about.get("dropped"):
+    if dropped := recorder_info.get("dropped"):
         notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
-    if "profiler" in about:
+    if "profiler" in recorder_info:
         notes.append(
             "the program uses torch.profiler itself: while profkit records it, its own profile has "
             "no GPU events"
         )
-    if "whole" not in about:
+    if "whole" not in recorder_info:
         notes.append(f"process {pid} was killed: its last half second may be missing")
     return notes
 
@@ -347,7 +355,7 @@ def _read_binary_rows(path: Path, kind: str) -> NDArray[Any]:
     return np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
 
 
-def _get_name(names: Sequence[str], number: int) -> str:
+def _get_cleaned_name(names: Sequence[str], number: int) -> str:
     name = "unknown"
     if number < len(names):
         name = names[number]
@@ -361,7 +369,7 @@ def _make_kernel_activities(
         if end <= start:
             continue
         grid, block, shared, registers = rest
-        name = _get_name(names, number)
+        name = _get_cleaned_name(names, number)
         about: dict[str, Any] = {
             "grid": tuple(grid.tolist()),
             "block": tuple(block.tolist()),
@@ -410,13 +418,13 @@ def _make_copy_activities(
 def _make_nvtx_spans(
     rows: NDArray[Any], names: Sequence[str], first_time: int, last_time: int
 ) -> list[HostSpan]:
-    """NVTX ranges from their begin and end marks; those that are open at the end end there."""
+    """Return NVTX ranges from their begin and end marks; those that are open at the end end there."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
     for time, number, thread, name, phase in rows.tolist():
         key = number, thread
         if phase & BEGINS:
-            begun[key] = time - first_time, _get_name(names, name)
+            begun[key] = time - first_time, _get_cleaned_name(names, name)
         elif phase & ENDS and key in begun:
             begin, begun_name = begun.pop(key)
             out.append(HostSpan("range", begun_name, begin, time - first_time, thread))
@@ -428,13 +436,13 @@ def _make_nvtx_spans(
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 
-def _find_device(
-    about: Mapping[str, Sequence[str]], activities: Sequence[Activity]
+def _read_most_used_device(
+    recorder_info: Mapping[str, Sequence[str]], activities: Sequence[Activity]
 ) -> Device | None:
     used = 0
     if activities:
         used = activities[len(activities) // 2].device
-    for line in about.get("device", ()):
+    for line in recorder_info.get("device", ()):
         words = line.split("\t")
         if len(words) >= 4 and words[0] == str(used):
             major, _, minor = words[2].partition(".")

@@ -27,7 +27,7 @@ from profkit.files import (
     get_size,
     is_file,
     make_read_error,
-    open_regular,
+    open_regular_file,
     resolve_path,
 )
 from profkit.program.readers import RecordingKind
@@ -51,6 +51,9 @@ from profkit.program.timeline import (
     note_open_ranges,
 )
 from profkit.reports.figures import format_percent
+
+ProcessAndActivity = tuple[int | None, Activity]  # None: the export does not say whose it is
+ProcessAndGpuNumber = tuple[int | None, int]  # None: the number is nsys' own
 
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
@@ -155,7 +158,7 @@ def _refuse_truncated_export(path: Path) -> None:
         ProfkitError: It is.
     """
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             head = file.read(100)
     except OSError as error:
         raise make_read_error(path, error) from error
@@ -178,14 +181,14 @@ def _refuse_truncated_export(path: Path) -> None:
 def _is_unfinished_journal(journal: Path) -> bool:
     """Return whether a journal is not done with: one that is begins with zeros, or is empty."""
     try:
-        with open_regular(journal) as file:
+        with open_regular_file(journal) as file:
             return file.read(len(JOURNAL)) == JOURNAL
     except OSError as error:
         raise make_read_error(journal, error) from error
 
 
-def _read_integer(value: object) -> int:
-    """A column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
+def _convert_to_integer_or_zero(value: object) -> int:
+    """Return a column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
     if isinstance(value, int):
         return value
     return 0
@@ -224,7 +227,7 @@ class _Export:
         self.budget, self.reading = ReadBudget(size), ReadBudget(size)
         self.rows_left = size // ROW_LEAST
         self._limit_query_resources(size)
-        self.tables = self._find_tables()
+        self.tables = self._find_newest_tables_of_families()
 
     def _limit_query_resources(self, size: int) -> None:
         """Let a base of so many bytes compute no more than reading them takes.
@@ -255,8 +258,8 @@ class _Export:
                 self.reading.spend_bytes(sum(len(cell) for cell in row if type(cell) is bytes))
             yield row
 
-    def _find_tables(self) -> dict[str, _Table]:
-        """Of each family the newest version that has rows and the columns that it must have."""
+    def _find_newest_tables_of_families(self) -> dict[str, _Table]:
+        """Return of each family the newest version that has rows and the columns that it must have."""
         names = self.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         versions: dict[str, list[tuple[int, str]]] = {}
         for (name,) in names.fetchall():
@@ -281,7 +284,7 @@ class _Export:
     def read_rows(
         self, table: _Table, columns: Sequence[str], where: str = ""
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a table, in bounds, whose first two columns are times that a clock can show."""
+        """Yield rows of a table, in bounds, whose first two columns are times that a clock can show."""
         query = (
             f"SELECT {_select_columns(table, columns)} FROM {_quote_identifier(table.name)} {where}"  # noqa: S608
         )
@@ -292,12 +295,12 @@ class _Export:
             if self.rows_left < 0:
                 raise BudgetSpent("it has more rows than its bytes can hold")
             if (
-                -FARTHEST < _read_integer(row[0]) < FARTHEST
-                and -FARTHEST < _read_integer(row[1]) < FARTHEST
+                -FARTHEST < _convert_to_integer_or_zero(row[0]) < FARTHEST
+                and -FARTHEST < _convert_to_integer_or_zero(row[1]) < FARTHEST
             ):
                 yield row
 
-    def read_names(self, table: _Table, column: str | None) -> dict[int, str]:
+    def read_names_by_number(self, table: _Table, column: str | None) -> dict[int, str]:
         """Return the names that a column of a table gives by number, each once."""
         strings = self.tables.get("STRINGIDS")
         if strings is None or column is None:
@@ -313,13 +316,13 @@ class _Export:
 
 
 def _quote_identifier(name: str) -> str:
-    """An identifier in SQL."""
+    """Return an identifier in SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
 def _select_columns(table: _Table, columns: Sequence[str]) -> str:
-    """Columns to select; NULL for those that this version's table lacks."""
+    """Return columns to select; NULL for those that this version's table lacks."""
     selected = []
     for name in columns:
         if name in table.columns:
@@ -345,12 +348,12 @@ def _read_timeline(export: _Export) -> Timeline:
     if "STRINGIDS" not in {name.upper() for name in _list_tables(export)}:
         raise _make_no_export_error(export)
     said = _list_recorder_messages(export)
-    calls = _read_calls(export)
-    activities = _group_activities(export, calls)
+    calls = _read_calls_by_process(export)
+    activities = _group_activities_by_process(export, calls)
     if not activities:
         raise _make_no_kernels_error(export, said, calls)
     ranges, begun = _read_ranges(export)
-    devices = _read_devices(export)
+    devices = _read_gpus_by_process_and_number(export)
     processes = []
     for rank, pid in enumerate(sorted(activities)):
         own = sorted(activities[pid], key=lambda a: (a.start, a.end))
@@ -365,7 +368,7 @@ def _read_timeline(export: _Export) -> Timeline:
 
 
 def _note_graphs_recorded_whole(processes: Sequence[Process]) -> Iterator[str]:
-    """Says so where graphs were recorded as one: nothing is known of what runs inside of them."""
+    """Say so where graphs were recorded as one: nothing is known of what runs inside of them."""
     inside = whole = 0
     for process in processes:
         for activity in process.activities:
@@ -394,20 +397,20 @@ def _list_tables(export: _Export) -> list[str]:
 
 
 def _make_no_kernels_error(
-    export: _Export, said: Sequence[str], calls: Mapping[int, Sequence[Call]]
+    export: _Export, messages: Sequence[str], calls: Mapping[int, Sequence[Call]]
 ) -> ProfkitError:
-    """Why nothing ran on a GPU, as far as the export tells."""
+    """Return why nothing ran on a GPU, as far as the export tells."""
     launches = sum(call.launches_kernels for own in calls.values() for call in own)
     why = ""
-    if said:
-        why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in said)}"
+    if messages:
+        why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in messages)}"
     if launches:
         problem = (
             f"{export.path}: {launches:,} launches were recorded, but none of their kernels{why}"
         )
         hint = "another profiler held the GPU, or its records were lost: record it alone"
-        return ProfkitError(problem, "fix what nsys says, and record again" if said else hint)
-    if said:
+        return ProfkitError(problem, "fix what nsys says, and record again" if messages else hint)
+    if messages:
         problem = f"{export.path}: no kernel was recorded{why}"
         return ProfkitError(problem, "fix what nsys says, and record again")
     return ProfkitError(
@@ -428,21 +431,21 @@ def _list_recorder_messages(export: _Export) -> list[str]:
     worst: dict[str, int] = {}
     for text, level in export.query_rows(query):
         line = " ".join(str(text or "")[:LOOKED_AT].split())[:SAID_LENGTH]
-        concerns = _read_integer(level) >= WARNING and _CONCERNS.search(line)
-        if line and (_read_integer(level) >= ERROR or concerns or _LOST.search(line)):
-            worst[line] = max(worst.get(line, 0), _read_integer(level))
+        concerns = _convert_to_integer_or_zero(level) >= WARNING and _CONCERNS.search(line)
+        if line and (_convert_to_integer_or_zero(level) >= ERROR or concerns or _LOST.search(line)):
+            worst[line] = max(worst.get(line, 0), _convert_to_integer_or_zero(level))
     ordered = sorted(worst, key=lambda line: -worst[line])
     return [f"nsys: {line}" for line in ordered[:SAID_MOST]]
 
 
-def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_activities(export: _Export) -> Iterator[ProcessAndActivity]:
     yield from _read_kernels(export)
     yield from _read_copies(export)
     yield from _read_memsets(export)
     yield from _read_graph_launches(export)
 
 
-def _group_activities(
+def _group_activities_by_process(
     export: _Export, calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, list[Activity]]:
     """Return what the GPU did for each process."""
@@ -456,19 +459,21 @@ def _group_activities(
     return activities
 
 
-def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_kernels(export: _Export) -> Iterator[ProcessAndActivity]:
     table = export.tables.get(_CUPTI + "KERNEL")
     if table is None:
         return
     named = table.find_first_column(_NAMES)
-    names = export.read_names(table, named)
+    names = export.read_names_by_number(table, named)
     known_sizes: dict[Dims, Dims] = {}  # each once: a program launches few shapes of grids
     for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _read_activity_place(row)
         sizes = []
         for value in row[6:12]:
-            sizes.append(_read_integer(value))
-        static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
+            sizes.append(_convert_to_integer_or_zero(value))
+        static, dynamic, registers, node = (
+            _convert_to_integer_or_zero(value) for value in row[12:16]
+        )
         grid = _intern_sizes((sizes[0], sizes[1], sizes[2]), known_sizes)
         block = _intern_sizes((sizes[3], sizes[4], sizes[5]), known_sizes)
         known = min(sizes) > 0
@@ -476,7 +481,7 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
             pid,
             make_activity(
                 "kernel",
-                names.get(_read_integer(row[16])) or "unknown",
+                names.get(_convert_to_integer_or_zero(row[16])) or "unknown",
                 place,
                 grid=grid if known else None,
                 block=block if known else None,
@@ -494,13 +499,13 @@ def _intern_sizes(sizes: Dims, known: dict[Dims, Dims]) -> Dims:
     return known.get(sizes, sizes)
 
 
-def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_copies(export: _Export) -> Iterator[ProcessAndActivity]:
     table = export.tables.get(_CUPTI + "MEMCPY")
     if table is None:
         return
     for row in export.read_rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
         place, pid = _read_activity_place(row)
-        number = _read_integer(row[7])
+        number = _convert_to_integer_or_zero(row[7])
         way = DIRECTIONS.get(number, "") or UNIFIED.get(number, "")
         source, target = (MEMORIES.get(side, "Device") for side in row[8:10])
         name = f"Memcpy {way} ({source} -> {target})"
@@ -510,37 +515,37 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
             "copy",
             name,
             place,
-            bytes=_read_integer(row[6]),
+            bytes=_convert_to_integer_or_zero(row[6]),
             direction=way,
             pageable=PAGEABLE in row[8:10],
         )
         yield pid, copied
 
 
-def _read_memsets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_memsets(export: _Export) -> Iterator[ProcessAndActivity]:
     table = export.tables.get(_CUPTI + "MEMSET")
     if table is None:
         return
     for row in export.read_rows(table, (*_PLACE, "bytes")):
         place, pid = _read_activity_place(row)
-        yield pid, make_activity("set", "Memset", place, bytes=_read_integer(row[6]))
+        yield pid, make_activity("set", "Memset", place, bytes=_convert_to_integer_or_zero(row[6]))
 
 
-def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity]]:
-    """Launches of CUDA graphs that were recorded as one, with the time that each took."""
+def _read_graph_launches(export: _Export) -> Iterator[ProcessAndActivity]:
+    """Yield launches of CUDA graphs that were recorded as one, with the time that each took."""
     table = export.tables.get(_CUPTI + "GRAPH_TRACE")
     if table is None:
         return
     own = table.find_first_column(("graphId", "originalGraphId", "graphExecId"))
     rows = list(export.read_rows(table, (*_PLACE, own or "graphId")))
-    counts = Counter(_read_integer(row[6]) for row in rows)
+    counts = Counter(_convert_to_integer_or_zero(row[6]) for row in rows)
     # A program that captures anew for each launch has a graph of another number each time.
     numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
     for row in rows:
         place, pid = _read_activity_place(row)
         name = "CUDA graph"
         if numbered:
-            name = f"CUDA graph {_read_integer(row[6])}"
+            name = f"CUDA graph {_convert_to_integer_or_zero(row[6])}"
         yield pid, make_activity(GRAPH, name, place, graph=True)
 
 
@@ -559,24 +564,28 @@ def _match_graphs_to_launches(activities: list[Activity], calls: Sequence[Call])
 
 def _read_activity_place(row: Sequence[object]) -> tuple[list[int], int | None]:
     """Return a row's start, end, device, stream and correlation, and its process."""
-    start, end, device, stream, correlation = (_read_integer(value) for value in row[:5])
+    start, end, device, stream, correlation = (
+        _convert_to_integer_or_zero(value) for value in row[:5]
+    )
     pid = None
     if isinstance(row[5], int):
         pid = row[5]
     return [start, max(start, end), device, stream, correlation], pid
 
 
-def _read_calls(export: _Export) -> dict[int, list[Call]]:
-    """Calls by process, in order of start."""
+def _read_calls_by_process(export: _Export) -> dict[int, list[Call]]:
+    """Return calls by process, in order of start."""
     table = export.tables.get(_CUPTI + "RUNTIME")
     if table is None:
         return {}
-    numbered = export.read_names(table, "nameId")
+    numbered = export.read_names_by_number(table, "nameId")
     names = {number: clean_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for row in export.read_rows(table, columns):
-        start, end, thread, correlation, number = (_read_integer(value) for value in row)
+        start, end, thread, correlation, number = (
+            _convert_to_integer_or_zero(value) for value in row
+        )
         name = names.get(number, "")
         made = Call(name, start, max(start, end), thread & 0xFFFFFF, correlation)
         calls.setdefault(thread & _PID, []).append(made)
@@ -591,7 +600,7 @@ Ranges = dict[int, list[HostSpan]]  # by process
 
 
 def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
-    """NVTX ranges: those that have an end, and those that were open when the recording ended."""
+    """Return NVTX ranges: those that have an end, and those that were open when the recording ended."""
     ranges: Ranges = {}
     begun: Ranges = {}
     table = export.tables.get("NVTX_EVENTS")
@@ -601,22 +610,25 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
         numbered = "textId"
     else:
         numbered = None
-    names = export.read_names(table, numbered)
+    names = export.read_names_by_number(table, numbered)
     where = "WHERE end IS NOT NULL"  # a mark has no end either
     if "eventType" in table.columns:
         where = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
     columns = ("start", "end", "globalTid", "text", "textId")
     for start, end, thread, text, number in export.read_rows(table, columns, where):
-        name = names.get(_read_integer(number), "")
+        name = names.get(_convert_to_integer_or_zero(number), "")
         if text is not None:
             name = export.budget.intern_text(str(text))
-        begin, process = _read_integer(start), _read_integer(thread) & _PID
+        begin, process = (
+            _convert_to_integer_or_zero(start),
+            _convert_to_integer_or_zero(thread) & _PID,
+        )
         is_ended = isinstance(end, int) and end >= begin
         if is_ended:
             last = end
         else:
             last = begin
-        span = HostSpan("range", name, begin, last, _read_integer(thread) & 0xFFFFFF)
+        span = HostSpan("range", name, begin, last, _convert_to_integer_or_zero(thread) & 0xFFFFFF)
         if is_ended:
             own = ranges
         else:
@@ -625,8 +637,8 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
     return ranges, begun
 
 
-def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
-    """GPUs by process and CUDA's number for it there; without a process by nsys' own number."""
+def _read_gpus_by_process_and_number(export: _Export) -> dict[ProcessAndGpuNumber, Device]:
+    """Return GPUs by process and CUDA's number for it there; without a process by nsys' own number."""
     table = export.tables.get("TARGET_INFO_GPU")
     if table is None:
         return {}
@@ -639,11 +651,11 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
     by_number = {}
     for number, _, name, high, low, multiprocessors in export.read_rows(table, columns):
         cc = None
-        if _read_integer(high):
-            cc = (_read_integer(high), _read_integer(low))
+        if _convert_to_integer_or_zero(high):
+            cc = (_convert_to_integer_or_zero(high), _convert_to_integer_or_zero(low))
         label = export.budget.intern_text(str(name))
-        by_number[number] = Device(label, cc, _read_integer(multiprocessors) or None)
-    devices: dict[tuple[int | None, int], Device] = {
+        by_number[number] = Device(label, cc, _convert_to_integer_or_zero(multiprocessors) or None)
+    devices: dict[ProcessAndGpuNumber, Device] = {
         (None, number): device for number, device in by_number.items()
     }
     numbers = export.tables.get("TARGET_INFO_CUDA_DEVICE")

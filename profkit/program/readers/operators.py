@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from profkit.files import is_file, open_regular
+from profkit.files import is_file, open_regular_file
 from profkit.program.timeline import Call, HostSpan, read_operand_sizes
 
 # Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
@@ -47,7 +47,7 @@ def read_recorded_operators(
         return recordings
     count = 0
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             shift = 0
             while (line := file.readline(LONGEST_LINE)) and count < MOST:
                 row = json.loads(line)
@@ -116,18 +116,18 @@ def assign_operators_to_all_steps(
     stacks: dict[Call, Stack] = {}
     inner: dict[Call, Stack] = {}
     for spans in recordings:
-        seen_there = _find_stacks(spans, calls, threads)
+        seen_there = _find_operator_stacks_of_calls(spans, calls, threads)
         stacks |= seen_there
         inner |= _select_middle_calls(seen_there)
     if not stacks:
         return []
     found: list[HostSpan] = []
-    for own in _group_by_thread(calls):
+    for own in _group_calls_by_thread(calls):
         matched: list[Call | None] = [None] * len(own)
         for seen in (inner, stacks):  # of fewer than three steps the middle is not all of one
             for known in origins:
                 told = [known.get(call.correlation, (0, 0)) for call in own]
-                _match_calls(own, told, seen, matched)
+                _match_calls_to_recorded_ones(own, told, seen, matched)
         found += _make_spans_around_calls(
             own, matched, stacks, _list_nearby_launches(own, launched)
         )
@@ -149,7 +149,7 @@ def _select_middle_calls(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
     return middle
 
 
-def _group_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
+def _group_calls_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
     """Return the calls of each thread, in their order."""
     made: dict[int, list[Call]] = {}
     for call in calls:
@@ -168,9 +168,9 @@ def make_spans_around_captured_calls(
         threads: The system's number of each call's thread, by the call's correlation number.
     """
     in_order = sorted(spans, key=lambda span: (span.start, -span.end))
-    stacks = _find_stacks(in_order, calls, threads)
+    stacks = _find_operator_stacks_of_calls(in_order, calls, threads)
     found: list[HostSpan] = []
-    for own in _group_by_thread(calls):
+    for own in _group_calls_by_thread(calls):
         seen = [call if call in stacks else None for call in own]
         found += _make_spans_around_calls(
             own, seen, stacks, dict.fromkeys(own, ())
@@ -178,9 +178,9 @@ def make_spans_around_captured_calls(
     return found
 
 
-def _match_calls(
+def _match_calls_to_recorded_ones(
     calls: Sequence[Call],
-    told: Sequence[Origin],
+    origins_of_calls: Sequence[Origin],
     stacks: Mapping[Call, Stack],
     matched: list[Call | None],
 ) -> None:
@@ -188,7 +188,7 @@ def _match_calls(
     for around in AROUND:
         keys = []
         for at in range(len(calls)):
-            keys.append(tuple(told[max(0, at - around) : at + around + 1]))
+            keys.append(tuple(origins_of_calls[max(0, at - around) : at + around + 1]))
         known: dict[tuple[Origin, ...], Call | None] = {}
         for key, call in zip(keys, calls, strict=True):
             if call in stacks:
@@ -212,7 +212,7 @@ def _are_stacks_alike(one: Stack, other: Stack) -> bool:
     return True
 
 
-def _find_stacks(
+def _find_operator_stacks_of_calls(
     spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
 ) -> dict[Call, Stack]:
     """Find the operators in which each call was made, on its own thread."""
@@ -224,11 +224,11 @@ def _find_stacks(
         made.setdefault(threads.get(call.correlation, 0), []).append(call)
     stacks: dict[Call, Stack] = {}
     for thread, own in opened.items():
-        stacks.update(_iterate_calls_with_stack(own, made.get(thread, [])))
+        stacks.update(_iterate_calls_inside_operators(own, made.get(thread, [])))
     return stacks
 
 
-def _iterate_calls_with_stack(
+def _iterate_calls_inside_operators(
     spans: Sequence[HostSpan], calls: Sequence[Call]
 ) -> Iterator[tuple[Call, Stack]]:
     """Yield the calls that begin inside of a thread's operators, with those that are open then."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profkit.files import list_folder, open_regular
+from profkit.files import list_folder, open_regular_file
 from profkit.program.readers.frames import (
     PythonStack,
     find_place_of_stack,
@@ -23,7 +23,7 @@ from profkit.program.readers.frames import (
     is_calling_backward,
     is_compiled_without_origins,
     is_waiting_for_autograd,
-    read_stack,
+    parse_stack,
 )
 from profkit.program.timeline import SourcePlace
 
@@ -48,7 +48,7 @@ FARTHEST = 16  # copies of a graph's node, or nodes made while others ran, that 
 STACKS_MOST = 1 << 18  # bytes of a line: a stack of a thousand frames
 
 
-class Launch(NamedTuple):
+class LaunchSource(NamedTuple):
     """Who launched something."""
 
     sequence: int  # of the node of autograd that ran, or NO_NODE
@@ -57,7 +57,7 @@ class Launch(NamedTuple):
     how: int
 
 
-class Node(NamedTuple):
+class AutogradNode(NamedTuple):
     """A node of autograd, when it was made."""
 
     parent: int  # that ran meanwhile, or NO_NODE
@@ -71,33 +71,33 @@ class SourcePlaces:
     def __init__(self, folder: Path, pid: int) -> None:
         self.places: list[SourcePlace] = []
         self.stacks = dict(_read_stacks(folder / f"{pid}.stacks"))
-        self.launches: dict[int, Launch] = {}
+        self.launches: dict[int, LaunchSource] = {}
         self.threads: dict[int, int] = {}  # of each launch, the system's number of its thread
-        self.nodes: dict[tuple[int, int], Node] = {}
-        self.graph_nodes: dict[int, tuple[int, Launch]] = {}
+        self.nodes: dict[tuple[int, int], AutogradNode] = {}
+        self.graph_nodes: dict[int, tuple[int, LaunchSource]] = {}
         self.captured: dict[int, int] = {}  # of each node of a graph, the number of its making call
         self.uncaptured: set[int] = set()  # nodes of graphs that ran and whose making was not seen
         self.unexplained: set[int] = set()  # stacks in compiled code that does not tell its lines
         self._numbers: dict[SourcePlace, int] = {}
         self._similar: dict[int, int] = {}
         self._shapes: dict[tuple[Any, ...], int] = {}
-        self._of_launch: dict[Launch, int] = {}
+        self._of_launch: dict[LaunchSource, int] = {}
         self._of_stack: dict[int, SourcePlace] = {}
         self._read_files(folder, pid)
 
     def _read_files(self, folder: Path, pid: int) -> None:
         """Read what was launched, by which nodes of autograd, and into which graphs."""
         for by, (sequence, correlation, *rest) in _read_rows_of_threads(folder, pid, "launches"):
-            self.launches[correlation] = Launch(sequence, *rest)
+            self.launches[correlation] = LaunchSource(sequence, *rest)
             self.threads[correlation] = by
         for _, (sequence, parent, thread, stack, *rest) in _read_rows_of_threads(
             folder, pid, "nodes"
         ):
-            self.nodes[thread, sequence] = Node(parent, stack, rest[0])
+            self.nodes[thread, sequence] = AutogradNode(parent, stack, rest[0])
         for _, (number, original, sequence, call, *rest) in _read_rows_of_threads(
             folder, pid, "graphs"
         ):
-            self.graph_nodes[number] = original, Launch(sequence, *rest)
+            self.graph_nodes[number] = original, LaunchSource(sequence, *rest)
             self.captured[number] = call
 
     def find_place_number(self, correlation: int, graph_node: int = 0) -> int:
@@ -224,7 +224,7 @@ class SourcePlaces:
             number = original
         return 0
 
-    def _find_place_of_launch(self, launch: Launch) -> SourcePlace:
+    def _find_place_of_launch(self, launch: LaunchSource) -> SourcePlace:
         own = self.stacks.get(launch.stack)
         runs = bool(launch.how & NODE_RUNS)
         waits = own is not None and runs and is_waiting_for_autograd(own)
@@ -298,11 +298,11 @@ def normalize_stack(stack: PythonStack) -> tuple[tuple[str, str, int], ...]:
 def _read_stacks(path: Path) -> Iterator[tuple[int, PythonStack]]:
     """Yield the stacks that can be read; a line that was cut when the program ended is none."""
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             while line := file.readline(STACKS_MOST):
                 try:
                     row = json.loads(line)
-                    yield int(row["id"]), read_stack(row)
+                    yield int(row["id"]), parse_stack(row)
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     continue
     except OSError:
@@ -333,7 +333,7 @@ def _load_rows(path: Path, form: np.dtype[Any]) -> Any:
     import numpy as np
 
     try:
-        with open_regular(path) as file:
+        with open_regular_file(path) as file:
             content = file.read()
     except OSError:
         content = b""

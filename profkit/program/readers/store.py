@@ -18,8 +18,8 @@ from profkit.files import (
     ReadBudget,
     get_size,
     is_there,
-    open_regular,
-    read_structured,
+    open_regular_file,
+    read_json_or_toml_bytes,
     write_bytes,
     write_text,
 )
@@ -165,7 +165,7 @@ def read_saved_timeline(folder: Path) -> Timeline:
             tables = _read_tables(folder)
         by_rank = {table: _group_by_rank(frame) for table, frame in tables.items()}
         size = sum(get_size(folder / f"{table}.parquet") for table in TABLES)
-        cells = _Cells(ReadBudget(size, is_packed=True))
+        cells = _JsonCells(ReadBudget(size, is_packed=True))
         processes = []
         for row in head["processes"]:
             processes.append(_make_process_from_tables(row, by_rank, cells))
@@ -178,7 +178,7 @@ def read_saved_timeline(folder: Path) -> Timeline:
 def _read_head(folder: Path) -> KeptHead:
     import msgspec
 
-    content = msgspec.json.decode(read_structured(folder / HEAD))
+    content = msgspec.json.decode(read_json_or_toml_bytes(folder / HEAD))
     schema = None
     if isinstance(content, dict):
         schema = content.get("schema")
@@ -215,21 +215,21 @@ def _read_tables(folder: Path) -> dict[str, DataFrame]:
 
 
 def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
-    """A table whose columns hold what their fields say."""
+    """Return a table whose columns hold what their fields say."""
     frame = _read_frame(path, kind)
     own = {field.name for field in fields(kind)}
     for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
         if added in own and added not in frame:
             frame[added] = value
-    _check_column(frame["rank"], "int", f"{path.name}: rank")
+    _verify_column_type(frame["rank"], "int", f"{path.name}: rank")
     for column in fields(kind):
         where = f"{path.name}: {column.name}"
-        _check_column(frame[column.name], str(column.type), where)
+        _verify_column_type(frame[column.name], str(column.type), where)
         known = WORDS.get(name, {}).get(column.name)
         if known and not known.issuperset(frame[column.name]):
             raise ValueError(f"{where} is none of {', '.join(sorted(known))}")
     if "start" in frame:
-        _check_times(frame, path.name)
+        _verify_times(frame, path.name)
     return frame
 
 
@@ -244,7 +244,7 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
 
     batches = []
     texts = _list_text_columns(kind)
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         budget = ReadBudget(size, is_packed=True)
         # A text that many rows share is one in memory, as it is in the file.
@@ -276,7 +276,7 @@ def _list_text_columns(kind: type[Row]) -> list[str]:
     return texts
 
 
-def _check_column(column: Any, kind: str, where: str) -> None:
+def _verify_column_type(column: Any, kind: str, where: str) -> None:
     """Raise a ValueError where a column holds something else than its field."""
     if kind == "int" and len(column) and column.dtype.kind not in "iu":
         raise ValueError(f"{where} is {column.dtype}, not integers")
@@ -286,7 +286,7 @@ def _check_column(column: Any, kind: str, where: str) -> None:
         raise ValueError(f"{where} is not text")
 
 
-def _check_times(frame: DataFrame, name: str) -> None:
+def _verify_times(frame: DataFrame, name: str) -> None:
     """Raise a ValueError where a time is none that a clock can show, or an end is before its start."""
     if not len(frame):
         return
@@ -307,7 +307,7 @@ def _group_by_rank(frame: DataFrame) -> dict[int, DataFrame]:
 
 
 def _make_process_from_tables(
-    about: KeptProcess, by_rank: Mapping[str, Mapping[int, DataFrame]], cells: _Cells
+    about: KeptProcess, by_rank: Mapping[str, Mapping[int, DataFrame]], cells: _JsonCells
 ) -> Process:
     rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
@@ -328,7 +328,7 @@ def _make_process_from_tables(
     return Process(about["pid"], about["rank"], gpu, **rows, disturbed=disturbed)
 
 
-class _Cells:
+class _JsonCells:
     """Lists that are kept as JSON: rows whose text is equal share one."""
 
     def __init__(self, budget: ReadBudget) -> None:
@@ -353,7 +353,7 @@ class _Cells:
         return self._texts[cell]
 
 
-def _restore_values(record: dict[Any, Any], cells: _Cells) -> dict[str, Any]:
+def _restore_values(record: dict[Any, Any], cells: _JsonCells) -> dict[str, Any]:
     for key in ("grid", "block"):
         if key in record:
             value = record[key]

@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from profkit.files import is_file, open_regular
+from profkit.files import is_file, open_regular_file
 
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 20  # bytes: an optimizer is given thousands of tensors
@@ -59,7 +59,7 @@ class Operand:
 
 
 @dataclass
-class Use:
+class OperatorUse:
     """An operator with its tensors."""
 
     start: int
@@ -72,18 +72,18 @@ class Use:
 
     @property
     def is_of_torch(self) -> bool:
-        """Whether it is one of torch's own operators, no range and no node of autograd."""
+        """Return whether it is one of torch's own operators, no range and no node of autograd."""
         return self.name.startswith("aten::")
 
     @property
     def operands(self) -> Iterator[Operand]:
-        """All tensors that it was given."""
+        """Yield all tensors that it was given."""
         for group in self.groups:
             yield from group
 
     @property
     def written(self) -> Iterable[Operand]:
-        """The tensors among them that it writes, as its name says."""
+        """Yield the tensors among them that it writes, as its name says."""
         word = self.name.rpartition("::")[2]
         if not word.endswith("_") or word.endswith("__") or word in VIEWS:
             return ()
@@ -115,10 +115,10 @@ def read_needless_operators(path: Path) -> dict[Key, str]:
         raise ValueError(f"{path.name} is damaged or cannot be read") from error
 
 
-def _read_recordings(path: Path) -> list[list[Use]]:
+def _read_recordings(path: Path) -> list[list[OperatorUse]]:
     """Read the operators of each recording; of a file that names none, all are of one."""
-    recordings: list[list[Use]] = [[]]
-    with open_regular(path) as file:
+    recordings: list[list[OperatorUse]] = [[]]
+    with open_regular_file(path) as file:
         for _ in range(MOST):
             line = file.readline(LONGEST_LINE)
             if not line:
@@ -131,7 +131,7 @@ def _read_recordings(path: Path) -> list[list[Use]]:
     return recordings
 
 
-def _make_use(row: Sequence[Any]) -> Use:
+def _make_use(row: Sequence[Any]) -> OperatorUse:
     start, end, thread, name, given, made, numbers = row
     groups = []
     for one in given:
@@ -139,10 +139,10 @@ def _make_use(row: Sequence[Any]) -> Use:
         if one and not isinstance(one[0], list):
             several = [one]
         groups.append([Operand(who, bool(held), int(cpu)) for who, held, cpu in several])
-    return Use(start, end, thread, str(name), groups, made, str(numbers))
+    return OperatorUse(start, end, thread, str(name), groups, made, str(numbers))
 
 
-def find_needless_operators(uses: Sequence[Use]) -> dict[Key, str]:
+def find_needless_operators(uses: Sequence[OperatorUse]) -> dict[Key, str]:
     """Find the operators that are needless in each step; none where no step is seen to repeat."""
     repeats = _list_repeats(uses)
     if not repeats:
@@ -168,7 +168,7 @@ def find_needless_operators(uses: Sequence[Use]) -> dict[Key, str]:
     return found
 
 
-def is_given_new_data(uses: Sequence[Use]) -> bool:
+def is_given_new_data(uses: Sequence[OperatorUse]) -> bool:
     """Return whether steps are given anything that the one before did not have.
 
     That is what is copied to the GPU, or what a step leaves to the next: at each of its uses some
@@ -196,7 +196,7 @@ def is_given_new_data(uses: Sequence[Use]) -> bool:
 Repeats = list[tuple[list[int], int]]  # of each thread the places of its uses, and after how many
 
 
-def _list_repeats(uses: Sequence[Use]) -> Repeats:
+def _list_repeats(uses: Sequence[OperatorUse]) -> Repeats:
     """List the places of each thread's uses, with after how many they come again; none that do not."""
     threads: dict[int, list[int]] = {}
     for at, use in enumerate(uses):
@@ -204,13 +204,13 @@ def _list_repeats(uses: Sequence[Use]) -> Repeats:
             threads.setdefault(use.thread, []).append(at)
     repeats = []
     for places in threads.values():
-        lag = find_lag([uses[at].name for at in places])
+        lag = find_period_of_names([uses[at].name for at in places])
         if lag:
             repeats.append((places, lag))
     return repeats
 
 
-def find_lag(names: Sequence[str]) -> int:
+def find_period_of_names(names: Sequence[str]) -> int:
     """Find after how many names all of them come again; 0 where they do not.
 
     The least such number is the length without its longest border: names that are both its beginning
@@ -235,7 +235,7 @@ class OpenOperator:
     """An operator that is open, and what it has read and made so far."""
 
     at: int
-    use: Use
+    use: OperatorUse
     origin: Dependence = Dependence.HELD
     made: set[int] = field(default_factory=set)
 
@@ -243,7 +243,7 @@ class OpenOperator:
 class TensorOrigins:
     """What tensors depend on, from operator to operator in their order."""
 
-    def __init__(self, uses: Sequence[Use], repeats: Repeats) -> None:
+    def __init__(self, uses: Sequence[OperatorUse], repeats: Repeats) -> None:
         self.uses = uses
         self.fresh: set[int] = set()  # memory that was taken and not written yet
         self.made = {number for use in uses for number in use.made}
@@ -297,7 +297,7 @@ class TensorOrigins:
                     frames[-1].made.update(use.made)
                 continue
             frame = OpenOperator(at, use)
-            self._read_operands(frame, any(outer.use.is_of_torch for outer in frames))
+            self._note_operands_of_operator(frame, any(outer.use.is_of_torch for outer in frames))
             frames.append(frame)
         for frames in opened.values():
             self._close_frames(frames, None, found)
@@ -306,7 +306,7 @@ class TensorOrigins:
                 found[at] = min(found[at], self.known.get(number, Dependence.HELD))
         return found
 
-    def _read_operands(self, frame: OpenOperator, is_inside: bool) -> None:
+    def _note_operands_of_operator(self, frame: OpenOperator, is_inside: bool) -> None:
         """Note of an operator that begins what it depends on, and write what it writes."""
         use = frame.use
         word = use.name.rpartition("::")[2]
@@ -360,7 +360,7 @@ class TensorOrigins:
 class GradientReaders:
     """Which gradients of weights are read, and what only makes those that are not."""
 
-    def __init__(self, uses: Sequence[Use]) -> None:
+    def __init__(self, uses: Sequence[OperatorUse]) -> None:
         self.uses = uses
         self.made: list[set[int]] = [set() for _ in uses]  # also by operators inside of it
         self.is_backward = [False] * len(uses)

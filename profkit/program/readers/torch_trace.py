@@ -73,7 +73,7 @@ def read_torch_trace(path: Path) -> Timeline:
     trace = ChromeTrace(path)
     taken = _TraceContent(trace)
     try:
-        _read_events(trace, taken)
+        _take_events_into_content(trace, taken)
     except BudgetSpent as error:
         raise trace.make_unreadable_error(str(error)) from error
     taken.end_open_ranges()
@@ -83,7 +83,7 @@ def read_torch_trace(path: Path) -> Timeline:
     device, of_amd = _find_device_and_notes(trace.header, taken)
     process, twice = _make_process(taken, rank, device)
     notes += of_amd
-    notes += _say_left_out(path, trace, taken)
+    notes += _describe_left_out_events(path, trace, taken)
     notes += note_open_ranges([process])
     notes += _say_repeated(path, taken, process.pid, twice)
     if world > 1:
@@ -99,37 +99,37 @@ RECORDING = RecordingKind(
 )
 
 
-def _refuse_trace_without_gpu(path: Path, taken: _TraceContent, trace: ChromeTrace) -> None:
+def _refuse_trace_without_gpu(path: Path, content: _TraceContent, trace: ChromeTrace) -> None:
     """Raise a ProfkitError that says whose trace it is, or why nothing in it ran on a GPU."""
-    other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
-    if other and not (taken.activities and taken.calls):
+    other = explain_known_kind(path, categories=content.categories, processes=content.processes)
+    if other and not (content.activities and content.calls):
         raise other
-    if not taken.activities:
-        raise _make_no_gpu_error(path, taken, trace)
+    if not content.activities:
+        raise _make_no_gpu_error(path, content, trace)
 
 
-def _make_process(taken: _TraceContent, rank: int, device: Device | None) -> tuple[Process, int]:
+def _make_process(content: _TraceContent, rank: int, device: Device | None) -> tuple[Process, int]:
     """Return the process with the most calls, and how many of its records were there twice."""
-    pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
-    activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
-    calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
-    calls = add_traced_time(calls, taken.frames)
+    pid = max(content.calls, key=lambda p: len(content.calls[p]), default=0)
+    activities = sorted(content.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
+    calls = sorted(content.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
+    calls = add_traced_time(calls, content.frames)
     records = len(activities) + len(calls)
     activities = _drop_repeated_records(activities)
     calls = _drop_repeated_records(calls)
     twice = records - len(activities) - len(calls)
-    spans = taken.sort_spans()
+    spans = content.sort_spans()
     if twice > TWICE * records:
         spans = _drop_repeated_records(spans)
     return Process(pid, rank, device, activities, calls, spans), twice
 
 
 def _find_device_and_notes(
-    header: Mapping[str, Any], taken: _TraceContent
+    header: Mapping[str, Any], content: _TraceContent
 ) -> tuple[Device | None, list[str]]:
     """Return the GPU of a trace, and what is not checked where it is one of AMD's."""
-    device = _find_device(header, taken.activities)
-    if not taken.hip and not _is_amd(device):
+    device = _find_most_used_device(header, content.activities)
+    if not content.hip and not _is_amd(device):
         return device, []
     if device and device.name:
         device = replace(device, cc=None)
@@ -142,13 +142,13 @@ def _find_device_and_notes(
     return device, [note]
 
 
-def _say_repeated(path: Path, taken: _TraceContent, pid: int, twice: int) -> Iterator[str]:
+def _say_repeated(path: Path, content: _TraceContent, pid: int, twice: int) -> Iterator[str]:
     """Yield what is said of records that are there twice, and of several processes in one trace."""
     if twice:
         yield f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
-    if len(taken.calls) > 1:
+    if len(content.calls) > 1:
         yield (
-            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: read "
+            f"{path}: holds {len(content.calls)} processes, whose kernels cannot be separated: read "
             f"as process {pid}, which has the most calls; record each process into its own trace"
         )
 
@@ -158,23 +158,27 @@ def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
     ranks = header.get("distributedInfo")
     if not isinstance(ranks, dict):
         ranks = {}
-    return _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
+    return _convert_to_integer_or_zero(ranks.get("rank")), _convert_to_integer_or_zero(
+        ranks.get("world_size")
+    )
 
 
-def _say_left_out(path: Path, trace: ChromeTrace, taken: _TraceContent) -> Iterator[str]:
+def _describe_left_out_events(
+    path: Path, trace: ChromeTrace, content: _TraceContent
+) -> Iterator[str]:
     if trace.problem:
         yield f"{path}: {trace.problem}"
-    if unmatched := taken.pairs.unmatched:
+    if unmatched := content.pairs.unmatched:
         yield (
             f"{path}: {unmatched:,} of its begin and end events (B, E) have no counterpart: left out"
         )
 
 
-def _read_events(trace: ChromeTrace, taken: _TraceContent) -> None:
+def _take_events_into_content(trace: ChromeTrace, content: _TraceContent) -> None:
     for seen, event in enumerate(trace.read_events(), 1):
-        taken.add_event(event)
-        if taken.count >= MOST or seen >= EVENTS_MOST:
-            if taken.count >= MOST:
+        content.add_event(event)
+        if content.count >= MOST or seen >= EVENTS_MOST:
+            if content.count >= MOST:
                 most = f"{MOST:,} records"
             else:
                 most = f"{EVENTS_MOST:,} events"
@@ -183,7 +187,7 @@ def _read_events(trace: ChromeTrace, taken: _TraceContent) -> None:
 
 
 def _drop_repeated_records(rows: list[Row]) -> list[Row]:
-    """Sorted rows without those that are the one before once more."""
+    """Return sorted rows without those that are the one before once more."""
     out = rows[:1]
     for before, row in pairwise(rows):
         if row.start != before.start or row != before:  # equality makes two tuples of all fields
@@ -192,7 +196,7 @@ def _drop_repeated_records(rows: list[Row]) -> list[Row]:
 
 
 def _read_event_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
-    """When an event began and ended, in ns; None where it does not say."""
+    """Return when an event began and ended, in ns; None where it does not say."""
     try:
         start = round(float(event["ts"]) * 1000)
         return start, start + max(0, round(float(event.get("dur") or 0) * 1000))
@@ -369,11 +373,11 @@ class _TraceContent:
                 own = self.activities
             own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
             return True
-        thread = _read_integer(event.get("tid"))
+        thread = _convert_to_integer_or_zero(event.get("tid"))
         if kind in _CALLS:
-            correlation = _read_integer(args.get("correlation"))
+            correlation = _convert_to_integer_or_zero(args.get("correlation"))
             call = Call(name, start, end, thread, correlation)
-            self._keep_call(call, _read_integer(event.get("pid")))
+            self._keep_call(call, _convert_to_integer_or_zero(event.get("pid")))
             return True
         if kind in {"cpu_op", "user_annotation"}:
             self._keep_span(self._make_span(kind, name, args, times, thread), number)
@@ -449,12 +453,12 @@ class _TraceContent:
             *times,
             thread,
             *inputs,
-            sequence=_read_integer(sequence) if sequence is not None else -1,
-            backward=_read_integer(args.get("Fwd thread id")) != 0,
+            sequence=_convert_to_integer_or_zero(sequence) if sequence is not None else -1,
+            backward=_convert_to_integer_or_zero(args.get("Fwd thread id")) != 0,
         )
 
     def _read_inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
-        """Sizes and types of an operator's inputs."""
+        """Return sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
         if isinstance(listed, list):
             shapes = read_operand_sizes(name, listed)
@@ -479,7 +483,7 @@ def _is_user_frame(frame: str) -> bool:
 
 
 def _clean_name(value: object) -> str:
-    """A name; half a pair of surrogates, which is no character, is escaped."""
+    """Return a name; half a pair of surrogates, which is no character, is escaped."""
     return _escape_surrogates(value if isinstance(value, str) else str(value))
 
 
@@ -497,40 +501,40 @@ def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: 
         found = _DIRECTION.search(name)
         if found:
             direction = found[1]
-    node = _read_integer(args.get("graph node id"))
-    graph = _read_integer(args.get("graph id"))
+    node = _convert_to_integer_or_zero(args.get("graph node id"))
+    graph = _convert_to_integer_or_zero(args.get("graph id"))
     return Activity(
         kind,
         name,
         start,
         end,
-        device=_read_integer(args.get("device")),
-        stream=_read_integer(args.get("stream")),
-        correlation=_read_integer(args.get("correlation")),
-        grid=_read_dims(args.get("grid")),
-        block=_read_dims(args.get("block")),
-        shared=_read_integer(args.get("shared memory")),
-        registers=_read_integer(args.get("registers per thread")),
-        bytes=_read_integer(args.get("bytes")),
+        device=_convert_to_integer_or_zero(args.get("device")),
+        stream=_convert_to_integer_or_zero(args.get("stream")),
+        correlation=_convert_to_integer_or_zero(args.get("correlation")),
+        grid=_parse_three_sizes(args.get("grid")),
+        block=_parse_three_sizes(args.get("block")),
+        shared=_convert_to_integer_or_zero(args.get("shared memory")),
+        registers=_convert_to_integer_or_zero(args.get("registers per thread")),
+        bytes=_convert_to_integer_or_zero(args.get("bytes")),
         direction=direction,
         pageable="ageable" in name,
         graph=bool(node or graph),
     )
 
 
-def _read_dims(value: object) -> Dims | None:
-    """Three sizes; None, which is unknown and not zero, where one of them is none."""
+def _parse_three_sizes(value: object) -> Dims | None:
+    """Return three sizes; None, which is unknown and not zero, where one of them is none."""
     if not isinstance(value, list) or len(value) != 3:
         return None
     for size in value:
-        if not isinstance(size, int | float) or _read_integer(size) <= 0:
+        if not isinstance(size, int | float) or _convert_to_integer_or_zero(size) <= 0:
             return None
-    x, y, z = map(_read_integer, value)
+    x, y, z = map(_convert_to_integer_or_zero, value)
     return (x, y, z)
 
 
-def _read_integer(value: object) -> int:
-    """An integer of 64 bits; 0 for what is none."""
+def _convert_to_integer_or_zero(value: object) -> int:
+    """Return an integer of 64 bits; 0 for what is none."""
     if type(value) is int and -FARTHEST < value < FARTHEST:  # nearly all: asked millions of times
         return value
     try:
@@ -542,7 +546,7 @@ def _read_integer(value: object) -> int:
     return 0
 
 
-def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
+def _find_most_used_device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
     """Return the GPU on which most of the kernels ran."""
     listed = header.get("deviceProperties")
     used = activities[len(activities) // 2].device
@@ -551,7 +555,7 @@ def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Devic
         if isinstance(row, dict):
             rows.append(row)
     for row in rows:
-        if _read_integer(row.get("id")) == used:
+        if _convert_to_integer_or_zero(row.get("id")) == used:
             return _make_device(row)
     # The list counts what the process may see, the activities what the machine has: where all
     # that are listed are of one kind, so is the one that ran.
@@ -562,12 +566,14 @@ def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Devic
 
 
 def _make_device(row: Mapping[str, Any]) -> Device:
-    """A GPU as the trace's header describes it."""
-    major = _read_integer(row.get("computeMajor"))
+    """Return a GPU as the trace's header describes it."""
+    major = _convert_to_integer_or_zero(row.get("computeMajor"))
     cc = None
     if major:
-        cc = (major, _read_integer(row.get("computeMinor")))
-    return Device(_clean_name(row.get("name", "")), cc, _read_integer(row.get("numSms")) or None)
+        cc = (major, _convert_to_integer_or_zero(row.get("computeMinor")))
+    return Device(
+        _clean_name(row.get("name", "")), cc, _convert_to_integer_or_zero(row.get("numSms")) or None
+    )
 
 
 def _is_amd(device: Device | None) -> bool:
@@ -575,18 +581,18 @@ def _is_amd(device: Device | None) -> bool:
     return device is not None and _AMD.search(device.name) is not None
 
 
-def _make_no_gpu_error(path: Path, taken: _TraceContent, trace: ChromeTrace) -> ProfkitError:
-    launches = sum(call.launches_kernels for own in taken.calls.values() for call in own)
+def _make_no_gpu_error(path: Path, content: _TraceContent, trace: ChromeTrace) -> ProfkitError:
+    launches = sum(call.launches_kernels for own in content.calls.values() for call in own)
     if launches and trace.problem:
         why = f"{trace.problem}; before that it holds {launches:,} launches, and no kernel"
         hint = "copy it again, or record again"
     elif launches:
-        if taken.hip:
+        if content.hip:
             where = " on an AMD GPU"
         else:
             where = ""
         why = f"holds {launches:,} launches{where}, but none of their kernels"
-        if taken.hip:
+        if content.hip:
             holder = "roctracer or rocprof"
         else:
             holder = "nsys, ncu, DCGM"
@@ -594,16 +600,16 @@ def _make_no_gpu_error(path: Path, taken: _TraceContent, trace: ChromeTrace) -> 
             f"another profiler held the GPU ({holder}), or the records were lost: record again "
             "with nothing else that profiles it"
         )
-    elif trace.problem and not taken.count:
+    elif trace.problem and not content.count:
         why, hint = trace.problem, "copy it again, or record again"
-    elif taken.count and trace.problem:
+    elif content.count and trace.problem:
         why = f"{trace.problem}; nothing before that ran on a GPU"
         hint = "copy it again, or record it again: the file is not whole"
-    elif taken.count:
+    elif content.count:
         why = "nothing in it ran on a GPU"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
-        why = taken.describe_other_content()
+        why = content.describe_other_content()
         hint = (
             "profkit triage -- COMMAND records a program that uses the GPU; torch.profiler writes one "
             "with export_chrome_trace"

@@ -46,7 +46,7 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
 
     @property
     def launch_lag(self) -> float:
-        """Of the delay, what goes with the launch; longer has no known reason and is nobody's."""
+        """Return what of the delay goes with the launch; longer has no known reason and is nobody's."""
         return min(self.lag, SEEN)
 
 
@@ -61,7 +61,7 @@ class ReplayCall(NamedTuple):
     late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
     def scale_times(self, gap: float, busy: float) -> ReplayCall:
-        """The call with shares of the host's time before it and in it."""
+        """Return the call with shares of the host's time before it and in it."""
         return self._replace(gap=self.gap * gap, busy=self.busy * busy)
 
 
@@ -78,7 +78,7 @@ class ReplayModel:
 
     @cached_property
     def period(self) -> float:
-        """Nanoseconds a step in the steady state."""
+        """Return nanoseconds a step in the steady state."""
         if len(self.events) + len(self.items) > MANY:
             rounds = 2
         else:
@@ -135,7 +135,7 @@ class _Replay:
 
 
 def _simulate_rounds(model: ReplayModel, rounds: int) -> list[float]:
-    """When each round is over."""
+    """Return when each round is over."""
     replay = _Replay(model)
     overs = []
     for _ in range(rounds):
@@ -152,8 +152,8 @@ class _LaunchTimes:
 
 
 def build_replay_model(process: Process, step: Step) -> ReplayModel:
-    """The model of a step as it was recorded; what other steps launched is the process's."""
-    launches = _list_works_of_calls(step)
+    """Return the model of a step as it was recorded; what other steps launched is the process's."""
+    launches = _list_work_indices_by_call(step)
     latency = _measure_launch_latency(process)
     times = _measure_launch_times(process, step, launches)
     queued = _count_queued_works(process, step)
@@ -163,7 +163,7 @@ def build_replay_model(process: Process, step: Step) -> ReplayModel:
         gap = max(0, call.start - last)
         last = max(last, call.end)
         target, back = _find_awaited_item(call, own, endings)
-        busy, late = _measure_launch(step, call, own, before, times), 0
+        busy, late = _measure_launch_without_waiting(step, call, own, before, times), 0
         if target >= 0:
             busy = _measure_waiting_call(step, call, own, target, times)
         if target >= 0 and not back:
@@ -174,44 +174,46 @@ def build_replay_model(process: Process, step: Step) -> ReplayModel:
     return ReplayModel(tuple(events), items, max(0, step.end - last), latency, pause)
 
 
-def _list_works_of_calls(step: Step) -> list[list[int]]:
-    """What each call of a step launches, as indices of its works."""
+def _list_work_indices_by_call(step: Step) -> list[list[int]]:
+    """Return what each call of a step launches, as indices of its works."""
     launches: list[list[int]] = [[] for _ in step.calls]
     for i, work in enumerate(step.works):
         launches[work.call].append(i)
     return launches
 
 
-def _measure_launch(
-    step: Step, call: Call, own: Sequence[int], queued: int, times: _LaunchTimes
+def _measure_launch_without_waiting(
+    step: Step, call: Call, launched_works: Sequence[int], queued: int, times: _LaunchTimes
 ) -> float:
-    """Nanoseconds in a call that waits for nothing: the replay has the wait for a full queue itself."""
+    """Return nanoseconds in a call that waits for nothing; the replay itself has waits for the queue."""
     took = call.end - call.start
-    if own and not _is_loading_code(step, call, own, queued):
+    if launched_works and not _is_loading_code(step, call, launched_works, queued):
         return min(took, times.most)
     return took
 
 
 def _measure_waiting_call(
-    step: Step, call: Call, own: Sequence[int], target: int, times: _LaunchTimes
+    step: Step, call: Call, launched_works: Sequence[int], target: int, times: _LaunchTimes
 ) -> float:
-    """Nanoseconds in a call that waits for an item, without the waiting."""
+    """Return nanoseconds in a call that waits for an item, without the waiting."""
     busy = min(call.end - call.start, times.usual)
-    if own:  # what it takes before its copy begins, if that waits for nothing else
+    if launched_works:  # what it takes before its copy begins, if that waits for nothing else
         busy = min(busy, max(0, step.works[target].activity.start - call.start))
     return busy
 
 
-def _measure_return_delay(step: Step, call: Call, own: Sequence[int], target: int) -> int:
-    """Nanoseconds from the end of an item to the return of the call that waited for it."""
+def _measure_return_delay(
+    step: Step, call: Call, launched_works: Sequence[int], target: int
+) -> int:
+    """Return nanoseconds from the end of an item to the return of the call that waited for it."""
     late = call.end - step.works[target].activity.end
-    if not own or late >= -NEAR:  # two clocks differ by so much
+    if not launched_works or late >= -NEAR:  # two clocks differ by so much
         return max(0, late)
     return late
 
 
 def _count_queued_works(process: Process, step: Step) -> list[int]:
-    """How many works were launched before each call of a step and not begun at its start."""
+    """Return how many works were launched before each call of a step and not begun at its start."""
     begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
     made = [a for a in process.activities if a.correlation in begins]
     launched = sorted(begins[a.correlation] for a in made)
@@ -223,7 +225,7 @@ def _count_queued_works(process: Process, step: Step) -> list[int]:
 def _measure_launch_times(
     process: Process, step: Step, launches: Sequence[Sequence[int]]
 ) -> _LaunchTimes:
-    """What a launch of the step usually takes, and takes at most, if none waits.
+    """Return what a launch of the step usually takes, and takes at most, if none waits.
 
     Behind a full queue each of the step's launches takes as long as the GPU takes for one: then the
     quick ones of the whole process tell, those that found room (the first thousand, at least).
@@ -251,7 +253,7 @@ def _measure_launch_times(
 
 
 def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, int]:
-    """When each stream was done with what earlier steps had given it."""
+    """Return when each stream was done with what earlier steps had given it."""
     own = {id(work.activity) for work in step.works}
     firsts: dict[int, int] = {}
     for activity in (work.activity for work in step.works):
@@ -264,7 +266,7 @@ def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, int]:
 
 
 def _measure_launch_latency(process: Process) -> float:
-    """From the beginning of a launch to its work, where the stream had nothing else to do.
+    """Measure from the beginning of a launch to its work, where the stream had nothing else to do.
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
     """
@@ -294,7 +296,7 @@ class _WorksByEnd:
 
     @cached_property
     def by_end(self) -> list[int]:
-        """Works in order of their ends; of those that end at once the first comes last."""
+        """Return works in order of their ends; of those that end at once the first comes last."""
         works = self.step.works
         return sorted(range(len(works)), key=lambda i: (works[i].activity.end, -i))
 
@@ -304,12 +306,12 @@ class _WorksByEnd:
 
     @cached_property
     def starts(self) -> list[int]:
-        """When the process's activities begin."""
+        """Return when the process's activities begin."""
         return [activity.start for activity in self.process.activities]
 
     @cached_property
     def last_work_by_kernel(self) -> dict[tuple[object, ...], int]:
-        """The last work of each name and grid."""
+        """Return the last work of each name and grid."""
         works = self.step.works
         return {(w.activity.name, w.activity.grid): i for i, w in enumerate(works)}
 
@@ -331,11 +333,13 @@ class _WorksByEnd:
         return None
 
 
-def _find_awaited_item(call: Call, own: Sequence[int], endings: _WorksByEnd) -> tuple[int, int]:
-    """The item that a call waited for, and how many steps back it was launched; -1 for none."""
-    if own:
-        if _is_blocked_by_copy(endings.step, call, own):
-            return (own[-1], 0)
+def _find_awaited_item(
+    call: Call, launched_works: Sequence[int], endings: _WorksByEnd
+) -> tuple[int, int]:
+    """Return the item that a call waited for, and how many steps back it was launched; -1 for none."""
+    if launched_works:
+        if _is_blocked_by_copy(endings.step, call, launched_works):
+            return (launched_works[-1], 0)
         return (-1, 0)
     if not call.waits:
         return -1, 0
@@ -348,20 +352,20 @@ def _find_awaited_item(call: Call, own: Sequence[int], endings: _WorksByEnd) -> 
     return (-1, 0)
 
 
-def _is_loading_code(step: Step, call: Call, own: Sequence[int], queued: int) -> bool:
-    """Whether a launch takes long before its kernel can begin, though the queue has room for it."""
+def _is_loading_code(step: Step, call: Call, launched_works: Sequence[int], queued: int) -> bool:
+    """Return whether a launch takes long before its kernel can begin, with room in the queue."""
     long = call.end - call.start > LATE and queued < FULL * DEPTH
-    return long and step.works[own[0]].activity.start >= call.end - NEAR
+    return long and step.works[launched_works[0]].activity.start >= call.end - NEAR
 
 
-def _is_blocked_by_copy(step: Step, call: Call, own: Sequence[int]) -> bool:
-    """Whether a call returned only when the copy that it launched was done, or all but its last part.
+def _is_blocked_by_copy(step: Step, call: Call, launched_works: Sequence[int]) -> bool:
+    """Return whether a call returned only when its copy was done, or all but its last part.
 
     A copy of pageable memory to the GPU holds its call until the driver has taken the last bytes out of
     that memory, which go to the GPU after the call has returned. A copy within the GPU holds no
     call that is asynchronous: those that seem to be held took long for another reason.
     """
-    activity = step.works[own[-1]].activity
+    activity = step.works[launched_works[-1]].activity
     if activity.kind != "copy":
         return False
     if activity.direction == "DtoD" and "Async" in call.name:
@@ -376,7 +380,7 @@ def _is_blocked_by_copy(step: Step, call: Call, own: Sequence[int]) -> bool:
 def _make_items(
     step: Step, events: Sequence[ReplayCall], latency: float, busy_until: Mapping[int, int]
 ) -> tuple[ReplayItem, ...]:
-    """The step's work, with what each had to wait for besides its launch and its stream."""
+    """Return the step's work, with what each had to wait for besides its launch and its stream."""
     ends = _sort_by_end(step.works)
     free = dict(busy_until)
     arrivals = []
@@ -399,15 +403,18 @@ def _make_items(
 
 
 def _sort_by_end(works: Sequence[StepWork]) -> list[tuple[int, int]]:
-    """When each work ends, and which it is, in order; of those that end at once the first is first."""
+    """Return when each work ends, and which it is, in order.
+
+    Of those that end at once the first is first.
+    """
     return sorted((work.activity.end, i) for i, work in enumerate(works))
 
 
-def _find_dependency(step: Step, i: int, ends: Sequence[tuple[int, int]]) -> int:
-    """The item of another stream, launched before, that an item has waited for: the last that ended."""
-    own = step.works[i].activity
+def _find_dependency(step: Step, work_index: int, ends: Sequence[tuple[int, int]]) -> int:
+    """Return the item of another stream that an item has waited for: the last that ended."""
+    own = step.works[work_index].activity
     at = bisect_left(ends, (own.start + 1, 0))
     for _, j in reversed(ends[max(0, at - FEW_BESIDE) : at]):
-        if j < i and step.works[j].activity.stream != own.stream:
+        if j < work_index and step.works[j].activity.stream != own.stream:
             return j
     return -1

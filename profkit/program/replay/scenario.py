@@ -60,7 +60,7 @@ class Range(NamedTuple):
     high: float  # with the other ends of both
 
     def limit_to(self, most: float) -> Range:
-        """The same, but nowhere more than this."""
+        """Return the same, but nowhere more than this."""
         return Range(*(min(value, most) for value in self))
 
 
@@ -99,7 +99,7 @@ class StepChange:
     pauses: Range = ALL  # of the host's long work between calls
 
     def apply(self, before: ReplayModel, level: int) -> ReplayModel:
-        """The model after the fix, where it helps least (LOW), as expected, or most."""
+        """Return the model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
         events = []
         for i, called in enumerate(before.events):
@@ -111,7 +111,7 @@ class StepChange:
         return replace(before, events=tuple(events), items=items, tail=tail)
 
     def _remove_wait_of_call(self, index: int, event: ReplayCall, level: int) -> ReplayCall:
-        """A call without its wait, where the fix takes that away."""
+        """Return a call without its wait, where the fix takes that away."""
         share = self.host.get(index)
         if share is None:
             return event
@@ -134,23 +134,26 @@ class StepChange:
         return self._choose_share_between_calls(event.gap, pause, level), busy
 
     def _map_works_to_new_streams(self, level: int) -> dict[int, int]:
-        """The new streams of work that moves to one of its own."""
+        """Return the new streams of work that moves to one of its own."""
         return {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
 
     def _change_items(
-        self, before: ReplayModel, lost: Mapping[int, float], level: int
+        self, before: ReplayModel, lost_works: Mapping[int, float], level: int
     ) -> tuple[ReplayItem, ...]:
-        """The work after the fix; what waited for lost work waits for what that had waited for."""
+        """Return the work after the fix.
+
+        What waited for lost work waits for what that had waited for.
+        """
         moved = self._map_works_to_new_streams(level)
-        after = _find_remaining_predecessors(before, lost) | dict.fromkeys(moved, -1)
-        left = {**self.scale, **dict.fromkeys(lost, NOTHING)}
+        after = _find_remaining_predecessors(before, lost_works) | dict.fromkeys(moved, -1)
+        left = {**self.scale, **dict.fromkeys(lost_works, NOTHING)}
         longest_lag = GRAPH_LAG if self.launches[level] < 1 else inf
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         items = []
         for i, item in enumerate(before.items):
             unexplained, stream = item.lag - item.launch_lag, item.stream
             duration = item.duration * left.get(i, ALL)[level]
-            if i in moved or i in lost:
+            if i in moved or i in lost_works:
                 waiting[stream] = waiting.get(stream, 0.0) + unexplained
                 items.append(ReplayItem(moved.get(i, stream), duration))
                 continue
@@ -163,29 +166,32 @@ class StepChange:
 UNCHANGED = StepChange()
 
 
-def _find_remaining_predecessors(model: ReplayModel, lost: Mapping[int, float]) -> dict[int, int]:
-    """For each item that goes, the one before it on its stream that stays; -1 where there is none.
+def _find_remaining_predecessors(
+    model: ReplayModel, lost_works: Mapping[int, float]
+) -> dict[int, int]:
+    """Return for each item that goes, the one before it on its stream that stays.
 
+    -1 where there is none.
     What waited for an item that goes waits for what that had waited for.
     """
     last: dict[int, int] = {}
     before = {}
     for i, item in enumerate(model.items):
-        if i in lost:
+        if i in lost_works:
             before[i] = last.get(item.stream, -1)
         else:
             last[item.stream] = i
     return before
 
 
-def _remove_launches(event: ReplayCall, lost: Mapping[int, float]) -> ReplayCall:
-    """A call without what others do; with a share of its time where nothing is left to launch."""
-    if lost.keys().isdisjoint(event.items):
+def _remove_launches(event: ReplayCall, lost_works: Mapping[int, float]) -> ReplayCall:
+    """Return a call without what others do; with a share of its time where nothing is left to launch."""
+    if lost_works.keys().isdisjoint(event.items):
         return event
-    left = tuple(i for i in event.items if i not in lost)
+    left = tuple(i for i in event.items if i not in lost_works)
     if left:
         return event._replace(items=left)
-    share = lost[event.items[0]]
+    share = lost_works[event.items[0]]
     return event.scale_times(share, share)._replace(items=())
 
 
@@ -204,17 +210,17 @@ class HostModels:
 
     @property
     def matches_recording(self) -> bool:
-        """Whether the replay of the unchanged step is the recording, so that changes can be asked."""
+        """Return whether the replay of the unchanged step is as recorded: changes can be asked."""
         return abs(self.error) <= max(MISSED, self.differing)
 
     @property
     def plain(self) -> Range:
-        """The step without the recorder in milliseconds."""
+        """Return the step without the recorder in milliseconds."""
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
 
     def estimate_saving(self, change: StepChange, after: StepChange | None = None) -> Range:
-        """The milliseconds of the step that a change saves, alone or after another one."""
+        """Return the milliseconds of the step that a change saves, alone or after another one."""
 
         def compute_saved_ms(model: ReplayModel, level: int) -> float:
             if after:
@@ -236,7 +242,7 @@ class HostModels:
 def make_host_models(
     timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None
 ) -> HostModels:
-    """The models of a process's typical step, and its milliseconds without the recorder if measured."""
+    """Return the models of a process's typical step, and its plain milliseconds if measured."""
     recorded = _fit_host_to_period(build_replay_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
     if plain_ms is not None:
@@ -253,32 +259,32 @@ def make_host_models(
     return HostModels(usual, (recorded, most), False, error=error)
 
 
-def _fit_host_to_period(of: ReplayModel, period: float) -> ReplayModel:
-    """The model with a host that needs no longer than steps take that follow each other.
+def _fit_host_to_period(model: ReplayModel, period: float) -> ReplayModel:
+    """Return the model with a host that needs no longer than steps take that follow each other.
 
     What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
     """
-    turn = sum(e.gap + e.busy for e in of.events) + of.tail
+    turn = sum(e.gap + e.busy for e in model.events) + model.tail
     if turn > period:
-        return _scale_host(of, period / turn)
-    return of
+        return _scale_host(model, period / turn)
+    return model
 
 
-def _remove_recorder_overhead(of: ReplayModel) -> ReplayModel:
-    """The model without what our own recording adds to each launch."""
-    own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
-    events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))
-    return replace(of, events=tuple(events))
+def _remove_recorder_overhead(model: ReplayModel) -> ReplayModel:
+    """Return the model without what our own recording adds to each launch."""
+    own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in model.events)
+    events = (e._replace(busy=e.busy - t) for e, t in zip(model.events, own, strict=True))
+    return replace(model, events=tuple(events))
 
 
 def _remove_recorder_time(
-    of: ReplayModel,
+    model: ReplayModel,
     step: Step,
     spans: list[int],
     recorder_costs: tuple[float, int, float],
     traced: float,
 ) -> ReplayModel:
-    """The model with the recorder's part taken out of the host's time.
+    """Return the model with the recorder's part taken out of the host's time.
 
     What recording Python frames took goes first: the shares are those of traces without frames.
     """
@@ -289,45 +295,46 @@ def _remove_recorder_time(
         return gap - min(share * gap, count * each)
 
     events, last = [], step.begin
-    for event, call in zip(of.events, step.calls, strict=True):
+    for event, call in zip(model.events, step.calls, strict=True):
         own = event.gap - min(traced * call.traced, TRACED_SHARE * event.gap)
         gap, last = shorten_gap(own, last, call.start), max(last, call.end)
         busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
         events.append(event._replace(gap=gap, busy=busy, late=late))
-    return replace(of, events=tuple(events), tail=shorten_gap(of.tail, last, step.end))
+    return replace(model, events=tuple(events), tail=shorten_gap(model.tail, last, step.end))
 
 
-def _fit_to_period(of: ReplayModel, period: float) -> ReplayModel:
-    """The model of a step that takes what a plain run took.
+def _fit_to_period(model: ReplayModel, period: float) -> ReplayModel:
+    """Return the model of a step that takes what a plain run took.
 
     With another host, if any host explains it; else host and GPU alike are slower or faster.
     """
     low, high = FASTEST, SLOWEST
     for _ in range(24):
         middle = (low + high) / 2
-        scaled = _scale_host(of, middle)
+        scaled = _scale_host(model, middle)
         low, high = (middle, high) if scaled.period < period else (low, middle)
-    fitted = _scale_host(of, (low + high) / 2)
+    fitted = _scale_host(model, (low + high) / 2)
     return _scale_times(fitted, period / max(fitted.period, 1e-3))
 
 
-def _scale_times(of: ReplayModel, factor: float) -> ReplayModel:
-    """The model with all of its times so many times as long."""
-    events = [event.scale_times(factor, factor) for event in of.events]
+def _scale_times(model: ReplayModel, factor: float) -> ReplayModel:
+    """Return the model with all of its times so many times as long."""
+    events = [event.scale_times(factor, factor) for event in model.events]
     events = [event._replace(late=event.late * factor) for event in events]
     items = [
-        item._replace(duration=item.duration * factor, lag=item.lag * factor) for item in of.items
+        item._replace(duration=item.duration * factor, lag=item.lag * factor)
+        for item in model.items
     ]
     return ReplayModel(
         events=tuple(events),
         items=tuple(items),
-        tail=of.tail * factor,
-        latency=of.latency * factor,
-        pause=of.pause * factor,
-        late=of.late * factor,
+        tail=model.tail * factor,
+        latency=model.latency * factor,
+        pause=model.pause * factor,
+        late=model.late * factor,
     )
 
 
-def _scale_host(of: ReplayModel, factor: float) -> ReplayModel:
-    events = tuple(event.scale_times(factor, factor) for event in of.events)
-    return replace(of, events=events, tail=of.tail * factor)
+def _scale_host(model: ReplayModel, factor: float) -> ReplayModel:
+    events = tuple(event.scale_times(factor, factor) for event in model.events)
+    return replace(model, events=events, tail=model.tail * factor)

@@ -50,7 +50,7 @@ NOBODY = CallOrigin()
 
 
 def find_call_origins(process: Process) -> list[CallOrigin]:
-    """The maker of each of a process's calls, in their order."""
+    """Return the maker of each of a process's calls, in their order."""
     spans: dict[int, list[HostSpan]] = defaultdict(list)
     for span in process.spans:
         spans[span.thread].append(span)
@@ -63,14 +63,14 @@ def find_call_origins(process: Process) -> list[CallOrigin]:
         _attribute_calls_of_thread(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
-            out[index] = set_place(out[index], process.places[call.origin])
+            out[index] = add_place_to_origin(out[index], process.places[call.origin])
     return out
 
 
 @lru_cache(1 << 14)
-def set_place(maker: CallOrigin, place: SourcePlace) -> CallOrigin:
+def add_place_to_origin(origin: CallOrigin, place: SourcePlace) -> CallOrigin:
     """Return a maker with the place that the recorder saw."""
-    return replace(maker, place=place, source=shorten_line_path(place.line) or maker.source)
+    return replace(origin, place=place, source=shorten_line_path(place.line) or origin.source)
 
 
 def merge_call_origins(several: Sequence[Sequence[CallOrigin]]) -> list[CallOrigin]:
@@ -179,13 +179,13 @@ def find_informative_frame(frames: Sequence[str]) -> str:
 
 @lru_cache(1 << 14)
 def is_informative_frame(frame: str) -> bool:
-    """Whether a frame in torch.profiler's words is none through which everything goes."""
+    """Return whether a frame in torch.profiler's words is none through which everything goes."""
     parts = _FRAME.match(frame)
     return parts is None or not is_uninformative_function(parts["file"], parts["function"])
 
 
 def _clean_range_name(name: str) -> str:
-    """A range as its program calls it, without what XLA writes beside it."""
+    """Return a range as its program calls it, without what XLA writes beside it."""
     parts = _XLA_RANGE.match(name)
     if parts:
         return parts["op"] or parts["name"] or name
@@ -193,7 +193,7 @@ def _clean_range_name(name: str) -> str:
 
 
 def get_frame_line(frame: str) -> str:
-    """The file and line of a frame in torch.profiler's words."""
+    """Return the file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
     if parts:
         return f"{parts['file']}:{parts['line']}"
@@ -201,7 +201,7 @@ def get_frame_line(frame: str) -> str:
 
 
 def get_frame_function(frame: str) -> str:
-    """The function of a frame in torch.profiler's words, whose line is where it begins."""
+    """Return the function of a frame in torch.profiler's words, whose line is where it begins."""
     parts = _FRAME.match(frame)
     if parts:
         return parts["function"]
@@ -216,15 +216,15 @@ def describe_frame(frame: str) -> str:
     return get_frame_line(frame)
 
 
-def describe_source(maker: CallOrigin) -> str:
+def describe_source(origin: CallOrigin) -> str:
     """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
-    if maker.place is not None and maker.place.line:
-        return describe_place(maker.place)
-    if maker.function and maker.function != "<module>":
-        return f"in {maker.function} ({maker.source})"
-    return maker.source
+    if origin.place is not None and origin.place.line:
+        return describe_place(origin.place)
+    if origin.function and origin.function != "<module>":
+        return f"in {origin.function} ({origin.source})"
+    return origin.source
 
 
 def is_compilers_operator(name: str) -> bool:
-    """Whether torch.compile names it round the code that it has compiled, which is many operators."""
+    """Return whether torch.compile names it round compiled code, which is many operators."""
     return _OF_COMPILER.search(name) is not None

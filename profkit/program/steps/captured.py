@@ -30,13 +30,13 @@ class GraphReplay:
 
 
 def find_graph_replays(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]], captures: Captures
+    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]], captures: Captures
 ) -> Iterator[GraphReplay]:
     """Yield the launches of graphs that ran on one stream and of which captures fit.
 
     Args:
         calls: Of a process, in order of start.
-        order: The index of a call and what it launched, in that order.
+        launched_activities: The index of a call and what it launched, in that order.
         captures: Where graphs are captured.
     """
     known: dict[tuple[str, ...], list[list[Call]]] = {}
@@ -45,7 +45,7 @@ def find_graph_replays(
         known.setdefault(kinds, []).append(captured)
     replays: dict[int, list[Activity]] = {}
     if known:
-        for index, activity in order:
+        for index, activity in launched_activities:
             if calls[index].launches_graph and activity.kind != GRAPH:
                 replays.setdefault(index, []).append(activity)
     for ran in replays.values():
@@ -65,7 +65,7 @@ def _list_captured_launches(calls: Sequence[Call], captures: Captures) -> Iterat
 
 
 def _find_node_kind(call: Call) -> str:
-    """The kind of node that a captured call makes; empty where it makes none."""
+    """Return the kind of node that a captured call makes; empty where it makes none."""
     if call.launches_kernels and not call.launches_graph:
         return KERNEL
     if call.name.startswith(MOVES):

@@ -18,16 +18,16 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
     NOBODY,
     CallOrigin,
+    add_place_to_origin,
     describe_source,
     find_call_origins,
     merge_call_origins,
-    set_place,
 )
 from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
     Captures,
     find_calls_without_activity,
-    find_captures,
+    find_graph_captures,
     note_captures,
     note_idle_in_graphs,
     note_lost_launches,
@@ -36,7 +36,7 @@ from profkit.program.steps.lost import (
 from profkit.program.steps.passes import (
     Passes,
     find_passes,
-    keep_outermost,
+    keep_outermost_ranges,
     make_family_name,
     make_host_work,
 )
@@ -53,7 +53,7 @@ from profkit.program.timeline import (
     Process,
     SourcePlace,
 )
-from profkit.reports.figures import figures, format_percent, readable
+from profkit.reports.figures import figures, format_percent, make_kernel_name_readable
 
 NAME_MOST = 60  # characters of a range's name in a sentence
 PROFILER_STEP = "ProfilerStep"
@@ -114,45 +114,45 @@ class Steps:
 
     @property
     def typical(self) -> Step:
-        """The chosen one."""
+        """Return the chosen one."""
         return self.steps[self.chosen]
 
     @property
     def periods(self) -> list[int]:
-        """Nanoseconds of each step that has a next one; of the only one otherwise."""
+        """Return nanoseconds of each step that has a next one; of the only one otherwise."""
         timed = self.steps[:-1] or self.steps
         return [step.period for step in timed]
 
 
-def find_steps(process: Process, named: str = "") -> Steps:
-    """The steps of a process: of a named range, of what marks steps, or found.
+def find_steps(process: Process, range_name: str = "") -> Steps:
+    """Return the steps of a process: of a named range, of what marks steps, or found.
 
     Activities that no recorded call launched belong to no step.
 
     Args:
         process: Whose steps.
-        named: A range's name, or a pattern with * and ? for several; empty finds steps.
+        range_name: A range's name, or a pattern with * and ? for several; empty finds steps.
 
     Raises:
         ProfkitError: The range is nowhere, no kernel was launched inside of any step, or all of
             it is at one time.
     """
-    calls = _drop_inner_calls(process.calls)
+    calls = _drop_driver_calls_inside_runtime_calls(process.calls)
     order = _list_launched_activities(process.activities, calls)
-    marks = _find_step_boundaries(process, calls, order, named)
-    set_up = _find_set_up_of_only_step(marks, calls, order, named)
+    marks = _find_step_boundaries(process, calls, order, range_name)
+    set_up = _find_set_up_of_only_step(marks, calls, order, range_name)
     if set_up:
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.remove_from_process(process)
-        without = find_steps(shorter, named)
+        without = find_steps(shorter, range_name)
         return replace(without, notes=(*set_up.note_left_out_time(), *without.notes))
-    captures = find_captures(calls)
+    captures = find_graph_captures(calls)
     launching = {index for index, _ in order}
     lost = find_calls_without_activity(calls, launching, captures)
     turns = _trim_turns_to_first_launch(marks.turns, calls, chain(launching, lost))
     launches = len(launching)
     del launching  # as large as all that is made of it
-    steps = _make_steps_with_makers(process, calls, turns, order, captures)
+    steps = _make_steps_with_origins(process, calls, turns, order, captures)
     complete, notes = _drop_incomplete_steps(steps, turns, calls, lost)
     complete, disturbed = _drop_disturbed_steps(complete, process.disturbed)
     notes += disturbed
@@ -161,11 +161,13 @@ def find_steps(process: Process, named: str = "") -> Steps:
     notes += only_captured
     notes += _say_work_without_launch(process.activities, order)
     notes += marks.notes
-    return _join_kinds_of_steps(_make_steps_of_each_kind(marks, complete, notes), only_captured)
+    return _add_other_kinds_to_main_steps(
+        _make_steps_of_each_kind(marks, complete, notes), only_captured
+    )
 
 
-def _join_kinds_of_steps(kinds: Sequence[Steps], only_captured: Sequence[str]) -> Steps:
-    """The steps that take most time, with those of other kinds.
+def _add_other_kinds_to_main_steps(kinds: Sequence[Steps], only_captured: Sequence[str]) -> Steps:
+    """Return the steps that take most time, with those of other kinds.
 
     Raises:
         ProfkitError: They take none.
@@ -180,31 +182,37 @@ def _join_kinds_of_steps(kinds: Sequence[Steps], only_captured: Sequence[str]) -
 
 
 def _find_set_up_of_only_step(
-    marks: StepMarks, calls: Sequence[Call], order: Sequence[Launched], named: str
+    marks: StepMarks,
+    calls: Sequence[Call],
+    launched_activities: Sequence[Launched],
+    range_name: str,
 ) -> SetUpTime | None:
-    """What a program does once in its only step; None where there are more, or the profiler marks it."""
+    """Return what a program does once in its only step.
+
+    None where there are more, or the profiler marks it.
+    """
     if len(marks.turns) != 1 or marks.how == PROFILER_STEP:
         return None
-    if named:  # what is set up outside of the range is not in its step anyway
-        order = _list_activities_of_turn(marks.turns[0], calls, order)
-    if not order:
+    if range_name:  # what is set up outside of the range is not in its step anyway
+        launched_activities = _list_activities_of_turn(marks.turns[0], calls, launched_activities)
+    if not launched_activities:
         return None
-    return find_set_up(calls, order)
+    return find_set_up(calls, launched_activities)
 
 
 def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> list[str]:
-    """Says which graphs were captured, where none is replayed: those that are show the steps, too."""
+    """Say which graphs were captured, where none is replayed: those that are show the steps, too."""
     if any(call.launches_graph for call in calls):
         return []
     return list(note_captures(captures))
 
 
 def _list_activities_of_turn(
-    turn: Turn, calls: Sequence[Call], order: Sequence[Launched]
+    turn: Turn, calls: Sequence[Call], launched_activities: Sequence[Launched]
 ) -> list[Launched]:
-    """What was launched in a turn."""
+    """Return what was launched in a turn."""
     inside = []
-    for index, activity in order:
+    for index, activity in launched_activities:
         if turn.begin <= calls[index].start < turn.end:
             inside.append((index, activity))
     return inside
@@ -213,7 +221,7 @@ def _list_activities_of_turn(
 def _trim_turns_to_first_launch(
     turns: Sequence[Turn], calls: Sequence[Call], launching: Iterable[int]
 ) -> list[Turn]:
-    """Turns without what precedes the first launch; `launching`: which calls launch anything.
+    """Return turns without what precedes the first launch; `launching`: which calls launch anything.
 
     That may be no step's: a recorder that starts takes its time once.
     """
@@ -231,7 +239,7 @@ def _trim_turns_to_first_launch(
 def _make_steps_of_each_kind(
     marks: StepMarks, complete: list[Step], notes: list[str]
 ) -> list[Steps]:
-    """Each kind of step with its typical one, that which takes most time first."""
+    """Return each kind of step with its typical one, that which takes most time first."""
     kinds = [complete]
     if marks.named:
         kinds = split_steps_by_work(complete)
@@ -250,7 +258,7 @@ def _make_steps_of_each_kind(
 
 
 def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
-    """Says how long the GPU was idle inside of the graphs of a step, where that is much."""
+    """Say how long the GPU was idle inside of the graphs of a step, where that is much."""
     works = [work.activity for work in step.works]
     callers = []
     for work in step.works:
@@ -259,8 +267,8 @@ def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
     yield from note_idle_in_graphs(sum_idle_in_graphs(works, callers), step.period, amd)
 
 
-def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
-    """Calls without those that a call of the runtime made of the driver."""
+def _drop_driver_calls_inside_runtime_calls(calls: Sequence[Call]) -> list[Call]:
+    """Return calls without those that a call of the runtime made of the driver."""
     out: list[Call] = []
     last: dict[int, Call] = {}
     for call in calls:
@@ -275,7 +283,7 @@ def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
 def _list_launched_activities(
     activities: Sequence[Activity], calls: Sequence[Call]
 ) -> list[Launched]:
-    """(index of the call, activity) of every activity whose call was recorded, in that order.
+    """Return (index of the call, activity) of every activity whose call was recorded, in that order.
 
     Raises:
         ProfkitError: There is none.
@@ -292,12 +300,12 @@ def _list_launched_activities(
 
 
 def _say_work_without_launch(
-    activities: Sequence[Activity], order: Sequence[Launched]
+    activities: Sequence[Activity], launched_activities: Sequence[Launched]
 ) -> Iterator[str]:
-    """Says so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
-    begin = min((a.start for _, a in order), default=0)
+    """Say so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
+    begin = min((a.start for _, a in launched_activities), default=0)
     inside = sum(a.duration for a in activities if a.start >= begin)
-    left = inside - sum(a.duration for _, a in order)
+    left = inside - sum(a.duration for _, a in launched_activities)
     if left > UNLAUNCHED * inside:
         moved = []
         for a in activities:
@@ -332,25 +340,28 @@ class StepMarks:
     named: bool = False  # whether ranges that the program names are the steps
 
 
-def _make_turns(begins: Sequence[int]) -> list[Turn]:
-    """Turns from each begin to the next one; the last begin is where the last turn ends."""
+def _make_turns_between_begins(begins: Sequence[int]) -> list[Turn]:
+    """Return turns from each begin to the next one; the last begin is where the last turn ends."""
     return [Turn(begin, end) for begin, end in pairwise(begins)]
 
 
 def _find_step_boundaries(
-    process: Process, calls: Sequence[Call], order: Sequence[Launched], named: str
+    process: Process,
+    calls: Sequence[Call],
+    launched_activities: Sequence[Launched],
+    range_name: str,
 ) -> StepMarks:
-    """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""
-    if named:
-        return _find_named_steps(process.spans, named)
+    """Return what tells steps apart: a named range, the profiler's marks, ranges, or a period."""
+    if range_name:
+        return _find_named_steps(process.spans, range_name)
     spans = []
     for s in process.spans:
         if s.kind == "step":
             spans.append(s)
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
-        return StepMarks(PROFILER_STEP, _make_turns(ends))
-    marked = _keep_between_profiler_calls(calls, order)
+        return StepMarks(PROFILER_STEP, _make_turns_between_begins(ends))
+    marked = _keep_between_profiler_calls(calls, launched_activities)
     found = find_period(calls, marked)
     if found:
         begins = found.begins
@@ -363,12 +374,12 @@ def _find_step_boundaries(
         notes = [*found.notes]
         if found.warm_up:
             notes.append(f"the first {found.warm_up:,} calls were treated as warm-up")
-        return StepMarks(found.how, _make_turns(begins), notes)
-    return _mark_whole_recording(calls, marked)
+        return StepMarks(found.how, _make_turns_between_begins(begins), notes)
+    return _mark_recording_until_gpu_is_done(calls, marked)
 
 
 def _make_marks_of_passes(passes: Passes) -> StepMarks:
-    """Marks of ranges that the program names once a step."""
+    """Return marks of ranges that the program names once a step."""
     turns = _make_turns_of_spans(passes.spans, passes.end)
     shown = turns[0].name
     if len(shown) > NAME_MOST:
@@ -381,15 +392,15 @@ def _make_marks_of_passes(passes: Passes) -> StepMarks:
 
 
 def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
-    """Turns from the begin of each span to that of the next; the last one ends at `end`."""
+    """Return turns from the begin of each span to that of the next; the last one ends at `end`."""
     ends = [*(span.start for span in spans[1:]), end]
     return [
         Turn(span.start, turn_end, span.name) for span, turn_end in zip(spans, ends, strict=True)
     ]
 
 
-def _find_named_steps(spans: Sequence[HostSpan], named: str) -> StepMarks:
-    """Steps of the ranges whose name is so, or matches; what is of their family ends them too.
+def _find_named_steps(spans: Sequence[HostSpan], range_name: str) -> StepMarks:
+    """Return steps of the ranges whose name is so, or matches; what is of their family ends them too.
 
     Raises:
         ProfkitError: There is none.
@@ -398,7 +409,7 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> StepMarks:
     for s in spans:
         if s.kind in {"range", "step"}:
             ranges.append(s)
-    wanted = _select_ranges(ranges, named)
+    wanted = _select_ranges_by_name(ranges, range_name)
     if any(s.ended for s in wanted):  # one that was still open is no whole step
         ranges = [s for s in ranges if s.ended]
         wanted = [s for s in wanted if s.ended]
@@ -408,26 +419,26 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> StepMarks:
     for s in ranges:
         if make_family_name(s.name) in families:
             alike.append(s)
-    ordered = keep_outermost(alike)
+    ordered = keep_outermost_ranges(alike)
     chosen = {id(s) for s in wanted}
     turns = []
     for span, turn in zip(ordered, _make_turns_of_spans(ordered, ordered[-1].end), strict=True):
         turns.append(replace(turn, kept=id(span) in chosen))
     if not any(turn.kept for turn in turns):  # they lie in others of their family
-        ordered = keep_outermost(wanted)
+        ordered = keep_outermost_ranges(wanted)
         turns = _make_turns_of_spans(ordered, ordered[-1].end)
-    return StepMarks(f"range {named}", turns, named=True)
+    return StepMarks(f"range {range_name}", turns, named=True)
 
 
-def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
-    """Ranges whose name is so, or else matches; a ProfkitError where there is none."""
+def _select_ranges_by_name(ranges: Sequence[HostSpan], range_name: str) -> list[HostSpan]:
+    """Return ranges whose name is so, or else matches; a ProfkitError where there is none."""
     wanted = []
     for s in ranges:
-        if s.name == named:
+        if s.name == range_name:
             wanted.append(s)
     if wanted:
         return wanted
-    escaped = re.escape(named).replace(r"\*", ".*").replace(r"\?", ".")
+    escaped = re.escape(range_name).replace(r"\*", ".*").replace(r"\?", ".")
     pattern = re.compile(escaped, re.DOTALL)
     wanted = []
     for s in ranges:
@@ -439,22 +450,27 @@ def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
     hint = "it has no ranges"
     if names:
         hint = f"there are: {', '.join(names)}"
-    raise ProfkitError(f"--range {named}: not in the timeline", hint)
+    raise ProfkitError(f"--range {range_name}: not in the timeline", hint)
 
 
 def _keep_between_profiler_calls(
-    calls: Sequence[Call], order: Sequence[Launched]
+    calls: Sequence[Call], launched_activities: Sequence[Launched]
 ) -> Sequence[Launched]:
-    """What was launched between cudaProfilerStart and Stop, where the program calls them."""
+    """Return what was launched between cudaProfilerStart and Stop, where the program calls them."""
     low = next((i for i, c in enumerate(calls) if "ProfilerStart" in c.name), len(calls))
     stops = (i for i, c in enumerate(calls) if i > low and "ProfilerStop" in c.name)
     high = next(stops, len(calls))
-    return [pair for pair in order if low < pair[0] < high] or order
+    return [pair for pair in launched_activities if low < pair[0] < high] or launched_activities
 
 
-def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> StepMarks:
-    """Everything from the first launch to the end of the work: what follows is the program's end."""
-    begin, end = calls[order[0][0]].start, find_end_of_work(calls, order)
+def _mark_recording_until_gpu_is_done(
+    calls: Sequence[Call], launched_activities: Sequence[Launched]
+) -> StepMarks:
+    """Return one step from the first launch to the end of the work, without the end of the program."""
+    begin, end = (
+        calls[launched_activities[0][0]].start,
+        find_end_of_work(calls, launched_activities),
+    )
     after = []
     for call in calls:
         if call.start >= end:
@@ -471,21 +487,21 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> S
     return StepMarks(WHOLE, [Turn(begin, end)], notes)
 
 
-def _make_steps_with_makers(
+def _make_steps_with_origins(
     process: Process,
     calls: Sequence[Call],
     turns: Sequence[Turn],
-    order: Sequence[Launched],
+    launched_activities: Sequence[Launched],
     captures: Captures,
 ) -> list[Step]:
-    """The steps of a process; who made each call is needed no longer than they are made.
+    """Return the steps of a process; who made each call is needed no longer than they are made.
 
     Raises:
         ProfkitError: None launches a kernel.
     """
     made = dict(zip(process.calls, find_call_origins(process), strict=True))
-    captured = _find_captured_makers(calls, order, made, captures)
-    steps = _make_steps(turns, calls, order, made, captured, process.places)
+    captured = _find_origins_of_captured_activities(calls, launched_activities, made, captures)
+    steps = _make_steps_of_turns(turns, calls, launched_activities, made, captured, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -493,26 +509,26 @@ def _make_steps_with_makers(
     return steps
 
 
-def _make_steps(
+def _make_steps_of_turns(
     turns: Sequence[Turn],
     calls: Sequence[Call],
-    order: Sequence[Launched],
+    launched_activities: Sequence[Launched],
     made: dict[Call, CallOrigin],
     captured: dict[Activity, CallOrigin],
     places: Sequence[SourcePlace],
 ) -> list[Step]:
-    """Calls and activities of each turn that launches anything, those that were asked for."""
+    """Return calls and activities of each turn that launches anything, of those that were asked for."""
     starts = [c.start for c in calls]
-    launched = [pair[0] for pair in order]
+    launched = [pair[0] for pair in launched_activities]
     steps: list[Step | None] = []
     least = 0.0
     if len(turns) == 1:
         least = MAIN_STREAM
-    busiest = _find_stream_that_computes_most(order, least)
+    busiest = _find_stream_that_computes_most(launched_activities, least)
     for turn in turns:
         low = bisect_left(starts, turn.begin)
         high = bisect_left(starts, turn.end)
-        pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
+        pairs = launched_activities[bisect_left(launched, low) : bisect_left(launched, high)]
         if not pairs:
             steps.append(None)
             continue
@@ -530,7 +546,7 @@ def _make_works(
     captured: Mapping[Activity, CallOrigin],
     places: Sequence[SourcePlace],
 ) -> list[StepWork]:
-    """What a step's calls launched, with who made each or captured it.
+    """Return what a step's calls launched, with who made each or captured it.
 
     `first_call` is the index of the step's first call, with which its makers begin.
     """
@@ -540,7 +556,7 @@ def _make_works(
         maker = makers[call]
         if captured:
             maker = captured.get(activity, maker)
-        works.append(_make_work(activity, call, maker, places))
+        works.append(_make_step_work(activity, call, maker, places))
     return works
 
 
@@ -551,7 +567,7 @@ def _make_step(
     works: Sequence[StepWork],
     busiest: int,
 ) -> Step:
-    """The step of a turn, as long as its own work: on the GPU, or on the host if that takes longer."""
+    """Return the step of a turn, as long as its work on the GPU, or on the host if that is longer."""
     on_busiest = [w.activity.start for w in works if w.activity.stream == busiest]
     first = min(on_busiest or [w.activity.start for w in works])
     last = max(w.activity.end for w in works)
@@ -569,7 +585,7 @@ def _make_step(
 
 
 def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[Step]:
-    """The steps that were asked for, each as long as until the next one begins on the GPU.
+    """Return the steps that were asked for, each as long as until the next one begins on the GPU.
 
     `steps` is emptied: there may be a hundred thousand, and each is there once.
     """
@@ -588,18 +604,18 @@ def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[S
     return out
 
 
-def _find_captured_makers(
+def _find_origins_of_captured_activities(
     calls: Sequence[Call],
-    order: Sequence[Launched],
+    launched_activities: Sequence[Launched],
     made: Mapping[Call, CallOrigin],
     captures: Captures,
 ) -> dict[Activity, CallOrigin]:
-    """The makers of what graphs run, where a capture in the recording tells them."""
+    """Return the makers of what graphs run, where a capture in the recording tells them."""
     found: dict[Activity, CallOrigin] = {}
     if captures.spans:
         from profkit.program.steps.captured import find_graph_replays
 
-        for replay in find_graph_replays(calls, order, captures):
+        for replay in find_graph_replays(calls, launched_activities, captures):
             makers_of_captures = []
             for own in replay.captured:
                 makers_of_captures.append([made[call] for call in own])
@@ -608,7 +624,7 @@ def _find_captured_makers(
     for call, maker in made.items():
         if call.correlation:
             makers[call.correlation] = maker
-    for _, activity in order:
+    for _, activity in launched_activities:
         maker = makers.get(activity.captured, NOBODY)
         if activity.captured and maker.op:
             # Which operator of its thread it was says nothing of the step that replays it.
@@ -617,7 +633,7 @@ def _find_captured_makers(
 
 
 def _sum_wait_ns_before_step(calls: Sequence[Call], begin: int, first: int) -> int:
-    """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
+    """Return nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
     waited = 0
     for call in calls:
         if call.waits:
@@ -628,7 +644,7 @@ def _sum_wait_ns_before_step(calls: Sequence[Call], begin: int, first: int) -> i
 def _drop_incomplete_steps(
     steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
 ) -> tuple[list[Step], list[str]]:
-    """Steps whose kernels are there as far as of any other, and a sentence on the others."""
+    """Return steps whose kernels are there as far as of any other, and a sentence on the others."""
     starts = []
     for index in sorted(lost):
         starts.append(calls[index].start)
@@ -657,11 +673,11 @@ def _drop_incomplete_steps(
 def _drop_disturbed_steps(
     steps: list[Step], disturbed: Sequence[tuple[int, int]]
 ) -> tuple[list[Step], list[str]]:
-    """Steps whose host was not slowed by recording operators, and a sentence on the others.
+    """Return steps whose host was not slowed by recording operators, and a sentence on the others.
 
     A step's time ends when the next one begins on the GPU: one before a slowed step is none, either.
     """
-    slowed = [_is_overlapping(step, disturbed) for step in steps]
+    slowed = [_has_overlapping_host_time(step, disturbed) for step in steps]
     if not any(slowed):
         return steps, []
     after = [*slowed[1:], False]
@@ -682,8 +698,8 @@ def _drop_disturbed_steps(
     return kept, [said]
 
 
-def _is_overlapping(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether any of some spans of time has a part of a step's time on the host."""
+def _has_overlapping_host_time(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
+    """Return whether any of some spans of time has a part of a step's time on the host."""
     return any(begin < step.end and step.begin < end for begin, end in spans)
 
 
@@ -694,13 +710,15 @@ def _share_of_launches_present(step: Step, lost: Sequence[int]) -> float:
     return there / (there + missing)
 
 
-def _find_stream_that_computes_most(order: Sequence[Launched], least_share: float) -> int:
-    """The stream that computes most: copies on others may run steps ahead of it.
+def _find_stream_that_computes_most(
+    launched_activities: Sequence[Launched], least_share: float
+) -> int:
+    """Return the stream that computes most: copies on others may run steps ahead of it.
 
     NO_STREAM where that is less than a share of the whole: then none stands for the others.
     """
     times: Counter[int] = Counter()
-    for _, activity in order:
+    for _, activity in launched_activities:
         computes = activity.kind in {"kernel", GRAPH}
         if computes:
             times[activity.stream] += activity.duration
@@ -710,28 +728,28 @@ def _find_stream_that_computes_most(order: Sequence[Launched], least_share: floa
     return busiest
 
 
-def _make_work(
-    activity: Activity, call: int, maker: CallOrigin, places: Sequence[SourcePlace]
+def _make_step_work(
+    activity: Activity, call: int, origin: CallOrigin, places: Sequence[SourcePlace]
 ) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
-        maker = set_place(maker, places[activity.origin])
-    name, kind = readable(activity.name), "set"
+        origin = add_place_to_origin(origin, places[activity.origin])
+    name, kind = make_kernel_name_readable(activity.name), "set"
     if activity.kind == "copy":
         if activity.direction == "DtoD":
             kind = "convert"
         else:
             kind = "copy"
     elif activity.kind == "kernel":
-        kind = classify_launch(name, maker.op)
+        kind = classify_launch(name, origin.op)
     elif activity.kind == GRAPH:
         kind = GRAPH
     if name != activity.name:
         activity = replace(activity, name=name)
-    return StepWork(activity, kind, call, maker)
+    return StepWork(activity, kind, call, origin)
 
 
 def split_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps that do one kind of work together, the kind that takes most time first.
+    """Return steps that do one kind of work together, the kind that takes most time first.
 
     A server's prefill and decode have ranges of one name, and are two steps: other kernels, or the
     same with many times the work.
@@ -752,7 +770,7 @@ def split_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def find_warm_up(kinds: Sequence[list[Step]]) -> list[list[Step]]:
-    """Kinds of step that only warm up: before all others they do what those do, and more besides.
+    """Return kinds of step that only warm up: before all others they do what those do, and more besides.
 
     A first pass that is compiled or tuned runs candidates and then the pass itself, as fast as later
     ones do. The prefill of a server comes first too, but its kernels are others or take longer.
@@ -773,7 +791,7 @@ def find_warm_up(kinds: Sequence[list[Step]]) -> list[list[Step]]:
 
 
 def _is_longer_step(step: Step, usual: Step) -> bool:
-    """Whether a step ends with all that a usual one does, about as fast, and does something before."""
+    """Return whether a step ends with all that a usual one does, as fast, and does more before."""
     if len(step.works) <= len(usual.works):
         return False
     left = Counter(work.activity.name for work in usual.works)
@@ -788,7 +806,7 @@ def _is_longer_step(step: Step, usual: Step) -> bool:
 
 
 def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]:
-    """Says which steps were left out because they warm up."""
+    """Say which steps were left out because they warm up."""
     steps = [step for own in warm_up for step in own]
     took = sum(step.period for step in steps) / 1e6
     yield (
@@ -798,7 +816,10 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
 
 
 def _find_name_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
-    """A pattern for the names of some steps that matches no other's; empty where there is none."""
+    """Return a pattern for the names of some steps that matches no other's.
+
+    Empty where there is none.
+    """
     names = {step.name for step in own}
     chosen = {step.begin for step in own}
     others = set()
@@ -820,7 +841,7 @@ def _find_name_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
 
 
 def _compute_kernel_shares(step: Step) -> dict[str, float]:
-    """Of the GPU's time in a step, each kernel's share."""
+    """Return of the GPU's time in a step, each kernel's share."""
     times: Counter[str] = Counter()
     for work in step.works:
         times[work.activity.name] += work.activity.duration
@@ -829,7 +850,7 @@ def _compute_kernel_shares(step: Step) -> dict[str, float]:
 
 
 def _split_steps_by_time(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps apart where some keep the GPU busy more than twice as long as the next shorter one."""
+    """Return steps apart where some keep the GPU busy more than twice as long as the next shorter."""
     timed = []
     for step in steps:
         timed.append((sum(work.activity.duration for work in step.works), step))
@@ -843,7 +864,7 @@ def _split_steps_by_time(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps:
-    """Steps of one kind with the one that is nearest to the median, and a note where others are not."""
+    """Return steps of one kind with the one nearest to the median, and a note on unlike ones."""
     timed = steps[:-1] or steps
     periods = [step.period for step in timed]
     middle = median(periods)
@@ -865,7 +886,7 @@ def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps
 
 
 def _set_typical_pauses(steps: Sequence[Step], chosen: int) -> Step:
-    """A step whose host pauses before its first call and after its last as long as steps usually do.
+    """Return a step whose host pauses before its first call and after its last as steps usually do.
 
     One pause that the GPU's queue bridges says nothing of the others. None is longer than the
     period: steps that follow each other have no time for it.
@@ -905,7 +926,7 @@ class KernelGroup:
 
 
 def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
-    """Kernels, copies and sets of a step, longest first."""
+    """Return kernels, copies and sets of a step, longest first."""
     members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
     for i, work in enumerate(works):
         activity = work.activity
@@ -920,10 +941,10 @@ def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
 
 
 def _make_kernel_group(
-    works: Sequence[StepWork], name: str, time: int, own: Sequence[int]
+    works: Sequence[StepWork], name: str, time: int, work_indices: Sequence[int]
 ) -> KernelGroup:
-    """The launches of one kernel with one shape; `own`: their indices among a step's works."""
-    members = [works[i] for i in own]
+    """Return the launches of one kernel with one shape; `work_indices`: theirs among a step's works."""
+    members = [works[i] for i in work_indices]
     makers = [work.maker for work in members]
     sources = []
     for maker in makers:
@@ -942,17 +963,17 @@ def _make_kernel_group(
         kind=members[0].kind,
         grid=activity.grid,
         block=activity.block,
-        calls=len(own),
+        calls=len(work_indices),
         time=time,
-        works=tuple(own),
-        op=_find_most_common(maker.top or maker.op for maker in makers),
-        range=_find_most_common(maker.range for maker in makers),
-        source=_find_most_common(sources),
+        works=tuple(work_indices),
+        op=_get_most_common_word(maker.top or maker.op for maker in makers),
+        range=_get_most_common_word(maker.range for maker in makers),
+        source=_get_most_common_word(sources),
         place=place,
     )
 
 
-def _find_most_common(words: Iterable[str]) -> str:
+def _get_most_common_word(words: Iterable[str]) -> str:
     counted = Counter(word for word in words if word)
     if counted:
         return counted.most_common(1)[0][0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from profkit.program.steps.attribution import CallOrigin, describe_source
 from profkit.program.steps.cut import Step, StepWork
-from profkit.program.steps.lost import find_calls_without_activity, find_captures
+from profkit.program.steps.lost import find_calls_without_activity, find_graph_captures
 from profkit.program.timeline import Call
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
@@ -51,7 +51,7 @@ class PeriodSplit:
     gaps: tuple[tuple[int, int, str], ...] = ()  # the same in time: (start, end, cause)
 
 
-def split_step_period(step: Step) -> PeriodSplit:
+def split_period_into_busy_and_idle(step: Step) -> PeriodSplit:
     """Divide a step's period."""
     whole = step.first, step.first + step.period
     computing = _merge_busy_intervals(
@@ -80,7 +80,7 @@ def split_step_period(step: Step) -> PeriodSplit:
 
 
 def sum_busy_by_device(step: Step) -> dict[int, int]:
-    """Nanoseconds of the step in which each GPU computes, of those that do a part worth a word."""
+    """Return nanoseconds of the step in which each GPU computes, of those that do enough for a word."""
     works: dict[int, list[StepWork]] = {}
     for work in step.works:
         if work.kind not in {"copy", "collective"}:
@@ -109,7 +109,7 @@ def _sum_idle_by_cause(spent: Sequence[Spent]) -> tuple[Idle, ...]:
 
 
 @dataclass(frozen=True)
-class _Around:
+class _GapNeighbours:
     """What stands at the ends of a gap: the launches before and after it, the work that ends it."""
 
     before: int  # the call that launched the work before it; -1 for none
@@ -122,7 +122,7 @@ def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     """Give each gap to what the host did while the GPU had nothing."""
     host = _HostOfStep(step)
     for low, high in gaps:
-        yield from host.explain_gap(low, high)
+        yield from host.split_gap_by_cause(low, high)
 
 
 class _HostOfStep:
@@ -135,10 +135,10 @@ class _HostOfStep:
         self.waits = [i for i, call in enumerate(step.calls) if call.waits]
         self.ends = [step.calls[i].end for i in self.waits]
         self.at_once = _find_shortest_delay(step)
-        self.lost = find_lost_launches(step)
+        self.lost = list_launches_without_recorded_work(step)
         self.captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
 
-    def explain_gap(self, low: int, high: int) -> Iterator[Spent]:
+    def split_gap_by_cause(self, low: int, high: int) -> Iterator[Spent]:
         """Yield the parts of a gap, each with its cause and where that is."""
         around = self._find_neighbours_of_gap(high)
         unseen = self._name_unrecorded_work(around)
@@ -153,7 +153,7 @@ class _HostOfStep:
                 high = late
                 if high == low:
                     return
-        wait = self._find_wait(low, min(high, call.end) if call else high)
+        wait = self._find_call_that_held_host(low, min(high, call.end) if call else high)
         until = high
         if wait >= 0 and _is_host_busy_after(self.step, wait, high):
             # The wait is over: what keeps the GPU idle then is what the host does of its own.
@@ -168,18 +168,21 @@ class _HostOfStep:
             cause, where = self._explain_idle_from(around, low, wait)
             yield low, until, cause, where
 
-    def _find_neighbours_of_gap(self, end: int) -> _Around:
+    def _find_neighbours_of_gap(self, end: int) -> _GapNeighbours:
         following = bisect_left(self.starts, end)
         before = -1
         if following:
             before = self.works[following - 1].call
         if following == len(self.works):
-            return _Around(before, len(self.step.calls), None, None)
+            return _GapNeighbours(before, len(self.step.calls), None, None)
         work = self.works[following]
-        return _Around(before, work.call, work, self.step.calls[work.call])
+        return _GapNeighbours(before, work.call, work, self.step.calls[work.call])
 
-    def _name_unrecorded_work(self, around: _Around) -> str:
-        """What the GPU may have done in a gap though no work is recorded in it; empty for nothing."""
+    def _name_unrecorded_work(self, around: _GapNeighbours) -> str:
+        """Return what the GPU may have done in a gap though no work is recorded in it.
+
+        Empty for nothing.
+        """
         missing = _has_index_between(self.lost, around.before, around.after)
         if around.work is None and self.lost:  # the next step begins as this one does
             missing = missing or self.lost[0] < self.works[0].call
@@ -189,15 +192,21 @@ class _HostOfStep:
             return CAPTURING
         return ""
 
-    def _find_wait(self, low: int, end: int) -> int:
-        """The call that held the host: it returned inside of a gap or just before it; -1 for none."""
+    def _find_call_that_held_host(self, low: int, end: int) -> int:
+        """Return the call that held the host: it returned inside of a gap or just before it.
+
+        -1 for none.
+        """
         at = bisect_left(self.ends, low - EPSILON)
         if at < len(self.waits) and self.ends[at] <= end:
             return self.waits[at]
         return -1
 
-    def _explain_idle_from(self, around: _Around, low: int, wait: int) -> tuple[str, str]:
-        """Why the GPU had nothing from `low` on, and where that is; `wait`: of the host, or -1."""
+    def _explain_idle_from(self, around: _GapNeighbours, low: int, wait: int) -> tuple[str, str]:
+        """Return why the GPU had nothing from `low` on, and where that is.
+
+        `wait`: of the host, or -1.
+        """
         work, call = around.work, around.call
         if work is None or call is None:
             # The next step's launch comes too late: its first call tells no more.
@@ -207,12 +216,12 @@ class _HostOfStep:
                 return "other", IN_GRAPH
             return "other", describe_time_before_launch(describe_launch_place(work))
         if wait >= 0:
-            return "host-sync", describe_maker(self.step, wait) or self.step.calls[wait].name
+            return "host-sync", describe_call_origin(self.step, wait) or self.step.calls[wait].name
         return "host-launch", describe_launch_place(work)
 
 
 def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
-    """Whether the host does something long of its own after a wait, before it calls again."""
+    """Return whether the host does something long of its own after a wait, before it calls again."""
     calls = step.calls
     if wait + 1 < len(calls):
         next_call = calls[wait + 1].start
@@ -223,7 +232,7 @@ def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
 
 
 def _find_end_of_host_delay(call: Call, work: StepWork, at_once: float) -> int:
-    """From when on the host is not why a work begins so late; the work's own beginning if it always is.
+    """Return from when on the host is not why a work begins so late; its own beginning if always.
 
     A launch has returned long before: something that was not recorded runs, or is waited for. Or it is
     a copy that holds the host until it is done, and does not begin.
@@ -239,19 +248,19 @@ def _find_end_of_host_delay(call: Call, work: StepWork, at_once: float) -> int:
 
 
 def _has_index_between(indices: Sequence[int], before: int, after: int) -> bool:
-    """Whether any of some indices in order lies between two others."""
+    """Return whether any of some indices in order lies between two others."""
     return bisect_left(indices, after) > bisect_right(indices, before)
 
 
-def find_lost_launches(step: Step) -> list[int]:
-    """Indices of the launches of which nothing that they ran was recorded, in order."""
+def list_launches_without_recorded_work(step: Step) -> list[int]:
+    """Return indices of the launches of which nothing that they ran was recorded, in order."""
     launching = {work.call for work in step.works}
-    captures = find_captures(step.calls)
+    captures = find_graph_captures(step.calls)
     return sorted(find_calls_without_activity(step.calls, launching, captures))
 
 
 def _find_shortest_delay(step: Step) -> float:
-    """Nanoseconds from a launch's beginning within which its work begins where nothing is before it.
+    """Return nanoseconds from a launch's beginning within which its work begins on an idle stream.
 
     Such work began as soon as its launch could bring it, though that began while the work before ran:
     the GPU waits for the host, which launches in less time than a launch takes to arrive.
@@ -267,7 +276,7 @@ def _find_shortest_delay(step: Step) -> float:
 
 
 def describe_launch_place(work: StepWork) -> str:
-    """Where a piece of work comes from, as exactly as is known."""
+    """Return where a piece of work comes from, as exactly as is known."""
     maker = work.maker
     return (
         describe_source(maker)
@@ -285,17 +294,17 @@ def describe_time_before_launch(place: str) -> str:
 
 
 def clean_operator_name(name: str) -> str:
-    """An operator, or a node of the backward pass without the engine's words before it."""
+    """Return an operator, or a node of the backward pass without the engine's words before it."""
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
-def describe_caller(maker: CallOrigin) -> str:
+def describe_caller(origin: CallOrigin) -> str:
     """Say where a call was made: a line, or a range that the program names; empty if unknown."""
-    return describe_source(maker) or maker.range
+    return describe_source(origin) or origin.range
 
 
-def describe_maker(step: Step, call: int) -> str:
-    """Where a call comes from."""
+def describe_call_origin(step: Step, call: int) -> str:
+    """Return where a call comes from."""
     maker = step.makers[call]
     name, place = maker.op or clean_operator_name(maker.top), describe_caller(maker)
     if not place or not name:
@@ -306,7 +315,7 @@ def describe_maker(step: Step, call: int) -> str:
 
 
 def _merge_busy_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
-    """When any of some works runs, inside of a span."""
+    """Return when any of some works runs, inside of a span."""
     out: list[Interval] = []
     for start, end in sorted((w.activity.start, w.activity.end) for w in works):
         first, last = max(start, span[0]), min(end, span[1])
@@ -319,10 +328,12 @@ def _merge_busy_intervals(works: Iterable[StepWork], span: Interval) -> list[Int
     return out
 
 
-def _subtract_intervals(span: Interval, taken: Sequence[Interval]) -> list[Interval]:
-    """What is left of a span."""
+def _subtract_intervals(span: Interval, taken_intervals: Sequence[Interval]) -> list[Interval]:
+    """Return what is left of a span."""
     out, at = [], span[0]
-    for low, high in taken[max(0, bisect_left(taken, (span[0], span[0])) - 1) :]:
+    for low, high in taken_intervals[
+        max(0, bisect_left(taken_intervals, (span[0], span[0])) - 1) :
+    ]:
         if low >= span[1]:
             break
         if low > at:

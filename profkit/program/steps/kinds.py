@@ -155,7 +155,7 @@ _BY_OPERATOR = {
 
 
 def classify_launch(name: str, op: str) -> str:
-    """What a kernel does: by its name where a known library's, else by the operator that made it.
+    """Return what a kernel does: by its name where a known library's, else by the operator that made it.
 
     Args:
         name: The kernel's, readable.
@@ -172,29 +172,29 @@ def classify_launch(name: str, op: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _classify_operator(op: str) -> str:
-    """What an operator does with its tensors; empty where it is not known."""
+    """Return what an operator does with its tensors; empty where it is not known."""
     known = _BY_OPERATOR.get(op)
     if known or op.startswith(("aten::", "autograd::")):
         return known or ""
     words = split_kernel_name(op)
     if _has_phrase(words, _EXCHANGES):
         return "collective"
-    return _find_subject(words)
+    return _find_subject_of_words(words)
 
 
 @lru_cache(maxsize=65536)
 def classify_kernel(name: str) -> str:
-    """What a kernel does, by its name: a word of _NAMES, collective, convert, other, or unknown."""
+    """Return what a kernel does, by its name: a word of _NAMES, collective, convert, other, unknown."""
     words = split_kernel_name(name)
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
         named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
         is_product = "gemm" in kinds and not _ATEN_PRODUCTS.isdisjoint(words)
         return next(named, "gemm" if is_product else otherwise)
-    if _is_between_gpus(words):
+    if _is_communication_by_words(words):
         return "collective"
     if not is_library_kernel(name):
-        return _find_subject(words) or "unknown"
+        return _find_subject_of_words(words) or "unknown"
     head = name.split("<", 1)[0]
     for kind, pattern in _BY_HEAD:
         if pattern.search(head):
@@ -206,14 +206,14 @@ def classify_kernel(name: str) -> str:
 
 @lru_cache(maxsize=65536)
 def split_kernel_name(name: str) -> tuple[str, ...]:
-    """The words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
+    """Return the words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
     head = _RETURNS.sub("", name).replace("(anonymous namespace)", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
     return tuple(word.lower() for word in _WORD.findall(head))
 
 
-def _is_between_gpus(words: tuple[str, ...]) -> bool:
-    """Whether a kernel exchanges data with other GPUs, by the words of its name."""
+def _is_communication_by_words(words: tuple[str, ...]) -> bool:
+    """Return whether a kernel exchanges data with other GPUs, by the words of its name."""
     if not _BETWEEN_GPUS.isdisjoint(words):
         return True
     if not _OF_EXPERTS.isdisjoint(words) and not _EXPERT_PARALLEL.isdisjoint(words):
@@ -226,7 +226,7 @@ def _is_between_gpus(words: tuple[str, ...]) -> bool:
 
 
 def _has_phrase(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
-    """Whether words hold a phrase: its words one after another, or written as one."""
+    """Return whether words hold a phrase: its words one after another, or written as one."""
     text = f" {' '.join(words)} "
     for phrase in phrases:
         # AlltoAll is the words allto and all: any of the blanks may be missing.
@@ -236,8 +236,8 @@ def _has_phrase(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
     return False
 
 
-def _find_subject(words: tuple[str, ...]) -> str:
-    """What words say that something is about; empty where they say nothing."""
+def _find_subject_of_words(words: tuple[str, ...]) -> str:
+    """Return what words say that something is about; empty where they say nothing."""
     named = frozenset(words)
     around = not _AROUND_ATTENTION.isdisjoint(named)
     attends = not _ATTENDS.isdisjoint(named)
@@ -270,7 +270,7 @@ def _classify_elementwise(name: str) -> str:
 
 @lru_cache(maxsize=65536)
 def find_product_precision(name: str) -> str:
-    """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
+    """Return the precision of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, unknown."""
     if not is_library_kernel(name):
         return "unknown"
     if _FP64.search(name):
@@ -285,18 +285,18 @@ def find_product_precision(name: str) -> str:
 
 
 def is_compiled(name: str) -> bool:
-    """Whether Inductor wrote a kernel: what it could fuse is fused."""
+    """Return whether Inductor wrote a kernel: what it could fuse is fused."""
     return _INDUCTOR.match(name) is not None
 
 
 @lru_cache(maxsize=65536)
 def is_library_kernel(name: str) -> bool:
-    """Whether a known library names its kernels like this, so that the name tells what it does."""
+    """Return whether a known library names its kernels so: then the name tells what it does."""
     head = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
     return is_compiled(name) or _LIBRARY.search(head) is not None
 
 
 def is_vector_product(name: str) -> bool:
-    """A matrix times a vector, or the sum of partial products: bound by memory, not by pipes."""
+    """Return whether it is a matrix times a vector, or sums partial products: bound by memory."""
     return _VECTOR.search(name) is not None

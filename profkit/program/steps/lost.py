@@ -20,7 +20,7 @@ class Captures:
     spans: Sequence[tuple[int, int, int]]  # thread, begin and end
 
     def is_captured(self, call: Call) -> bool:
-        """Whether a call was captured in place of being run, if nothing that it ran is recorded.
+        """Return whether a call was captured in place of being run, if nothing that it ran is recorded.
 
         A backward pass launches from a thread of its own into the capture that another began.
         """
@@ -28,12 +28,12 @@ class Captures:
 
     @property
     def time(self) -> int:
-        """Nanoseconds of all captures."""
+        """Return nanoseconds of all captures."""
         return sum(end - begin for _, begin, end in self.spans)
 
 
-def find_captures(calls: Sequence[Call]) -> Captures:
-    """The captures among some calls, in order of start."""
+def find_graph_captures(calls: Sequence[Call]) -> Captures:
+    """Return the captures among some calls, in order of start."""
     begun: dict[int, int] = {}
     spans = []
     for call in calls:
@@ -48,7 +48,7 @@ def find_captures(calls: Sequence[Call]) -> Captures:
 def find_calls_without_activity(
     calls: Sequence[Call], launching: Collection[int], captures: Captures
 ) -> frozenset[int]:
-    """Indices of launches of which nothing that they ran is in the recording.
+    """Return indices of launches of which nothing that they ran is in the recording.
 
     Args:
         calls: Of a process.
@@ -65,7 +65,7 @@ def find_calls_without_activity(
 
 
 def note_lost_launches(lost: Collection[int], launching: int) -> Iterator[str]:
-    """Says so where launches have no kernel."""
+    """Say so where launches have no kernel."""
     whole = len(lost) + launching
     if len(lost) > LEAST * whole:
         yield (
@@ -75,7 +75,7 @@ def note_lost_launches(lost: Collection[int], launching: int) -> Iterator[str]:
 
 
 def note_captures(captures: Captures) -> Iterator[str]:
-    """Says so where graphs are captured: that is no step."""
+    """Say so where graphs are captured: that is no step."""
     if captures.spans:
         count = len(captures.spans)
         if count == 1:
@@ -89,7 +89,7 @@ def note_captures(captures: Captures) -> Iterator[str]:
 
 
 def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
-    """Nanoseconds in which nothing runs between two kernels of one launch of a graph.
+    """Return nanoseconds in which nothing runs between two kernels of one launch of a graph.
 
     Args:
         works: What the GPU did in a step.
@@ -115,7 +115,7 @@ def name_node_tracing(amd: bool) -> str:
 
 
 def note_idle_in_graphs(idle: int, period: int, amd: bool = False) -> Iterator[str]:
-    """Says so where kernels of graphs seem to be missing."""
+    """Say so where kernels of graphs seem to be missing."""
     if idle > IDLE_IN_GRAPH * period:
         yield (
             f"for {figures(idle / 1e6)} of {figures(period / 1e6)} ms of the step nothing is recorded "

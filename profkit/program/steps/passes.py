@@ -45,21 +45,23 @@ class HostWork:
     waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
 
     def sum_launched_gpu_time(self, begin: int, end: int) -> int:
-        """Nanoseconds of the GPU's work that is launched in a span of time."""
+        """Return nanoseconds of the GPU's work that is launched in a span of time."""
         low = bisect_left(self.launches, begin)
         return self.sums[bisect_right(self.launches, end)] - self.sums[low]
 
     def has_wait_or_copy(self, begin: int, end: int) -> bool:
-        """Whether the host waits for the GPU, or copies from or to it, in a span of time."""
+        """Return whether the host waits for the GPU, or copies from or to it, in a span of time."""
         return bisect_right(self.waits, end) > bisect_left(self.waits, begin)
 
 
-def make_host_work(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> HostWork:
-    """What the host does, from calls and what each launched, in order of launch."""
-    launches = [calls[index].start for index, _ in order]
-    sums = list(accumulate((activity.duration for _, activity in order), initial=0))
+def make_host_work(
+    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
+) -> HostWork:
+    """Return what the host does, from calls and what each launched, in order of launch."""
+    launches = [calls[index].start for index, _ in launched_activities]
+    sums = list(accumulate((activity.duration for _, activity in launched_activities), initial=0))
     waits = {call.start for call in calls if call.waits}
-    for index, activity in order:
+    for index, activity in launched_activities:
         if activity.kind == "copy" and activity.direction in {"HtoD", "DtoH"}:
             waits.add(calls[index].start)
     return HostWork(launches, sums, sorted(waits))
@@ -68,7 +70,7 @@ def make_host_work(calls: Sequence[Call], order: Sequence[tuple[int, Activity]])
 def find_passes(
     spans: Sequence[HostSpan], host: HostWork, turns: Sequence[tuple[int, int]]
 ) -> Passes | None:
-    """The passes that ranges mark; None where none do.
+    """Return the passes that ranges mark; None where none do.
 
     Args:
         spans: Of the program, in order of start.
@@ -83,7 +85,7 @@ def find_passes(
             and host.sum_launched_gpu_time(span.start, span.end) > 0
         ):
             ranges.append(span)
-    outermost = keep_outermost(ranges)
+    outermost = keep_outermost_ranges(ranges)
     whole = host.sums[-1]
     while outermost and _sum_launched_gpu_time(host, outermost) >= NEARLY_ALL * whole:
         main = _find_heaviest_family(outermost, host)
@@ -95,13 +97,13 @@ def find_passes(
 
 
 def make_family_name(name: str) -> str:
-    """What a name has in common with its like: numbers and details in brackets left out."""
+    """Return what a name has in common with its like: numbers and details in brackets left out."""
     bare = _DETAIL.sub("", name)
     return _NUMBER.sub("#", bare if bare.strip() else name)
 
 
-def keep_outermost(ranges: Sequence[HostSpan]) -> list[HostSpan]:
-    """Ranges that lie in no other, one after another; ends may overlap a little."""
+def keep_outermost_ranges(ranges: Sequence[HostSpan]) -> list[HostSpan]:
+    """Return ranges that lie in no other, one after another; ends may overlap a little."""
     out: list[HostSpan] = []
     for span in ranges:
         if out:
@@ -118,7 +120,7 @@ def _sum_launched_gpu_time(host: HostWork, spans: Sequence[HostSpan]) -> int:
 
 
 def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:
-    """Those of one family whose launches keep the GPU busy longest."""
+    """Return those of one family whose launches keep the GPU busy longest."""
     families: dict[str, list[HostSpan]] = defaultdict(list)
     for span in spans:
         families[make_family_name(span.name)].append(span)
@@ -128,14 +130,14 @@ def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[Hos
 def _find_steps_inside(
     outer: Sequence[HostSpan], ranges: Sequence[HostSpan], host: HostWork
 ) -> list[HostSpan]:
-    """Ranges inside of others that are steps by themselves; none where there are none."""
+    """Return ranges inside of others that are steps by themselves; none where there are none."""
     starts = [span.start for span in outer]
     inside = []
     for span in ranges:
         at = bisect_right(starts, span.start) - 1
         if at >= 0 and span.end <= outer[at].end and span is not outer[at]:
             inside.append(span)
-    inner = keep_outermost(inside)
+    inner = keep_outermost_ranges(inside)
     if not inner:
         return []
     main = _find_heaviest_family(inner, host)
@@ -149,7 +151,7 @@ def _find_steps_inside(
 
 
 def _do_most_turns_wait(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
-    """Whether nearly all of some spans of time have a wait or a copy of the host."""
+    """Return whether nearly all of some spans of time have a wait or a copy of the host."""
     waiting = sum(host.has_wait_or_copy(begin, end) for begin, end in turns)
     return waiting >= WAITING * len(turns)
 
@@ -160,7 +162,7 @@ def _choose_passes(
     host: HostWork,
     turns: Sequence[tuple[int, int]],
 ) -> Passes | None:
-    """Passes by what begins each; None where what repeats inside of them are the steps."""
+    """Return passes by what begins each; None where what repeats inside of them are the steps."""
     inside = _keep_turns_inside(turns, main)
     several = len(inside) >= 2 * len(main)
     if several and (len(inside) > LAYERS_MOST * len(main) or _do_most_turns_wait(inside, host)):
@@ -183,7 +185,7 @@ def _choose_passes(
 def _keep_turns_inside(
     turns: Sequence[tuple[int, int]], spans: Sequence[HostSpan]
 ) -> list[tuple[int, int]]:
-    """Turns that lie inside of one of some spans that follow one another."""
+    """Return turns that lie inside of one of some spans that follow one another."""
     starts = [span.start for span in spans]
     inside = []
     for begin, end in turns:
@@ -196,7 +198,7 @@ def _keep_turns_inside(
 def _find_equally_frequent_families(
     outermost: Sequence[HostSpan], main: Sequence[HostSpan]
 ) -> list[list[HostSpan]]:
-    """The families that come as often as the heaviest, in order of their first range."""
+    """Return the families that come as often as the heaviest, in order of their first range."""
     if len(main) == 1:
         return [list(main)]
     if len(main) >= MANY:
@@ -210,7 +212,7 @@ def _find_equally_frequent_families(
 
 
 def _keep_first_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
-    """Where ranges are numbered from one on and begin again (layer 0 to 35): those that begin."""
+    """Return where ranges are numbered from one on and begin again (layer 0 to 35): those that begin."""
     names = [span.name for span in spans]
     if names[0] not in names[1:]:
         return list(spans)

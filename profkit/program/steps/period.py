@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Launched = tuple[int, Activity]  # the index of a call, and what it launched
+FirstLengthCount = tuple[int, int, int]  # of turns: where the first begins, their length, how many
 ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
 NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
 LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up anyway
@@ -61,13 +62,13 @@ class Turns(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The launch behind the last turn, which is as long as most."""
+        """Return the launch behind the last turn, which is as long as most."""
         return self.heads[-1] + self.length
 
 
-def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | None:
+def find_period(calls: Sequence[Call], launched_activities: Sequence[Launched]) -> Period | None:
     """Find steps by the period of the launch sequence; None where there is none."""
-    by_call = _group_by_call(order)
+    by_call = _group_activities_by_call(launched_activities)
     tokens: list[Hashable] = []
     callers = []
     for index, launched in by_call:
@@ -84,17 +85,17 @@ def find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | No
     for head in heads:
         begins.append(calls[callers[head]].start)
     if len(begins) < 2:
-        begins.append(find_end_of_work(calls, order))
+        begins.append(find_end_of_work(calls, launched_activities))
     warm_up = 0
     if turns.heads[0]:
         warm_up = callers[heads[0]]
     notes: list[str] = []
     if turns.length == 1 and calls[callers[heads[0]]].launches_graph:
         notes += _note_waits_between_replays(calls, begins)
-    return Period(_name_turns(turns), begins, warm_up, notes)
+    return Period(_describe_turns(turns), begins, warm_up, notes)
 
 
-def _name_turns(turns: Turns) -> str:
+def _describe_turns(turns: Turns) -> str:
     """Name turns by their length and count, as a sentence's end."""
     if turns.length == 1:
         return f"one launch that repeats {len(turns.heads)} times"
@@ -149,7 +150,7 @@ def _find_turns_of_all_launches(
 
 def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
     """Find the turns in which all launches repeat from one on."""
-    repeats = find_repeats(tokens[begin:])
+    repeats = find_longest_repetition(tokens[begin:])
     if repeats is None:
         return None
     first, length, count = repeats
@@ -233,7 +234,7 @@ def _list_equally_frequent_launches(tokens: Sequence[Hashable]) -> Iterator[list
             (_list_launches_once_per_turn(head, often[count]) for head in often[count][:TRIED]),
             key=len,
         )
-        many = len(marks) >= MARKS or (count >= EVEN_TURNS and _are_turns_even(marks[0]))
+        many = len(marks) >= MARKS or (count >= EVEN_TURNS and _has_similar_turn_lengths(marks[0]))
         if many and 2 * len(marks) > len(often[count]):
             yield [list(turn) for turn in zip(*sorted(marks), strict=True)]
 
@@ -252,8 +253,8 @@ def _list_launches_once_per_turn(
     return found
 
 
-def _are_turns_even(heads: Sequence[int]) -> bool:
-    """Whether turns have about as many launches each; the first may be tuned or compiled."""
+def _has_similar_turn_lengths(heads: Sequence[int]) -> bool:
+    """Return whether turns have about as many launches each; the first may be tuned or compiled."""
     lengths = [after - before for before, after in pairwise(heads[1:])]
     return min(lengths) >= ALIKE * max(lengths)
 
@@ -292,7 +293,7 @@ def _find_turns_of_graph_replays(
         if calls[index].launches_graph:
             replays.append(number)
             tokens.append(_make_token_of_graph(launched))
-    repeats = find_repeats(tokens)
+    repeats = find_longest_repetition(tokens)
     if repeats is None:
         return None
     first, replayed, count = repeats
@@ -312,7 +313,7 @@ def _make_token_of_graph(launched: Sequence[Activity]) -> Hashable:
 
 def _find_repeats_after_start(
     by_call: Sequence[CallLaunches], tokens: Sequence[Hashable]
-) -> tuple[int, int, int] | None:
+) -> FirstLengthCount | None:
     """Find turns behind a long start (compiling, tuning): the first, their length and their count.
 
     A start runs what the later turns run, and more; or it only makes the tensors, and the turns are
@@ -323,7 +324,7 @@ def _find_repeats_after_start(
     left = len(tokens) // 2
     while left >= STEADY:
         begin = len(tokens) - left
-        found = find_repeats(tokens[begin:])
+        found = find_longest_repetition(tokens[begin:])
         if found is not None:
             found = _shorten_turns(tokens, begin + found[0], *found[1:])
             first, length, count = _extend_turns_backwards(tokens, *found)
@@ -338,7 +339,7 @@ def _find_repeats_after_start(
 
 def _shorten_turns(
     tokens: Sequence[Hashable], first: int, length: int, count: int, alike: float = ALIKE
-) -> tuple[int, int, int]:
+) -> FirstLengthCount:
     """Return turns of a part of the length, where so much of those is alike too.
 
     Where much of what is looked at is no turn, two turns at once may seem to repeat as well as one.
@@ -351,7 +352,7 @@ def _shorten_turns(
 
 
 def _is_repeating(tokens: Sequence[Hashable], length: int, alike: float) -> bool:
-    """Whether so much of each turn of so many launches is like the one before it."""
+    """Return whether so much of each turn of so many launches is like the one before it."""
     for first in range(length, len(tokens), length):
         if _count_equal_launches(tokens, first, length) < alike * length:
             return False
@@ -377,8 +378,8 @@ def _measure_turn_similarity(
 
 def _extend_turns_backwards(
     tokens: Sequence[Hashable], first: int, length: int, count: int
-) -> tuple[int, int, int]:
-    """Where equal turns begin, if those before the first one are looked at too."""
+) -> FirstLengthCount:
+    """Return where equal turns begin, if those before the first one are looked at too."""
     while first >= length:
         if _count_equal_launches(tokens, first, length) < ALIKE * length:
             break
@@ -420,19 +421,19 @@ def _sum_gpu_time_of_turns(by_call: Sequence[CallLaunches], turns: Turns) -> int
 
 
 def _sum_gpu_time(launched: Iterable[Activity]) -> int:
-    """Nanoseconds of the GPU's work of a launch."""
+    """Return nanoseconds of the GPU's work of a launch."""
     return sum(activity.duration for activity in launched)
 
 
 def _runs_kernels(launched: Iterable[Activity]) -> bool:
-    """Whether a launch runs a kernel or a graph, and not only copies."""
+    """Return whether a launch runs a kernel or a graph, and not only copies."""
     return any(activity.kind in {"kernel", GRAPH} for activity in launched)
 
 
-def _group_by_call(order: Sequence[Launched]) -> list[CallLaunches]:
-    """Each launching call's index with all that it launched."""
+def _group_activities_by_call(launched_activities: Sequence[Launched]) -> list[CallLaunches]:
+    """Return each launching call's index with all that it launched."""
     out: list[CallLaunches] = []
-    for index, activity in order:
+    for index, activity in launched_activities:
         if out and out[-1].number == index:
             out[-1].launched.append(activity)
         else:
@@ -441,17 +442,17 @@ def _group_by_call(order: Sequence[Launched]) -> list[CallLaunches]:
 
 
 def _make_launch_token(call: Call, activities: Sequence[Activity]) -> Hashable:
-    """What makes one launch like another."""
+    """Return what makes one launch like another."""
     if len(activities) == 1 and not call.launches_graph:
         activity = activities[0]
         return activity.name, activity.grid, activity.block, activity.bytes
     return call.name, frozenset(activity.name for activity in activities)
 
 
-def find_end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
-    """When the GPU is done with all that was launched and the host knows it."""
-    done = max(activity.end for _, activity in order)
-    last = max(calls[index].end for index, _ in order)
+def find_end_of_work(calls: Sequence[Call], launched_activities: Sequence[Launched]) -> int:
+    """Return when the GPU is done with all that was launched and the host knows it."""
+    done = max(activity.end for _, activity in launched_activities)
+    last = max(calls[index].end for index, _ in launched_activities)
     waited = []
     for c in calls:
         if c.waits and not c.allocates and c.start <= done:
@@ -499,8 +500,8 @@ def _shift_turn_starts(tokens: Sequence[Hashable], turns: Turns, offset: int) ->
     return shifted
 
 
-def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """Where the turns begin, their length, and how many are alike; None if nothing repeats."""
+def find_longest_repetition(sequence: Sequence[Hashable]) -> FirstLengthCount | None:
+    """Return where the turns begin, their length, and how many are alike; None if nothing repeats."""
     import numpy as np
 
     offset = max(0, len(sequence) - LONGEST)
@@ -509,7 +510,7 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     if len(codes) < 2:
         return None
     exact = {}
-    for n in _list_lags(codes):
+    for n in _list_candidate_turn_lengths(codes):
         exact[n] = float(np.mean(codes[n:] == codes[:-n]))
     best = max(exact.values(), default=0.0)
     if best < 0.5:
@@ -520,8 +521,8 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     return None
 
 
-def _list_lags(codes: NDArray[Any]) -> list[int]:
-    """Lags at which the sequence is most like itself, by the correlation of random projections."""
+def _list_candidate_turn_lengths(codes: NDArray[Any]) -> list[int]:
+    """Return lags at which the sequence is most like itself, by correlating random projections."""
     import numpy as np
 
     count = len(codes)
@@ -542,7 +543,7 @@ def _list_lags(codes: NDArray[Any]) -> list[int]:
 
 
 def _find_equal_turns_at_end(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
-    """The longest run of turns at the end that are alike: its beginning and count."""
+    """Return the longest run of turns at the end that are alike: its beginning and count."""
     end = len(codes)
     best: tuple[int, int] | None = None
     # What follows the loop (a last evaluation, say) may be no turn: ends are tried until one fits.

@@ -113,11 +113,13 @@ def replace_layer_numbers(path: str) -> str:
     return ".".join(names)
 
 
-def describe_place_of_works(found: PlaceOfWorks) -> str:
+def describe_place_of_works(place_of_works: PlaceOfWorks) -> str:
     """Say where works come from, and that there are more lines where there are."""
-    said = describe_place(found.place)
-    if found.others:
-        said += f", and {found.others} more {'lines' if found.others > 1 else 'line'}"
+    said = describe_place(place_of_works.place)
+    if place_of_works.others:
+        said += (
+            f", and {place_of_works.others} more {'lines' if place_of_works.others > 1 else 'line'}"
+        )
     return said
 
 
@@ -160,12 +162,12 @@ def shorten_line_path(line: str) -> str:
 
 
 def is_compiler_generated_file(file: str) -> bool:
-    """Whether torch.compile wrote a file."""
+    """Return whether torch.compile wrote a file."""
     return _COMPILED.search(file) is not None
 
 
 def is_uninformative_function(file: str, function: str) -> bool:
-    """Whether a function that torch.profiler names says nothing of a program.
+    """Return whether a function that torch.profiler names says nothing of a program.
 
     The profiler cuts off the folder that packages are installed in: scipy/ndimage/filters.py.
     """

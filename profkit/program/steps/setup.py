@@ -39,11 +39,11 @@ class SetUpTime:
 
     @property
     def time(self) -> int:
-        """Nanoseconds of all."""
+        """Return nanoseconds of all."""
         return sum(end - begin for begin, end in self.spans)
 
     def remove_from_process(self, process: Process) -> Process:
-        """The process as if that had taken no time."""
+        """Return the process as if that had taken no time."""
         begins = [begin for begin, _ in self.spans]
         gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
 
@@ -62,7 +62,7 @@ class SetUpTime:
         )
 
     def note_left_out_time(self) -> Iterator[str]:
-        """Says what was left out."""
+        """Say what was left out."""
         yield (
             f"start-up is left out of the step: {figures(self.time / 1e6)} ms in which the host loads "
             f"code or makes a context ({self.calls:,} calls, the longest {self.name})"
@@ -73,16 +73,21 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
     return replace(row, start=moved(row.start), end=moved(row.end))
 
 
-def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUpTime | None:
-    """Where the host sets up between the first and the last launch; None where that is little."""
-    first, last = calls[order[0][0]].start, calls[order[-1][0]].end
+def find_set_up(
+    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
+) -> SetUpTime | None:
+    """Return where the host sets up between the first and the last launch; None where that is little."""
+    first, last = calls[launched_activities[0][0]].start, calls[launched_activities[-1][0]].end
     found = []
     spans = []
-    for call, begin in [*_list_loading_calls(calls), *_list_cold_calls(calls, order)]:
+    for call, begin in [
+        *_list_loading_calls(calls),
+        *_iterate_slow_first_calls(calls, launched_activities),
+    ]:
         if first <= call.start < last:
             found.append(call)
             spans.append((begin, call.end))
-    idle = _find_spans_without_gpu_work(spans, order)
+    idle = _find_spans_without_gpu_work(spans, launched_activities)
     time = sum(end - begin for begin, end in idle)
     if time <= LEAST * (last - first):
         return None
@@ -91,36 +96,36 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
 
 
 def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, int]]:
-    """Calls that load code or make a context, each with when it begins to: at its start."""
+    """Yield calls that load code or make a context, each with when it begins to: at its start."""
     for call in calls:
         if _SETS_UP.match(call.name):
             yield call, call.start
 
 
-def _list_cold_calls(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+def _iterate_slow_first_calls(
+    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
 ) -> Iterator[tuple[Call, int]]:
     """First launches and calls that take far longer than a launch, each with where a usual one ends."""
-    usual = median(calls[index].end - calls[index].start for index, _ in order)
+    usual = median(calls[index].end - calls[index].start for index, _ in launched_activities)
     least = max(COLD * usual, COLD_LEAST)
-    for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:
+    for call in [*_list_first_launches(calls, launched_activities), *_list_first_calls(calls)]:
         if call.end - call.start > least:
             yield call, call.start + round(usual)
 
 
 def _list_first_launches(
-    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
 ) -> Iterator[Call]:
-    """The first launch of each kernel, which may load its code."""
+    """Yield the first launch of each kernel, which may load its code."""
     seen: set[str] = set()
-    for index, activity in order:
+    for index, activity in launched_activities:
         if activity.kind == "kernel" and activity.name not in seen:
             seen.add(activity.name)
             yield calls[index]
 
 
 def _list_first_calls(calls: Sequence[Call]) -> Iterator[Call]:
-    """The first call of each name that is no wait, which may make the context or start a library."""
+    """Yield the first call of each name that is no wait: it may make the context or start a library."""
     seen: set[str] = set()
     for call in calls:
         if call.name not in seen and (call.allocates or not call.waits):
@@ -129,10 +134,10 @@ def _list_first_calls(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _find_spans_without_gpu_work(
-    spans: Sequence[tuple[int, int]], order: Sequence[tuple[int, Activity]]
+    spans: Sequence[tuple[int, int]], launched_activities: Sequence[tuple[int, Activity]]
 ) -> list[tuple[int, int]]:
-    """The parts of some spans in which the GPU does nothing, merged and in order."""
-    busy = sorted((activity.start, activity.end) for _, activity in order)
+    """Return the parts of some spans in which the GPU does nothing, merged and in order."""
+    busy = sorted((activity.start, activity.end) for _, activity in launched_activities)
     out: list[tuple[int, int]] = []
     at, until = 0, 0
     for begin, end in sorted(spans):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
-from profkit.reports.metrics.derive import OPCODES, Metric, Raw, count_by_opcode
+from profkit.reports.metrics.derive import OPCODES, Metric, Raw, count_instructions_by_opcode
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
 from profkit.reports.metrics.warps import WARPS
@@ -49,5 +49,5 @@ def evaluate_metrics(raw: Raw) -> dict[str, float]:
     `raw` has ncu's names and units, only of metrics that have a value; instances of the INSTANCED ones
     as "name[key]".
     """
-    values = {**raw, **count_by_opcode(raw)}
+    values = {**raw, **count_instructions_by_opcode(raw)}
     return {name: metric.compute_from(values) for name, metric in CATALOGUE.items()}

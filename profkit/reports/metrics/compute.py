@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from itertools import chain, product
 from math import nan
 
-from profkit.reports.metrics.derive import MetricFormula, Raw, combine_collected, parse_metrics
+from profkit.reports.metrics.derive import (
+    MetricFormula,
+    Raw,
+    make_formula_of_collected_metrics,
+    parse_metrics,
+)
 
 
 def _write_pipe(name: str, meaning: str, *units: str) -> str:
@@ -228,7 +233,9 @@ def _list_counters(words: list[str]) -> list[str]:
 
 
 _OPERATIONS = {
-    kind: combine_collected(sum, _list_counters(words), f"sum of {_OPS}{words[0]}*.sum")
+    kind: make_formula_of_collected_metrics(
+        sum, _list_counters(words), f"sum of {_OPS}{words[0]}*.sum"
+    )
     for kind, words in _TYPES.items()
 }
 _PEAKS = {kind: _make_dense_peak(words) for kind, words in _TYPES.items()}

@@ -55,7 +55,7 @@ class MetricFormula:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """`names` as a set: this is read a hundred times per launch."""
+        """Return `names` as a set: this is read a hundred times per launch."""
         return frozenset(self.names)
 
 
@@ -98,16 +98,18 @@ def parse_metrics(text: str, *computed: MetricFormula) -> tuple[Metric, ...]:
             section, _, since = head.strip("[]").partition(" since ")
         elif head and not head.startswith("#"):
             name, unit, meaning = head.split(" | ")
-            sources = tuple(known.get(line) or parse_formula(line) for line in lines)
+            sources = tuple(known.get(line) or parse_catalogue_formula(line) for line in lines)
             found.append(Metric(name, unit, meaning, section, sources, since))
             UNITS[name] = unit
     return tuple(found)
 
 
-def parse_formula(text: str) -> MetricFormula:
+def parse_catalogue_formula(text: str) -> MetricFormula:
     """Return the source that a line of the catalogue describes."""
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
-        return combine_collected(max if several[1] == "max" else sum, several[2].split(", "), text)
+        return make_formula_of_collected_metrics(
+            max if several[1] == "max" else sum, several[2].split(", "), text
+        )
     if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
         opcodes = [_name_opcode(word) for word in executed[1].split(", ")]
         return MetricFormula((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
@@ -127,7 +129,7 @@ def parse_formula(text: str) -> MetricFormula:
     return _make_formula(tuple(names_read), read_value_or_else if "/" in formula else value, text)
 
 
-def combine_collected(
+def make_formula_of_collected_metrics(
     choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
 ) -> MetricFormula:
     """Return the source that is the sum or the largest of the raw metrics that are there."""
@@ -156,7 +158,7 @@ def _make_formula(
     return MetricFormula(names, value, text, optional)
 
 
-def count_by_opcode(raw: Raw) -> dict[str, float]:
+def count_instructions_by_opcode(raw: Raw) -> dict[str, float]:
     """Return the warp instructions of each SASS opcode up to its first dot, by the names of _opcode."""
     totals: dict[str, float] = defaultdict(float)
     for name, value in raw.items():
@@ -182,7 +184,7 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
         case ast.Constant(value=int() | float() as number):
             return lambda _: number
         case ast.Name() | ast.Attribute():
-            name = _join_dotted(node)
+            name = _join_dotted_name(node)
             names[name] = None
             return _make_si_reader(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
@@ -206,10 +208,10 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
     raise ValueError(f"no formula: {ast.unparse(node)}")
 
 
-def _join_dotted(node: ast.expr) -> str:
+def _join_dotted_name(node: ast.expr) -> str:
     match node:
         case ast.Attribute(value=value, attr=last):
-            return f"{_join_dotted(value)}.{last}"
+            return f"{_join_dotted_name(value)}.{last}"
         case ast.Name(id=name):
             return name
     raise ValueError(f"no name: {ast.unparse(node)}")
@@ -217,7 +219,7 @@ def _join_dotted(node: ast.expr) -> str:
 
 def _make_si_reader(name: str) -> Value:
     """Return how a raw metric is read in SI; doubled where ncu halves it."""
-    factor, halved_on = scale_to_si(name), _HALVED.get(_find_halved_unit(name), ())
+    factor, halved_on = get_factor_to_si(name), _HALVED.get(_find_halved_unit(name), ())
     if not halved_on:
         return lambda raw: raw[name] * factor
     return lambda raw: (
@@ -233,7 +235,7 @@ def _find_halved_unit(name: str) -> str:
     return ""
 
 
-def scale_to_si(name: str) -> float:
+def get_factor_to_si(name: str) -> float:
     """Return the factor from the unit that ncu stores for a raw name (it never changes) to SI."""
     if "pct_of_peak" in name or name.endswith(("_pct", ".pct")):
         return 0.01

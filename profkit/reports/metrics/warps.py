@@ -118,7 +118,7 @@ WARP_STATES = (
 WARP_STATE = {state.name: state for state in WARP_STATES}
 
 
-def list_states(*families: Family) -> tuple[str, ...]:
+def list_states_of_families(*families: Family) -> tuple[str, ...]:
     """Return the names of the states of these families."""
     return tuple(state.name for state in WARP_STATES if state.family in families)
 
@@ -152,7 +152,7 @@ def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0
     return MetricFormula((name,), compute_share, text, all_of)
 
 
-def _make_stall(state: str, sampled: str, ratio: str) -> Metric:
+def _make_stall_metric(state: str, sampled: str, ratio: str) -> Metric:
     """Return the metric of a warp state, by ncu's ratio or else by its samples."""
     by_samples = f"{sampled} over all samples, of which {FEWEST} are needed"
     return Metric(
@@ -167,7 +167,7 @@ def _make_stall(state: str, sampled: str, ratio: str) -> Metric:
     )
 
 
-_STALLS = tuple(map(_make_stall, SAMPLES.values(), SAMPLES, _RATIOS))
+_STALLS = tuple(map(_make_stall_metric, SAMPLES.values(), SAMPLES, _RATIOS))
 WARPS = _STALLS + parse_metrics(f"""
 [SourceCounters]
 warp_samples | count | Samples of warp states

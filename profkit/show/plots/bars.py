@@ -70,7 +70,7 @@ def format_percents(*values: float) -> str:
     return " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in values)
 
 
-def choose_kernels(runs: Launches) -> tuple[list[AlikeLaunches], str]:
+def choose_kernels_to_draw(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
     every = base.group_alike_launches(base.list_launch_rows(runs))
     longest = sorted(every, key=lambda g: base.get_launch_time(g.rows[0]), reverse=True)[
@@ -99,7 +99,7 @@ def make_rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: fl
 
 def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
-    kept, small_print = choose_kernels(runs)
+    kept, small_print = choose_kernels_to_draw(runs)
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
     shown = _choose_states(rows)
     above = 12.0
@@ -116,10 +116,10 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.set_xlim(-max(1.1 * max(issuing, default=0), 0.05), 1.01 - min(issuing, default=0))
     ax.axvline(0, color=INK, lw=1.0)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
-    base.name_axes(ax, "Share of a resident warp's time")
+    base.write_axis_labels(ax, "Share of a resident warp's time")
     if shown:
         _add_states_legend(ax, shown)
-    return base.finish_picture(ax, "What the warps waited for", small_print, above)
+    return base.add_title_and_small_print(ax, "What the warps waited for", small_print, above)
 
 
 def _choose_states(rows: Sequence[Mapping[str, float]]) -> list[str]:
@@ -200,7 +200,7 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     Active far above elapsed means that the SMs were idle for a part of the launch. A single launch
     has a row a pipe; several have a row a launch and a column a pipe.
     """
-    kept, small_print = choose_kernels(runs)
+    kept, small_print = choose_kernels_to_draw(runs)
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
     is_single = len(rows) == 1
     shown = _choose_pipes(rows, 12 if is_single else 8)
@@ -210,13 +210,13 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     ax = make_rows_axes(ax, names, 0.4, 1.15)
     for i, row in enumerate(rows):
         _draw_pipes(ax, None if is_single else i, row, shown)
-        if not any(is_collected(row, pipe) for pipe in PIPES):
+        if not any(has_collected_pipe_share(row, pipe) for pipe in PIPES):
             write_not_collected(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if is_single else max(len(shown), 1))
     _write_column_heads(ax, columns)
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
     below = f"{_write_pipes_legend(rows, shown)} {small_print}"
-    return base.finish_picture(ax, title, below, 26, 14)
+    return base.add_title_and_small_print(ax, title, below, 26, 14)
 
 
 def _choose_pipes(rows: Sequence[Mapping[str, float]], most: int) -> list[str]:
@@ -266,7 +266,7 @@ def _write_pipes_legend(rows: Sequence[Mapping[str, float]], shown: Sequence[str
     for pipe in PIPES:
         if pipe in shown:
             continue
-        if any(is_collected(row, pipe) for row in rows):
+        if any(has_collected_pipe_share(row, pipe) for row in rows):
             idle.append(make_display_name(pipe))
         else:
             unknown.append(make_display_name(pipe))
@@ -305,14 +305,14 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
 
     A limiter's figure is the blocks per SM that it allows; the smallest decides.
     """
-    kept, small_print = choose_kernels(runs)
+    kept, small_print = choose_kernels_to_draw(runs)
     ax = make_rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
     for y, group in enumerate(kept):
         _draw_occupancy_row(ax, y, group)
     ax.set_xlim(0, _END + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
-    base.name_axes(ax, "Warps per SM, as a share of the maximum", loc="left")
+    base.write_axis_labels(ax, "Warps per SM, as a share of the maximum", loc="left")
     for i, name in enumerate(LIMITS):
         head, at = name.removeprefix("limit_"), (_FIRST + _WIDE * i, 1)
         base.write_note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
@@ -321,7 +321,7 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     base.write_note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
     title = "Occupancy: achieved (solid), theoretical (light)"
     below = f"Registers are per thread, shared memory is per block. {small_print}"
-    return base.finish_picture(ax, title, below, above=40)
+    return base.add_title_and_small_print(ax, title, below, above=40)
 
 
 def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
@@ -355,7 +355,7 @@ def _write_block_limits(ax: Axes, y: int, row: Mapping[str, float]) -> None:
     ax.text(_NEEDS, y, needs, fontsize=10, color=INK, va="center")
 
 
-def is_collected(row: Mapping[str, float], pipe: str) -> bool:
+def has_collected_pipe_share(row: Mapping[str, float], pipe: str) -> bool:
     return not all(map(isnan, get_pipe_shares(row, pipe)))
 
 
@@ -448,7 +448,7 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     title = f"The fastest at {shapes} shapes"
     if grid.gpu:
         title += f" on {clip_text(grid.gpu)}"
-    base.finish_picture(ax, title, explain_heatmap(drawn), above=4, under=40)
+    base.add_title_and_small_print(ax, title, explain_heatmap(drawn), above=4, under=40)
     base.get_figure(ax).draw_without_rendering()
     return ax
 

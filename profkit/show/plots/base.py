@@ -192,7 +192,7 @@ def _get_short_kernel_name(row: Row) -> str:
     return shorten_name(str(row.get("kernel", "kernel")), LONGEST)
 
 
-def finish_picture(
+def add_title_and_small_print(
     ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
 ) -> Axes:
     """Return a picture with its title `above` points over it, and small print so many under it.
@@ -223,7 +223,7 @@ def write_note(
     return ax.annotate(text, at, by, xycoords=within, **looks)
 
 
-def name_axes(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
+def write_axis_labels(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
     ax.set_xlabel(x, **{"fontsize": 12, "color": INK, **looks})
     ax.set_ylabel(y, fontsize=12, color=INK)
 

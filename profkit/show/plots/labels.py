@@ -51,7 +51,7 @@ def place_labels(
     tries = _list_label_placements(ax, labels, hard, soft, size)
     by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
     orders = (range(len(labels)), range(len(labels))[::-1], by_height)
-    settled = [choose_placements(tries, order) for order in orders]
+    settled = [choose_placements_of_least_cost(tries, order) for order in orders]
     _, chosen = min(settled, key=lambda result: result[0])
     written = []
     for label, one, i in zip(labels, tries, chosen, strict=True):
@@ -72,7 +72,9 @@ def _list_label_placements(
         probe = ax.text(0, 0, label.text, fontsize=size, parse_math=False, linespacing=1.15)
         wide = np.array(probe.get_window_extent().size) + 2 * _GAP
         probe.remove()
-        one = list_placements(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
+        one = list_free_placements_with_costs(
+            anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft
+        )
         foreign = anchors[:i] + anchors[i + 1 :]
         tries.append(replace(one, cost=one.cost + compute_misleading_cost(one, foreign)))
     return tries
@@ -88,14 +90,14 @@ class Tries:
     cost: Boxes
 
 
-def list_placements(
-    anchors: Boxes, size: Boxes, point: float, inside: Boxes, hard: Boxes, soft: Boxes
+def list_free_placements_with_costs(
+    anchors: Boxes, size: Boxes, pixels_per_point: float, inside: Boxes, hard: Boxes, soft: Boxes
 ) -> Tries:
     """Return the places of a label of this size round its anchors that touch nothing; all in pixels.
 
-    `anchors`: n x 2, the best first; `point`: pixels of a typographic point; `inside`: the frame.
+    `anchors`: n x 2, the best first; `pixels_per_point`: of a typographic point; `inside`: the frame.
     """
-    boxes = np.vstack([list_candidate_boxes(anchor, size, point) for anchor in anchors])
+    boxes = np.vstack([list_candidate_boxes(anchor, size, pixels_per_point) for anchor in anchors])
     each = len(boxes) // len(anchors)
     ends = np.repeat(anchors, each, axis=0)
     leaders = np.hstack([find_nearest_points_of_boxes(boxes, ends), ends])
@@ -128,21 +130,23 @@ def compute_misleading_cost(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     return cost
 
 
-def list_candidate_boxes(anchor: Boxes, size: Boxes, point: float) -> Boxes:
-    """Boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
-    reach = np.repeat(np.array(_REACHES) * point, len(_ANGLES))
+def list_candidate_boxes(anchor: Boxes, size: Boxes, pixels_per_point: float) -> Boxes:
+    """Return boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
+    reach = np.repeat(np.array(_REACHES) * pixels_per_point, len(_ANGLES))
     angle = np.tile(_ANGLES, len(_REACHES))
     rays = np.stack(
         [np.cos(angle) * (reach + size[0] / 2), np.sin(angle) * (reach + size[1] / 2)], axis=1
     )
-    aside = np.array(_ASIDE) * point + size[0] / 2
+    aside = np.array(_ASIDE) * pixels_per_point + size[0] / 2
     across, up = np.meshgrid(np.concatenate([aside, -aside]), np.arange(-8, 9) * size[1])
     columns = np.stack([across.ravel(), up.ravel()], axis=1)
     centre = anchor + np.vstack([rays, columns])
     return np.hstack([centre - size / 2, centre + size / 2])
 
 
-def choose_placements(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
+def choose_placements_of_least_cost(
+    tries: list[Tries], order: Sequence[int]
+) -> tuple[float, list[int | None]]:
     """Place the labels in this order, then again with the others in sight; cost and choices."""
     chosen: list[int | None] = [None] * len(tries)
     paid = [_LEFT_OUT] * len(tries)

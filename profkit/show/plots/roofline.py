@@ -69,28 +69,30 @@ def roofline(
     launches = [list(map(model.list_roofline_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
-    roofs, ax = numbers.choose_ceilings(rows, points), base.make_axes(ax, 7.5)
+    roofs, ax = numbers.choose_ceiling_ranges_to_draw(rows, points), base.make_axes(ax, 7.5)
     _set_roofline_axes(ax, roofs, [*every, *shapes.values()])
     small_print = _write_small_print(rows, points, roofs)
-    base.finish_picture(ax, make_roofline_title(device, rows), small_print)
+    base.add_title_and_small_print(ax, make_roofline_title(device, rows), small_print)
     _draw_grid_shapes(ax, shapes.values())
-    _draw_groups(ax, launches)
+    _draw_groups_of_alike_launches(ax, launches)
     base.get_figure(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
-    _explain_marks(ax, rows, points, shapes)
-    _name_launches(ax, groups, launches, texts, labels)
+    _draw_legend_and_reason_for_no_point(ax, rows, points, shapes)
+    _write_launch_names_that_fit(ax, groups, launches, texts, labels)
     base.take_text_literally(ax)
     return ax
 
 
-def _explain_marks(ax: Axes, rows: Sequence[Row], points: Points, shapes: Iterable[str]) -> None:
+def _draw_legend_and_reason_for_no_point(
+    ax: Axes, rows: Sequence[Row], points: Points, shapes: Iterable[str]
+) -> None:
     """Draw the legend, and say why there is no point where there is none."""
     draw_legend(ax, points, shapes)
     if not points:
         _write_why_no_point(ax, rows)
 
 
-def _draw_groups(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:
+def _draw_groups_of_alike_launches(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:
     """Draw the points of launches, those that are alike in one colour."""
     size = 10.0
     if len(launches) > _CROWD:
@@ -100,7 +102,7 @@ def _draw_groups(ax: Axes, launches: Sequence[Sequence[Points]]) -> None:
             draw_launch_on_roofline(ax, launch, colour, size)
 
 
-def _name_launches(
+def _write_launch_names_that_fit(
     ax: Axes,
     groups: Sequence[base.AlikeLaunches],
     launches: Sequence[Sequence[Points]],
@@ -159,7 +161,7 @@ def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
-        for row in numbers.list_longest_launches(rows):
+        for row in numbers.select_long_launches(rows):
             clock = select_collected_metrics(row).get(
                 metric, nan
             ) / compute_counted_share_of_duration(row)
@@ -182,7 +184,7 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
         measured = "at the measured clocks"
-        if len(numbers.list_longest_launches(rows)) < len(rows):
+        if len(numbers.select_long_launches(rows)) < len(rows):
             measured = "at the clocks of the longest launches (short ones measure them badly)"
         sentences.append(
             f"Ceilings from the report {measured}; shares refer to each launch's own ceilings."
@@ -341,7 +343,7 @@ def list_occupied_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
 def _set_roofline_axes(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
     left, right, bottom, top = numbers.compute_axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    base.name_axes(ax, *numbers.AXES)
+    base.write_axis_labels(ax, *numbers.AXES)
     base.set_log_ticks(ax.xaxis, "{:,g}".format)
     base.set_log_ticks(ax.yaxis, numbers.format_rate_tick)
     base.style_axes(ax, "both")

@@ -48,12 +48,12 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     if kernels:
         longest = max(row["ms"] for row in kernels)
     ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
-    base.name_axes(ax, "ms per step")
+    base.write_axis_labels(ax, "ms per step")
     left_out = len(document["kernels"]) - len(kernels)
     small_print = ""
     if left_out:
         small_print = f"{left_out} kernels that take less are not shown."
-    return base.finish_picture(ax, write_step_title(document), small_print, above=48)
+    return base.add_title_and_small_print(ax, write_step_title(document), small_print, above=48)
 
 
 def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:

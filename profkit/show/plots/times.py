@@ -53,7 +53,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
         "faster; ~ marks differences within the noise."
     )
     title = f"Ladder at case {ladder.case}: time per call"
-    return base.finish_picture(ax, title, below, above=16 + 13 * _LEVELS)
+    return base.add_title_and_small_print(ax, title, below, above=16 + 13 * _LEVELS)
 
 
 def _make_ladder_axes(ladder: Ladder, ax: Axes | None) -> Axes:
@@ -135,7 +135,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
         "its commit and speed-up. Lines end where the machine changes."
     )
-    return base.finish_picture(ax, "Time of every run, oldest first", below, under=78)
+    return base.add_title_and_small_print(ax, "Time of every run, oldest first", below, under=78)
 
 
 def draw_subject_history(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
@@ -163,7 +163,7 @@ def _draw_history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> No
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
         ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
-    base.name_axes(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
+    base.write_axis_labels(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
     base.style_axes(ax, "y")
 
 
@@ -176,7 +176,7 @@ _SOURCES = {  # source -> marker and colour
 }
 
 
-def select_timed_trials(history: pd.DataFrame) -> pd.DataFrame:
+def make_frame_of_timed_trials(history: pd.DataFrame) -> pd.DataFrame:
     """Return the trials that have a time, in µs, with the kind of their source; or an error."""
     timed = history[history["value"].notna()].copy()
     if timed.empty:
@@ -188,7 +188,7 @@ def select_timed_trials(history: pd.DataFrame) -> pd.DataFrame:
 
 def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw the time of every trial and the best so far."""
-    timed = select_timed_trials(history)
+    timed = make_frame_of_timed_trials(history)
     ax = base.make_axes(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
@@ -203,11 +203,11 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     draw_best_so_far(ax, timed)
     lost = len(history) - len(timed)
     _set_log_scale(ax)
-    base.name_axes(ax, "Trial", "Time per call, µs")
+    base.write_axis_labels(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
     base.style_axes(ax, "both")
     below = f"Hollow: pruned after a first look. {lost} more trials were rejected or failed."
-    return base.finish_picture(ax, "Time of every trial", below)
+    return base.add_title_and_small_print(ax, "Time of every trial", below)
 
 
 def draw_best_so_far(ax: Axes, timed: pd.DataFrame) -> None:
@@ -220,7 +220,7 @@ def draw_best_so_far(ax: Axes, timed: pd.DataFrame) -> None:
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw time against the shared memory of a block, coloured by registers, sized by occupancy."""
-    timed = select_timed_trials(history)
+    timed = make_frame_of_timed_trials(history)
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:
         raise ProfkitError("no trial of this search has a time and its resources", _FEW)
@@ -231,10 +231,10 @@ def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     bar = ax.figure.colorbar(dots, ax=ax)
     bar.set_label("Registers per thread", fontsize=11, color=INK)
     _set_log_scale(ax)
-    base.name_axes(ax, "Shared memory per block, KiB", "Time per call, µs")
+    base.write_axis_labels(ax, "Shared memory per block, KiB", "Time per call, µs")
     base.style_axes(ax, "both")
     below = "Larger dots: more warps fit on an SM."
-    return base.finish_picture(ax, "Time against resources per block", below)
+    return base.add_title_and_small_print(ax, "Time against resources per block", below)
 
 
 def _set_log_scale(ax: Axes) -> None:

@@ -238,7 +238,7 @@ def write_markdown_block(block: Block) -> Iterator[str]:
         case Fold():
             yield from _write_markdown_fold(block)
         case Grid():
-            yield from ("", *write_table(block), "")
+            yield from ("", *write_markdown_table(block), "")
 
 
 def _write_markdown_fold(block: Fold) -> Iterator[str]:
@@ -284,7 +284,7 @@ def _is_safe_link(text: str) -> bool:
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
-def write_table(grid: Grid) -> Sequence[str]:
+def write_markdown_table(grid: Grid) -> Sequence[str]:
     """Return a table as lines of Markdown."""
     head, sides = [], []
     for title in grid.head:
@@ -292,11 +292,11 @@ def write_table(grid: Grid) -> Sequence[str]:
         sides.append("--:" if is_right_aligned(title) else "---")
     rows = [head, sides]
     for row in grid.rows:
-        rows.append(list(map(write_cell, row)))
+        rows.append(list(map(write_markdown_cell, row)))
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
-def write_cell(cell: Words) -> str:
+def write_markdown_cell(cell: Words) -> str:
     """Return a cell; a ladder's blanks before a name stay to be seen."""
     raw = get_plain_text(cell)
     depth = len(raw) - len(raw.lstrip(" "))
@@ -360,7 +360,7 @@ class _Html:
             case Fold():
                 yield self._render_fold(block)
             case Grid():
-                yield self.write_table(block)
+                yield self.render_table(block)
 
     def _render_line(self, block: TextLine) -> str:
         """Return a line behind its mark; a page's style writes the colon."""
@@ -389,13 +389,13 @@ class _Html:
         inside = self.render_blocks(block.blocks)
         return f"<details{self._format_style('more')}{opened}>{summary}{inside}</details>"
 
-    def write_table(self, grid: Grid) -> str:
+    def render_table(self, grid: Grid) -> str:
         """Return a table without its empty columns."""
         columns = grid.list_filled_columns()
         head = "".join(self._render_head(grid.head[i]) for i in columns)
         body = ""
         for row in grid.rows:
-            cells = "".join(self.write_cell(row[i], grid.head[i], i) for i in columns)
+            cells = "".join(self.render_cell(row[i], grid.head[i], i) for i in columns)
             body += f"<tr>{cells}</tr>"
         table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         wide, plain = self._format_style("wide"), self._format_style("plain")
@@ -413,7 +413,7 @@ class _Html:
         look = self._format_style("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
-    def write_cell(self, cell: Words, title: str, column: int) -> str:
+    def render_cell(self, cell: Words, title: str, column: int) -> str:
         """Return a cell; its column decides the side, and in the first one blanks are a depth."""
         raw, right = get_plain_text(cell), is_right_aligned(title)
         inner = raw.lstrip(" ")

@@ -255,18 +255,20 @@ def drop_middle_words(text: str, width: int) -> str:
     return f"{text[: width - 1]}…"  # without its start it could be anything
 
 
-def rank_name_word(words: list[str], i: int) -> float:
+def rank_name_word(words: list[str], position: int) -> float:
     """Return how much a word of a name says: the first one most, then a tile, then the second one."""
-    word = words[i].strip("_")
-    if i == 0:
+    word = words[position].strip("_")
+    if position == 0:
         return 5
     if _TILE.search(word):
         return 4
-    if i == 1:
+    if position == 1:
         return 3
     if word in _DULL:
         return -1
-    return (1.0 if word.isdigit() else 0.0) + (0.5 if i == len(words) - 1 else 1 - i / len(words))
+    return (1.0 if word.isdigit() else 0.0) + (
+        0.5 if position == len(words) - 1 else 1 - position / len(words)
+    )
 
 
 def join_kept_words(words: list[str], kept: set[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profkit.model.scenario import SPREAD, make_expectation
+from profkit.model.scenario import SPREAD, make_bounded_expectation
 from profkit.show.text.words import format_expectation
 
 
@@ -25,7 +25,7 @@ SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
         "hold four times out of five",
-        f"{_DIAGNOSE}: expect {format_expectation(make_expectation(1.87, SPREAD))}",
+        f"{_DIAGNOSE}: expect {format_expectation(make_bounded_expectation(1.87, SPREAD))}",
     ),
     "at most": ScreenWord(
         "the speed-up if this cause vanished and nothing took its place: a ceiling, not a promise",

@@ -57,54 +57,56 @@ def make_console(*, width: int | None = None, stderr: bool = False) -> Console:
     return on
 
 
-def render_text(content: Iterable[Block], on: Console) -> str:
+def render_text(content: Iterable[Block], console: Console) -> str:
     """Return blocks as text; nothing is printed."""
     out, before = "", None
     for block in content:
         # A paragraph is set apart; a line belongs to what is around it.
         apart = {type(before), type(block)} == {blocks.Paragraph, blocks.Grid}
-        out += ("\n" if apart else "") + render_block(block, on, before is None, 0)
+        out += ("\n" if apart else "") + render_block(block, console, before is None, 0)
         before = block
     return _TRAILING.sub("", out)
 
 
-def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
+def render_block(block: Block, console: Console, first: bool, indent: int) -> str:
     """Return a block as text, so many blanks from the left; the `first` one has no line before it."""
-    readable = min(on.width, _READABLE)
+    readable = min(console.width, _READABLE)
     match block:
         case blocks.Grid():
-            return render_grid(block, on, indent + block.indent)
+            return render_grid(block, console, indent + block.indent)
         case blocks.Fold():
-            return _render_fold(block, on, first, indent)
+            return _render_fold(block, console, first, indent)
         case blocks.Heading():
-            return render_in_width(on, _make_heading(block, first), indent)
+            return render_in_width(console, _make_heading(block, first), indent)
         case blocks.Command():
-            return render_command(block, on, indent + 2)
+            return render_command(block, console, indent + 2)
         case blocks.Strip():
-            return render_in_width(on, render_strip(block), indent or 2)
+            return render_in_width(console, render_strip(block), indent or 2)
         case blocks.Code():
             return "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
             line = _make_marked_line(block)
-            return render_in_width(on, line, (indent or 2) + 2 * block.indent, readable)
+            return render_in_width(console, line, (indent or 2) + 2 * block.indent, readable)
         case blocks.ListItem():
-            return render_in_width(on, _make_item(block), indent, readable)
+            return render_in_width(console, _make_list_item(block), indent, readable)
         case blocks.Image():
-            return render_in_width(on, Text(f"see {escape_text(block.path)}"), indent, readable)
+            return render_in_width(
+                console, Text(f"see {escape_text(block.path)}"), indent, readable
+            )
         case blocks.Paragraph():
-            return _render_paragraph(block, on, indent, readable)
+            return _render_paragraph(block, console, indent, readable)
 
 
-def _render_fold(block: blocks.Fold, on: Console, first: bool, indent: int) -> str:
+def _render_fold(block: blocks.Fold, console: Console, first: bool, indent: int) -> str:
     """Return details below their title, three blanks further in."""
     head = Text("" if first else "\n").append(make_terminal_text(block.title))
-    text = render_in_width(on, head, indent)
+    text = render_in_width(console, head, indent)
     for inner in block.blocks:
-        text += render_block(inner, on, first=True, indent=indent + 3)
+        text += render_block(inner, console, first=True, indent=indent + 3)
     return text
 
 
-def _make_item(block: blocks.ListItem) -> Table:
+def _make_list_item(block: blocks.ListItem) -> Table:
     """Return an entry of a list behind its bullet, with what stands under it."""
     item = Table.grid(padding=(0, 1, 0, 0))
     item.add_row(block.bullet, make_terminal_text(block.text))
@@ -132,24 +134,26 @@ def _make_marked_line(block: blocks.TextLine) -> Text:
     return line.append(make_terminal_text(block.text, "not bold default"))
 
 
-def _render_paragraph(block: blocks.Paragraph, on: Console, indent: int, readable: int) -> str:
+def _render_paragraph(block: blocks.Paragraph, console: Console, indent: int, readable: int) -> str:
     """Return a paragraph; one that is nothing but an address stays on one line, however long."""
     indent += 2 * block.indent
     if all(span.role == "link" for span in convert_to_spans(block.text)):
         return render_unwrapped(get_plain_text(block.text), indent)
-    return render_in_width(on, make_terminal_text(block.text), indent, readable)
+    return render_in_width(console, make_terminal_text(block.text), indent, readable)
 
 
-def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
+def render_grid(grid: blocks.Grid, console: Console, indent: int) -> str:
     """Return a table, indented by so many blanks."""
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
-    fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
+    fits = console.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     if fits:
-        room = on
+        room = console
     else:
         room = make_console(width=_WIDEST)
     columns = choose_columns(grid, room.width - indent)
-    lines = _render_table(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
+    lines = _render_table(
+        columns, room.width - indent, banded=grid.bands, trims=console.is_terminal
+    )
     return "".join(render_in_width(room, line, indent) for line in lines)
 
 
@@ -166,11 +170,11 @@ def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
     return list(columns.values())
 
 
-def build_column(grid: blocks.Grid, i: int) -> TableColumn:
-    """Return column `i` of a table for a terminal, its words in the colours of what they say."""
-    title, cells, names = grid.head[i], [], []
+def build_column(grid: blocks.Grid, column: int) -> TableColumn:
+    """Return column `column` of a table for a terminal, its words in the colours of what they say."""
+    title, cells, names = grid.head[column], [], []
     for row in grid.rows:
-        cell = row[i]
+        cell = row[column]
         cells.append(make_terminal_text(cell, choose_verdict_colour(get_plain_text(cell))))
         if isinstance(cell, TextSpan) and cell.role == "name":
             names.append(cell.text)
@@ -179,7 +183,7 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
         cells,
         right=is_right_aligned(title),
         names=names if names and len(names) == len(cells) else None,
-        prose=i == grid.wraps,
+        prose=column == grid.wraps,
         shortest=_SHORTEST_ON_A_LINE if grid.spare else _SHORTEST,
     )
 
@@ -188,14 +192,14 @@ def render_unwrapped(line: str, indent: int) -> str:
     return f"{' ' * indent}{escape_text(line)}".rstrip() + "\n"
 
 
-def render_command(command: blocks.Command, on: Console, indent: int) -> str:
+def render_command(command: blocks.Command, console: Console, indent: int) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
     line = Text(" " * indent + escape_text(command.line), "bold")
     about = f"# {escape_text(command.about)}"
-    if command.about and len(line) + len(about) + 2 <= on.width:
+    if command.about and len(line) + len(about) + 2 <= console.width:
         line.append(f"  {about}", "not bold dim")
-    with on.capture() as captured:
-        on.print(line, soft_wrap=True)
+    with console.capture() as captured:
+        console.print(line, soft_wrap=True)
     return captured.get()
 
 
@@ -222,11 +226,11 @@ def render_strip(bar: blocks.Strip) -> Text:
 
 
 def render_in_width(
-    on: Console, what: RenderableType, indent: int, width: int | None = None
+    console: Console, what: RenderableType, indent: int, width: int | None = None
 ) -> str:
     """Return what rich prints, indented, in `width` columns of the console if that is given."""
-    with on.capture() as captured:
-        on.print(Padding(what, (0, 0, 0, indent)), width=width)
+    with console.capture() as captured:
+        console.print(Padding(what, (0, 0, 0, indent)), width=width)
     return captured.get().replace(_KEPT, " ")
 
 
@@ -279,7 +283,9 @@ class TableColumn:
             if self.names:
                 name = self.names[number]
             fits = not name or _measure_widest_line(cell) <= width
-            yield split_lines(cell if fits else Text(shorten_name(name, width), cell.style), width)
+            yield wrap_text_into_lines(
+                cell if fits else Text(shorten_name(name, width), cell.style), width
+            )
 
 
 @dataclass
@@ -313,7 +319,9 @@ class _ColumnGroup:
 
     def iterate_titles(self) -> Iterator[Text]:
         """Yield the titles, each standing on the first row."""
-        titles = [split_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
+        titles = [
+            wrap_text_into_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)
+        ]
         deep = max(map(len, titles))
         for line in self.join_cells([[Text()] * (deep - len(head)) + head for head in titles]):
             line.stylize("bold")
@@ -414,7 +422,7 @@ def _measure_widest_line(text: Text) -> int:
     return max((line.cell_len for line in text.split("\n")), default=0)
 
 
-def split_lines(text: Text, width: int) -> list[Text]:
+def wrap_text_into_lines(text: Text, width: int) -> list[Text]:
     if "\n" not in text.plain and text.cell_len <= width:
         return [text]
     return list(text.wrap(_CONSOLE, max(width, 1), overflow="fold"))
@@ -427,7 +435,9 @@ def find_narrowest_width(text: Text, lines: int) -> int:
         return widest
     longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
     widths = range(longest, widest)
-    return longest + bisect_left(widths, True, key=lambda w: len(split_lines(text, w)) <= lines)
+    return longest + bisect_left(
+        widths, True, key=lambda w: len(wrap_text_into_lines(text, w)) <= lines
+    )
 
 
 class ShowsItself:

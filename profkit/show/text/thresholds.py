@@ -79,6 +79,6 @@ OF_A_FAMILY = {
 }
 
 
-def find_quantity(name: str, family: str) -> Quantity | None:
+def get_compared_quantity(name: str, family: str) -> Quantity | None:
     """Return what a threshold of a rule's file is compared with; `family`: the file's name."""
     return QUANTITIES.get(name) or OF_A_FAMILY.get((name, family))

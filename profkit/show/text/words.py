@@ -14,7 +14,7 @@ from profkit.diagnosis.launches import (
     HotLine,
     JudgedLaunch,
     LaunchRow,
-    find_row_with_sure_saving,
+    find_leading_row_with_sure_saving,
 )
 from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding, SourceShare
 from profkit.diagnosis.rules.waits import WAITING
@@ -106,7 +106,7 @@ BOUNDS = {
 }
 
 
-def say_bound(diagnosis: Diagnosis) -> str:
+def say_verdict(diagnosis: Diagnosis) -> str:
     """Return the verdict as the rest of a sentence that begins with the kernel's name.
 
     The limiter's own name follows, unless the finding that leads is called so, too.
@@ -145,7 +145,7 @@ def spell_limiter(name: str) -> str:
     return name.replace("_", " ")
 
 
-def name_launch(run: JudgedLaunch) -> str:
+def name_launch_by_variant(run: JudgedLaunch) -> str:
     return " ".join(filter(None, (run.variant, run.case)))
 
 
@@ -158,11 +158,11 @@ def name_device(run: JudgedLaunch) -> str:
     return run.device or "device unknown"
 
 
-def format_dims(of: tuple[int, int, int] | None) -> str:
+def format_dims(dims: tuple[int, int, int] | None) -> str:
     """Return a grid or block without trailing ones: 16 x 4 x 16."""
-    if of is None:
+    if dims is None:
         return "unknown"
-    sizes = list(of)
+    sizes = list(dims)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
     return " x ".join(f"{n:,}" for n in sizes)
@@ -264,9 +264,9 @@ ABLATE = "; `profkit ablate` can measure it"
 
 def _say_ablation(finding: LaunchFinding) -> str:
     """Return that an ablation measures the cause of a finding; "" where none does."""
-    from profkit.records.ablation import read_causes
+    from profkit.records.ablation import read_ablations_by_rule
 
-    for group, causes in read_causes().items():
+    for group, causes in read_ablations_by_rule().items():
         if group in ABLATED and finding.rule in causes:
             return ABLATE
     return ""
@@ -416,7 +416,7 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
     run, top = row.median_launch, row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
-        marks.append((say_bound(run.diagnosis), "strong"))
+        marks.append((say_verdict(run.diagnosis), "strong"))
     if top:
         marks.append((describe_finding_gain(top).removesuffix(ABLATE), "gain"))
     spans: list[TextSpan | str] = []
@@ -557,7 +557,7 @@ def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> str:
     wait = WAITS.get(diagnosis.limiter or "", "")
     if diagnosis.bound == "latency" and wait and wait in cause:
         return "is limited by latency"
-    return say_bound(diagnosis)
+    return say_verdict(diagnosis)
 
 
 def get_first_sentence(advice: str) -> str:
@@ -587,7 +587,7 @@ def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> str:
 def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
     """Return the verdict apart from the first finding that is left: that is not the verdict's cause."""
     verdict = (
-        f"{shorten_name(run.kernel, NAME)} {say_bound(run.diagnosis)}: {run.diagnosis.because}."
+        f"{shorten_name(run.kernel, NAME)} {say_verdict(run.diagnosis)}: {run.diagnosis.because}."
     )
     said = [verdict, "The finding that explains this was left out."]
     if run.top:
@@ -598,7 +598,7 @@ def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
 
 
 def _is_guess(run: JudgedLaunch, top: LaunchFinding) -> bool:
-    """Whether a finding without a number leads where what the warps wait for was not collected."""
+    """Return whether a finding without a number leads, and the waits were not collected."""
     is_open = (
         run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and has_no_metrics(run)
     )
@@ -641,7 +641,7 @@ def _get_known_gain(finding: LaunchFinding) -> float:
 
 
 def _has_wide_interval(finding: LaunchFinding) -> bool:
-    """Whether its interval is too wide for a number that could be compared with another's."""
+    """Return whether its interval is too wide for a number that could be compared with another's."""
     return (
         finding.expect is not None
         and finding.expect.is_wide
@@ -718,7 +718,7 @@ def describe_row_order(rows: Sequence[LaunchRow]) -> str:
         return ORDER
     if rows[0].leads_with_uncollected_cause(sum(row.total for row in rows)):
         return f"{ORDER}; first, the launch that takes most time and lacks counters"
-    if rows[0] is find_row_with_sure_saving(rows):
+    if rows[0] is find_leading_row_with_sure_saving(rows):
         return f"{ORDER}; first, the largest saving that is sure"
     return ORDER
 

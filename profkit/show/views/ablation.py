@@ -24,30 +24,32 @@ def show_ablations(records: Sequence[Record]) -> Iterator[Block]:
             yield from _show_ablation(f"{record.variant}.{record.case}", found)
 
 
-def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
-    yield Heading(f"{name}  {figures.seconds(found.base)}{format_spread(found)}, {found.gpu}")
-    rows = tuple(_make_ablation_row(row) for row in found.measured)
+def _show_ablation(name: str, ablation: AblationRecord) -> Iterator[Block]:
+    yield Heading(
+        f"{name}  {figures.seconds(ablation.base)}{format_spread(ablation)}, {ablation.gpu}"
+    )
+    rows = tuple(_make_ablation_row(row) for row in ablation.measured)
     if rows:
         yield Grid(("without", ">time", ">speed-up", "what was changed"), rows, wraps=3)
-    for row in found.measured:
+    for row in ablation.measured:
         for line in row.lines:
             if line.gain >= _CLOSE:
                 text = f"{line.line}: {figures.speedup(line.gain)} of that alone"
                 yield TextLine(text, row.title, indent=1)
-    for pair in found.pairs:
+    for pair in ablation.pairs:
         yield _show_pair(pair)
-    yield from _show_shape_changes(found)
-    for refusal in found.refused:
+    yield from _show_shape_changes(ablation)
+    for refusal in ablation.refused:
         if refusal.code != _NOTHING:
             yield _show_refusal(refusal)
-    yield _show_verdict(found)
+    yield _show_verdict(ablation)
 
 
-def format_spread(found: AblationRecord) -> str:
+def format_spread(ablation: AblationRecord) -> str:
     """Return half of the 95 % interval of the time before, in brackets; "" where it is not known."""
-    if found.low is None or found.high is None:
+    if ablation.low is None or ablation.high is None:
         return ""
-    spread = words.format_half_width(Interval(found.base, found.low, found.high))
+    spread = words.format_half_width(Interval(ablation.base, ablation.low, ablation.high))
     if not spread:
         return ""
     return f" ({spread})"
@@ -76,8 +78,8 @@ def _show_pair(pair: MeasuredPair) -> Block:
     return TextLine(text, f"without {pair.titles[0]} and {pair.titles[1]}")
 
 
-def _show_shape_changes(found: AblationRecord) -> Iterator[Block]:
-    shape = found.shape
+def _show_shape_changes(ablation: AblationRecord) -> Iterator[Block]:
+    shape = ablation.shape
     words = []
     for ratio, what in (
         (shape.half_occupancy, "half of the warps"),
@@ -108,8 +110,8 @@ def _show_refusal(refusal: Refusal) -> Block:
     return TextLine((TextSpan(text, "dim"),), refusal.ablation)
 
 
-def _show_verdict(found: AblationRecord) -> Block:
-    verdict = found.verdict
+def _show_verdict(ablation: AblationRecord) -> Block:
+    verdict = ablation.verdict
     if not verdict.cause and verdict.missing:
         text = f"cannot tell: {verdict.missing.observed}; {verdict.missing.remedy}"
         return TextLine(text, verdict.bound if verdict.bound != "unknown" else "")
@@ -118,14 +120,14 @@ def _show_verdict(found: AblationRecord) -> Block:
     else:
         limiter = ""
     text = f"{verdict.cause}{limiter}: {verdict.because}"
-    other = _describe_overlap(found)
+    other = _describe_overlap(ablation)
     return TextLine(f"{text}{other}", verdict.bound)
 
 
-def _describe_overlap(found: AblationRecord) -> str:
-    """What does not add up: two causes that are each worth something, and together more than all."""
-    reachable = [row for row in found.measured if row.reachable and row.sure_gain >= _ALONE]
-    if len(reachable) < 2 or found.pairs:
+def _describe_overlap(ablation: AblationRecord) -> str:
+    """Return which two causes do not add up: each is worth something, and together more than all."""
+    reachable = [row for row in ablation.measured if row.reachable and row.sure_gain >= _ALONE]
+    if len(reachable) < 2 or ablation.pairs:
         return ""
     saved = sum(1 - 1 / row.gain for row in reachable)
     names = " and ".join(row.title for row in reachable[:2])

@@ -22,13 +22,18 @@ from profkit.program.steps.places import shorten_line_path
 from profkit.show.text import words
 from profkit.show.text.escape import shorten_name
 from profkit.show.text.words import get_first_sentence
-from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
+from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics_to_show
 from profkit.show.views.diagnosis import (
     FINDINGS,
     list_commands_for_agents,
     list_doubts_of_measurement,
 )
-from profkit.show.views.triage import FIRST, GROUPS, select_large_kernels, sum_by_origin
+from profkit.show.views.triage import (
+    FIRST,
+    GROUPS,
+    split_large_and_small_kernels,
+    sum_rows_by_origin,
+)
 
 DIGITS = 4  # of a figure: nobody has measured more
 NAME = 60  # characters of a kernel's name
@@ -36,16 +41,16 @@ PLACES = 2  # source lines of a finding
 Entry = dict[str, Any]
 
 
-def select_launches(
+def make_launches_entry(
     runs: Sequence[JudgedLaunch], names: Sequence[str], rows: int, problems: Sequence[str]
 ) -> Entry:
     """Return launches, worst first, of so many rows; `names`: what the agent calls their reports."""
     kernels: list[Entry] = []
     for run, name in zip(runs, names, strict=True):
         if kernels:
-            kernels.append(select_further_launch(run, name))
+            kernels.append(make_further_launch_entry(run, name))
         else:
-            kernels.append(select_launch(run, name))
+            kernels.append(make_first_launch_entry(run, name))
     more = rows - len(runs)
     return drop_unknown_values(
         {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
@@ -57,36 +62,36 @@ def select_answer(rows: Sequence[LaunchRow], count: int, problems: Sequence[str]
     runs = [row.median_launch for row in rows[:count]]
     names = [str(run.report) for run in runs]
     entry: Entry = {"answer": " ".join(words.write_headline(rows))}
-    entry |= select_launches(runs, names, len(rows), problems)
+    entry |= make_launches_entry(runs, names, len(rows), problems)
     entry["notes"] = list_doubts_of_measurement(rows)
     entry["next"] = list_commands_for_agents(runs[0]) if runs else []
     return drop_unknown_values(entry)
 
 
-def select_launch(run: JudgedLaunch, report: str) -> Entry:
+def make_first_launch_entry(run: JudgedLaunch, report: str) -> Entry:
     """Return the launch that leads, with its first findings and the advice of the first of them."""
     findings = list_firing_causes(run)[:FINDINGS]
-    entry = select_identity(run, report)
+    entry = make_identity_entry(run, report)
     if findings:
-        entry["findings"] = [select_finding(finding) for finding in findings]
+        entry["findings"] = [make_short_finding_entry(finding) for finding in findings]
         entry["findings"][0]["try"] = get_first_sentence(findings[0].advice)
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown_values(entry)
 
 
-def select_further_launch(run: JudgedLaunch, report: str) -> Entry:
+def make_further_launch_entry(run: JudgedLaunch, report: str) -> Entry:
     """Return a launch behind the first: its leading finding in a line, as the text has it."""
     findings = list_firing_causes(run)[:1]
-    entry = select_identity(run, report)
+    entry = make_identity_entry(run, report)
     if findings:
-        entry["findings"] = [select_finding(findings[0], places=1)]
+        entry["findings"] = [make_short_finding_entry(findings[0], places=1)]
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown_values(entry)
 
 
-def select_identity(run: JudgedLaunch, report: str) -> Entry:
+def make_identity_entry(run: JudgedLaunch, report: str) -> Entry:
     """Return which launch it is, its time and its verdict; `report`: what the agent calls its file."""
     diagnosis = run.diagnosis
     return {
@@ -106,7 +111,7 @@ def list_firing_causes(run: JudgedLaunch) -> list[LaunchFinding]:
     return [finding for finding in causes if not finding.repeats]
 
 
-def select_finding(finding: LaunchFinding, places: int = PLACES) -> Entry:
+def make_short_finding_entry(finding: LaunchFinding, places: int = PLACES) -> Entry:
     """Return what a rule says, with the source lines that have most of its cause."""
     expect = finding.expect
     interval = {}
@@ -122,21 +127,21 @@ def select_finding(finding: LaunchFinding, places: int = PLACES) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_comparison(compared: Compared) -> Entry:
+def make_comparison_entry(compared: Compared) -> Entry:
     """Return what became of the time, the findings and the counters that say why."""
-    changes = [select_change(change) for change in compared.changes]
+    changes = [make_run_change_entry(change) for change in compared.changes]
     problems = [problem.message for problem in compared.problems]
     return drop_unknown_values({"changes": changes, "problems": problems})
 
 
-def select_change(change: RunComparison) -> Entry:
+def make_run_change_entry(change: RunComparison) -> Entry:
     """Return the comparison of two runs."""
     time: Entry = {"answer": "cannot tell", "sentence": change.time_note}
     if change.time:
         speedup = change.time.speedup
         time = {"answer": change.time.answer, "sentence": change.time.sentence}
         if speedup:
-            time["speedup"] = select_figures(speedup, ("median", "low", "high"))
+            time["speedup"] = select_known_figures(speedup, ("median", "low", "high"))
         time["before"] = round_figure(change.time.before.median)
         time["after"] = round_figure(change.time.after.median)
     entry = {
@@ -144,26 +149,26 @@ def select_change(change: RunComparison) -> Entry:
         "after": change.after,
         "refusals": [refusal.sentence for refusal in change.refusals],
         "time": time,
-        "estimate": select_estimate(change.estimate),
-        "launches": [select_launch_change(launch) for launch in change.launches],
+        "estimate": make_estimate_entry(change.estimate),
+        "launches": [make_launch_change_entry(launch) for launch in change.launches],
     }
     return drop_unknown_values(entry)
 
 
-def select_estimate(estimate: GainEstimate | None) -> Entry | None:
+def make_estimate_entry(estimate: GainEstimate | None) -> Entry | None:
     """Return what was expected of the fix, and what was measured."""
     if estimate is None:
         return None
     names = ("expected", "low", "high", "measured")
     outcome = f"{estimate.outcome} the interval"
-    return {"rule": estimate.rule, **select_figures(estimate, names), "outcome": outcome}
+    return {"rule": estimate.rule, **select_known_figures(estimate, names), "outcome": outcome}
 
 
-def select_launch_change(launch: LaunchChange) -> Entry:
+def make_launch_change_entry(launch: LaunchChange) -> Entry:
     """Return what became of a launch: its bound, its findings, the metrics that say why."""
     moved = []
-    for metric in choose_metrics(launch, BRIEF_METRICS):
-        moved.append({"metric": metric.metric, **select_figures(metric, ("before", "after"))})
+    for metric in choose_metrics_to_show(launch, BRIEF_METRICS):
+        moved.append({"metric": metric.metric, **select_known_figures(metric, ("before", "after"))})
     findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
     gone, new = [], []
     still_there: dict[str, dict[str, str]] = {}
@@ -177,7 +182,7 @@ def select_launch_change(launch: LaunchChange) -> Entry:
     entry = {
         "kernel": shorten_name(launch.kernel.after, NAME),
         "bound": {"before": launch.bound.before, "after": launch.bound.after},
-        "profiled_time_s": select_figures(launch.profiled_time, ("before", "after")),
+        "profiled_time_s": select_known_figures(launch.profiled_time, ("before", "after")),
         "gone": gone,
         "new": new,
         **still_there,
@@ -186,12 +191,12 @@ def select_launch_change(launch: LaunchChange) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_figures(of: object, names: Sequence[str]) -> Entry:
+def select_known_figures(of: object, names: Sequence[str]) -> Entry:
     """Return the figures of these names."""
     return drop_unknown_values({name: getattr(of, name) for name in names})
 
 
-def select_programs(comparison: Mapping[str, Any]) -> Entry:
+def make_program_change_entry(comparison: Mapping[str, Any]) -> Entry:
     """Return what became of the findings of a program."""
     names = ("answer", "before_ms", "after_ms", "saved_ms", "kept", "outcome", "new", "notes")
     entry = {name: comparison[name] for name in names}
@@ -204,11 +209,11 @@ def select_programs(comparison: Mapping[str, Any]) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_triage(document: SecondTriageDocument) -> Entry:
+def make_triage_entry(document: SecondTriageDocument) -> Entry:
     """Return the step of a "profkit.triage/2" document: findings, and kernels that take longest."""
     step, first = document["step"], document["first"]
     idle = [drop_unknown_values({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
-    shown, _ = select_large_kernels(document["kernels"])
+    shown, _ = split_large_and_small_kernels(document["kernels"])
     says_more = not document["findings"]
     entry: Entry = {
         "schema": document["schema"],
@@ -217,26 +222,26 @@ def select_triage(document: SecondTriageDocument) -> Entry:
             {"ms": step["ms"], "gpu_busy_ms": step["gpu_busy_ms"], "idle": idle}
         ),
         "first": {"rule": first["rule"], "cause": first["cause"] if says_more else None},
-        "findings": [select_step_finding(row) for row in document["findings"][:FIRST]],
+        "findings": [make_step_finding_entry(row) for row in document["findings"][:FIRST]],
         "more_findings": max(0, len(document["findings"]) - FIRST) or None,
-        "kernels": [select_kernel(row) for row in shown],
+        "kernels": [make_short_kernel_entry(row) for row in shown],
         "notes": list(document["notes"]),
     }
     entry["first"] = drop_unknown_values(entry["first"])
     return drop_unknown_values(entry)
 
 
-def select_step_finding(row: Mapping[str, Any]) -> Entry:
+def make_step_finding_entry(row: Mapping[str, Any]) -> Entry:
     """Return a finding of a step."""
     entry = {name: row[name] for name in ("rule", "cause", "saving", "advice", "where")}
     entry["saving"] = drop_unknown_values(row["saving"])
     return drop_unknown_values(entry)
 
 
-def select_origins(document: Mapping[str, Any], by: str) -> list[Entry]:
+def list_origin_entries(document: Mapping[str, Any], by: str) -> list[Entry]:
     """Return a step's GPU time by line, module or operator: what the text's table has."""
     rows = []
-    for row in sum_by_origin(document, by)[:GROUPS]:
+    for row in sum_rows_by_origin(document, by)[:GROUPS]:
         entry = {by: row["name"], "ms": row["ms"], "share": row["share"], "calls": row["calls"]}
         if by == "line":
             entry["in"] = row["function"]
@@ -244,7 +249,7 @@ def select_origins(document: Mapping[str, Any], by: str) -> list[Entry]:
     return rows
 
 
-def select_kernel(row: Mapping[str, Any]) -> Entry:
+def make_short_kernel_entry(row: Mapping[str, Any]) -> Entry:
     """Return one kernel of a step."""
     names = ("id", "op", "calls", "ms", "limiter")
     entry = {name: row[name] for name in names}

@@ -69,7 +69,7 @@ def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
             yield TextLine("--anyway", "to compare anyway")
         return
     yield from _show_answer(change)
-    groups = group_launches(change.launches)
+    groups = group_launches_changed_alike(change.launches)
     for group in groups[:shown]:
         yield from _show_group(group, change, shown)
     yield from _show_predictions(change.promises)
@@ -165,7 +165,7 @@ class LaunchGroup:
 
     @property
     def shown(self) -> LaunchChange:
-        """The launch that takes longest after the change; the first one of equals."""
+        """Return the launch that takes longest after the change; the first one of equals."""
         longest = self.launches[0]
         for launch in self.launches:
             if launch.profiled_time.after > longest.profiled_time.after:
@@ -173,12 +173,12 @@ class LaunchGroup:
         return longest
 
 
-def group_launches(launches: Iterable[LaunchChange]) -> list[LaunchGroup]:
+def group_launches_changed_alike(launches: Iterable[LaunchChange]) -> list[LaunchGroup]:
     """Return launches of the same kernels, bounds and changes of findings in one group each."""
     alike: dict[tuple[Any, ...], list[tuple[int, LaunchChange]]] = {}
     for number, launch in enumerate(launches, 1):
         changes = sorted(
-            (f.rule, say_state(f)) for f in launch.findings if not is_note_or_repeat(f)
+            (f.rule, describe_finding_state(f)) for f in launch.findings if not is_note_or_repeat(f)
         )
         leads = launch.leads.before, launch.leads.after
         key = (launch.kernel, launch.bound, leads, tuple(changes))
@@ -194,7 +194,7 @@ def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterat
     """Yield one launch, or the longest of several that became the same."""
     is_only = len(change.launches) == 1
     if not is_only:
-        yield Heading(_title_group(group), 2)
+        yield Heading(_write_group_title(group), 2)
         yield from show_cause_of_change(group.shown, change)
     yield from _show_both_launches(group.shown, change.time is not None or not is_only)
     yield from _show_changed_findings(group.shown, change)
@@ -202,7 +202,7 @@ def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterat
     yield from _list_metrics_of_one_side(group.shown)
 
 
-def _title_group(group: LaunchGroup) -> str:
+def _write_group_title(group: LaunchGroup) -> str:
     """Return which launches a block is about: "Launch 2", "Launches 1 to 4, alike"."""
     first, last = group.numbers[0], group.numbers[-1]
     if len(group.numbers) == 1:
@@ -273,7 +273,7 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
     """Yield what explains the change in time, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
-        yield from _explain_time(launch, found, change)
+        yield from _iterate_causes_of_time_change(launch, found, change)
     before, after = launch.leads.before, launch.leads.after
     if after in found:
         worth = words.format_gain(found[after].after.gain)
@@ -286,14 +286,14 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
         yield TextLine("no finding is left: less work is what would make it faster", "next")
 
 
-def _explain_time(
-    launch: LaunchChange, found: Mapping[str, FindingChange], change: RunComparison
+def _iterate_causes_of_time_change(
+    launch: LaunchChange, changes_by_rule: Mapping[str, FindingChange], change: RunComparison
 ) -> Iterator[TextLine]:
     """Yield the finding that explains a change in time; without one that none does."""
     cause = change.cause
     is_changed = change.time is not None and change.time.answer in ("faster", "slower")
     if cause is not None:
-        said = say_finding_change(found[cause.rule])
+        said = say_finding_change(changes_by_rule[cause.rule])
         if cause.share is not None and change.time is not None:
             did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
             part = figures.quantity(min(cause.share, 1.0), "share")
@@ -331,7 +331,7 @@ def _list_changed_findings(launch: LaunchChange, change: RunComparison) -> Itera
             TextSpan(_format_gains_of_sides(finding), "gain"),
             f"): {why}" if why else ")",
         )
-        yield TextLine(text, say_state(finding))
+        yield TextLine(text, describe_finding_state(finding))
 
 
 def _say_why_it_changed(finding: FindingChange) -> str:
@@ -364,7 +364,7 @@ def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
     """Return that no finding explains a change in time, with the metrics that moved farthest."""
     said = f"why it is {answer} is not known from the findings"
     moved = []
-    for metric in choose_metrics(launch, len(launch.moved)):
+    for metric in choose_metrics_to_show(launch, len(launch.moved)):
         name, was, now, _ = list_move_cells(metric)
         moved.append(f"{name} {was} -> {now}")
     if not moved:
@@ -429,7 +429,7 @@ def show_changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Ite
     for finding in findings:
         if finding.what in ("hidden", "uncovered"):
             why = _say_why_it_changed(finding)
-            yield TextLine(f"{finding.rule}: {why}", say_state(finding), indent)
+            yield TextLine(f"{finding.rule}: {why}", describe_finding_state(finding), indent)
 
 
 # What became of a finding, as a document has it -> the word for it on screens.
@@ -441,7 +441,7 @@ STATES: Mapping[FindingState, str] = {
 }
 
 
-def say_state(finding: FindingChange) -> str:
+def describe_finding_state(finding: FindingChange) -> str:
     """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
     if finding.what == "uncovered" and finding.state == "worse":
         return "new"
@@ -543,9 +543,9 @@ def _list_metrics_of_one_side(launch: LaunchChange) -> Iterator[TextLine]:
 
 def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
     """Yield the metrics that moved; near-copies are one row where not all are asked for."""
-    chosen = choose_metrics(launch, len(launch.moved))
+    chosen = choose_metrics_to_show(launch, len(launch.moved))
     if shown < len(chosen):
-        rows = merge_metrics_with_equal_values(chosen)[:shown]
+        rows = make_metric_rows_merging_copies(chosen)[:shown]
     else:
         rows = list(map(list_move_cells, chosen))
     if rows:
@@ -572,7 +572,7 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
 
 
-def choose_metrics(launch: LaunchChange, shown: int) -> list[MovedMetric]:
+def choose_metrics_to_show(launch: LaunchChange, shown: int) -> list[MovedMetric]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest.
 
     Clocks are none of them: no code of a kernel sets them, and notes say at which the launches ran.
@@ -593,7 +593,7 @@ def choose_metrics(launch: LaunchChange, shown: int) -> list[MovedMetric]:
 NEAR = 0.02  # of a share: two units that were busy for as long within it are one row
 
 
-def merge_metrics_with_equal_values(moved: Sequence[MovedMetric]) -> list[tuple[str, ...]]:
+def make_metric_rows_merging_copies(moved: Sequence[MovedMetric]) -> list[tuple[str, ...]]:
     """Return the rows of metrics; those that moved from and to the same values are one row.
 
     L1 and the LSU pipe behind it are busy for about the same time: a second row tells nothing.
@@ -742,7 +742,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
         yield f"predicted: {say_estimate(change.estimate)}"
     if change.time is not None:
         yield f"measured: {describe_timing(change)}"
-    for group in group_launches(change.launches):
+    for group in group_launches_changed_alike(change.launches):
         yield from _list_brief_launch(group.shown, change)
 
 
@@ -754,7 +754,9 @@ def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[
     yield f"{name}bound: {format_both_bounds(launch)}"
     yield from map(_write_marked, show_cause_of_change(launch, change))
     yield from map(_write_marked, _list_changed_findings(launch, change))
-    for metric, before, after, _ in map(list_move_cells, choose_metrics(launch, BRIEF_METRICS)):
+    for metric, before, after, _ in map(
+        list_move_cells, choose_metrics_to_show(launch, BRIEF_METRICS)
+    ):
         yield f"{metric}: {before} -> {after}"
 
 
@@ -812,7 +814,7 @@ def show_predicted_times(
     else:
         yield Heading(f"{variant} with {condition}")
         yield _make_table_of_predicted_times(expected)
-    yield from _show_doubts(expected)
+    yield from _show_uncertain_predictions(expected)
     yield TextLine(
         "times are under ncu; the interval is the model's error on kernels it was not fitted to"
     )
@@ -860,7 +862,7 @@ def _say_counter_change(change: CounterChange) -> str:
     return f"{change.value:g}x the {name}"
 
 
-def _show_doubts(expected: Sequence[ExpectedLaunch]) -> Iterator[TextLine]:
+def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[TextLine]:
     """Yield what an interval leaves open: whether there is a gain at all, or only how large it is."""
     maybe_nothing, unsure_size = [], []
     for row in expected:

@@ -55,7 +55,7 @@ def show_diagnosis(
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(list_row_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
-    yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
+    yield blocks.Paragraph(TextSpan(write_launch_count_and_order(listed, rows), "dim"))
     before = None
     for number, row in enumerate(rows_with_lines, 1):
         yield show_folded_verdict(row, number, total, before)
@@ -174,7 +174,7 @@ def _describe_finding_briefly(finding: LaunchFinding) -> str:
 # The table.
 
 
-def write_summary(listed: Sequence[LaunchRow], rows: Sequence[LaunchRow]) -> str:
+def write_launch_count_and_order(listed: Sequence[LaunchRow], rows: Sequence[LaunchRow]) -> str:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
     hidden = ""
     if len(rows) > len(listed):
@@ -189,7 +189,7 @@ def list_row_cells(number: int, row: LaunchRow, total: float) -> tuple[Words, ..
     if len(row.launches) > 1:
         launch = words.format_count_and_times(row)
     else:
-        launch = words.name_launch(run) or words.name_launch_by_report(run)
+        launch = words.name_launch_by_variant(run) or words.name_launch_by_report(run)
     return (
         str(number),
         TextSpan(run.kernel, "name"),
@@ -225,7 +225,7 @@ def show_folded_verdict(
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.median_launch
     if run.status == "ok":
-        judged = words.say_bound(run.diagnosis)
+        judged = words.say_verdict(run.diagnosis)
     else:
         judged = run.status
     title = (
@@ -267,7 +267,9 @@ def list_launch_facts(row: LaunchRow, total: float) -> Iterator[str]:
         yield f"{figures.seconds(run.time)}, {part}"
     else:
         yield part
-    yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.name_launch(run))))
+    yield ", ".join(
+        filter(None, (f"{run.report} launch {run.index}", words.name_launch_by_variant(run)))
+    )
     sizes = f"grid {words.format_dims(run.grid)}, block {words.format_dims(run.block)}"
     yield f"{sizes}, {words.name_device(run)}, compute capability {run.cc or 'unknown'}"
     if resources := describe_resources_and_occupancy(run):

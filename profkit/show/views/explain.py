@@ -17,14 +17,14 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.resources import BY_LIMITER, RESOURCES
-from profkit.model.scenario import COVERAGE, SPREAD, make_expectation
+from profkit.model.scenario import COVERAGE, SPREAD, make_bounded_expectation
 from profkit.program.example import run_example
 from profkit.program.findings import Example, StepRule
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.program.rules import RULES as OF_STEPS
 from profkit.program.rules import list_rule_texts
 from profkit.program.triage import triage_timeline
-from profkit.records.ablation import read_causes
+from profkit.records.ablation import read_ablations_by_rule
 from profkit.records.paths import FULL
 from profkit.reports.figures import counted, figures, speedup
 from profkit.reports.figures import quantity as format_quantity
@@ -34,7 +34,7 @@ from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
 from profkit.show.text.glossary import SCREEN_WORDS, normalize_screen_word
 from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, find_rules_for_ncu_rule
 from profkit.show.text.terminal import ShowsItself
-from profkit.show.text.thresholds import find_quantity
+from profkit.show.text.thresholds import get_compared_quantity
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
@@ -68,7 +68,7 @@ class Explanation(ShowsItself):
 
     @property
     def short(self) -> Explanation:
-        """A page up to its examples; one without examples is whole."""
+        """Return a page up to its examples; one without examples is whole."""
         headings = list(self.parts)
         ends = [place for place, name in enumerate(headings) if name in EXAMPLES]
         if not ends:
@@ -125,7 +125,7 @@ def explain(name: str | None = None) -> Explanation:
         return _list_everything()
     if screen_word := normalize_screen_word(name):
         return _explain_screen_word(screen_word)
-    page = _find_page(name)
+    page = _make_page_of_name(name)
     told = _drop_empty_parts(page.parts)
     if page.kind != OF_A_STEP and page.name in STEP_RULES:  # the same word of a launch's verdict
         for heading, texts in _drop_empty_parts(_explain_step_rule(STEP_RULES[page.name])).items():
@@ -136,7 +136,7 @@ def explain(name: str | None = None) -> Explanation:
     return replace(page, parts=told, asked=asked)
 
 
-def _find_page(name: str) -> Explanation:
+def _make_page_of_name(name: str) -> Explanation:
     """Return the page of a name, of the rule that it is a part of, or of what ncu calls so."""
     word = _find_rule_containing_word(_extract_bound_name(name.strip()))
     answered = find_rules_for_ncu_rule(name)
@@ -269,22 +269,22 @@ def _explain_step_rule(rule: StepRule) -> Parts:
     return {
         "What happens": (page.hardware,),
         "How to fix it": (rule.advice,),
-        "Before": show_code(page.before),
-        "After": show_code(page.after),
+        "Before": make_code_blocks(page.before),
+        "After": make_code_blocks(page.after),
         "How it is detected": (rule.meaning,),
         "What it says": tuple(said),
         "What it advises": tuple(dict.fromkeys(tried)),
         "How its saving is estimated": (rule.fix,),
         "Thresholds": page.thresholds,
         "False alarms": page.false_alarms,
-        "An example": (_say_example(rule.fires[0]),),
-        "An example that does not fire": (_say_example(rule.clear[0]),),
+        "An example": (_judge_and_describe_example(rule.fires[0]),),
+        "An example that does not fire": (_judge_and_describe_example(rule.clear[0]),),
         "To see it": (TextSpan("profkit triage -- COMMAND", "code"),),
         "Official page": (TextSpan(page.official, "link"),),
     }
 
 
-def _say_example(example: Example) -> str:
+def _judge_and_describe_example(example: Example) -> str:
     """Return what triage says first of an example, and of what."""
     of = triage_timeline(run_example(example))
     step = f"a step of {figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} launches"
@@ -333,7 +333,7 @@ def _find_rule_containing_word(word: str) -> str:
 
 
 def _has_words_in_name(rule: str, asked: str) -> bool:
-    """Whether the words asked for follow each other in a rule's name, in the singular too."""
+    """Return whether the words asked for follow each other in a rule's name, in the singular too."""
     name = f"-{rule}-"
     return f"-{asked}-" in name or f"-{asked}s-" in name
 
@@ -387,8 +387,8 @@ def explain_rule(rule: LaunchRule) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "How to fix it": (rule.advice,),
-        "Before": show_code(page.before),
-        "After": show_code(page.after),
+        "Before": make_code_blocks(page.before),
+        "After": make_code_blocks(page.after),
         "How it is detected": _explain_detection(rule, page),
         f"Measured on {pages.read_probe_gpu()}": explain_gain_on_probes(rule),
         "Expected gain": explain_gain_model(rule),
@@ -452,7 +452,7 @@ _MEASURES = {
 def explain_ablations(rule: LaunchRule) -> tuple[Words, ...]:
     """Return which ablation measures a rule's cause, or why none does; nothing for a note."""
     said = []
-    for group, causes in read_causes().items():
+    for group, causes in read_ablations_by_rule().items():
         by = causes.get(rule.id)
         if by is not None:
             if isinstance(by, str):
@@ -463,24 +463,24 @@ def explain_ablations(rule: LaunchRule) -> tuple[Words, ...]:
     return tuple(said)
 
 
-def show_code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
+def make_code_blocks(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
     if snippet:
         return (blocks.Code(snippet.text, snippet.language),)
     return ()
 
 
-def explain_threshold(of: pages.PageThreshold) -> Words:
+def explain_threshold(threshold: pages.PageThreshold) -> Words:
     """Return what is compared with a threshold, as a quantity; a limiter with its shares of peak."""
-    quantity = find_quantity(of.name, of.family)
-    if quantity is not None and of.number is not None:
+    quantity = get_compared_quantity(threshold.name, threshold.family)
+    if quantity is not None and threshold.number is not None:
         if quantity.unit == "ratio":
-            return quantity.text.format(speedup(of.number))
-        return quantity.text.format(format_quantity(of.number, quantity.unit))
-    if of.reason:
-        text = f"{of.value}: {of.reason}"
+            return quantity.text.format(speedup(threshold.number))
+        return quantity.text.format(format_quantity(threshold.number, quantity.unit))
+    if threshold.reason:
+        text = f"{threshold.value}: {threshold.reason}"
     else:
-        text = of.value
-    return TextSpan(of.name, "code"), f" {text}"
+        text = threshold.value
+    return TextSpan(threshold.name, "code"), f" {text}"
 
 
 def explain_gain_on_probes(rule: LaunchRule) -> tuple[Words, ...]:
@@ -507,7 +507,7 @@ def explain_gain_model(rule: LaunchRule) -> tuple[Words, ...]:
 
 def explain_interval() -> str:
     """Return how wide the intervals of all rules are, and how many fixes on record were inside."""
-    of, (held, fixes) = make_expectation(2.0, SPREAD), COVERAGE
+    of, (held, fixes) = make_bounded_expectation(2.0, SPREAD), COVERAGE
     return (
         f"if 2x is expected, the interval is {of.low:.2f}x to {of.high:.2f}x; on code not used "
         f"for calibration, {held} of {fixes} measured speed-ups of 5 % or more were inside such "
@@ -537,7 +537,7 @@ def explain_metric(metric: Metric) -> Parts:
 
 def _describe_probe_range(metric: Metric) -> tuple[str, ...]:
     """Return the smallest and largest value on the probes; nothing where it was not collected."""
-    seen = pages.find_probe_range(metric.name)
+    seen = pages.find_metric_range_over_probes(metric.name)
     if not seen:
         return ()
     texts = []

@@ -43,11 +43,11 @@ def _list_history_cells(step: HistoryStep) -> tuple[str, ...]:
     answer: str = step.answer
     if step.note:
         answer = f"{step.answer}; {step.note}"
-    measured, seen_from = (run.made or "")[:16], format_difference(step.smallest_change)
+    measured, seen_from = (run.made or "")[:16], format_percent_or_unknown(step.smallest_change)
     return measured.replace("T", " "), commit, run.gpu or "", time, speedup, answer, seen_from
 
 
-def format_difference(share: float | None, unknown: str = "") -> str:
+def format_percent_or_unknown(share: float | None, unknown: str = "") -> str:
     if share is None or isnan(share):
         return unknown
     return figures.format_percent(share, 2)
@@ -64,7 +64,7 @@ def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">A/A pairs": lambda machine: str(machine.pairs),
         ">rounds": lambda machine: str(machine.rounds),
         ">within": lambda machine: figures.format_percent(machine.within, 2),
-        ">between": lambda machine: format_difference(machine.between, "not known"),
+        ">between": lambda machine: format_percent_or_unknown(machine.between, "not known"),
         ">compare": lambda machine: str(machine.compare_alarms),
         ">gate": lambda machine: str(machine.gate_alarms),
     }
@@ -75,7 +75,7 @@ def show_noise(machines: Sequence[MachineNoise]) -> Iterator[Block]:
     )
 
 
-def show_schema(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
+def show_history_schema(version: str, columns: Sequence[Mapping[str, str]]) -> Iterator[Block]:
     """Yield the tables and columns of the history, as a query names them."""
     yield Heading(f"{version}: times in seconds, clocks in Hz; null where not known")
     head = ("table", "column", "type", "key")
@@ -93,16 +93,17 @@ def show_query_answer(frame: pd.DataFrame) -> Iterator[Block]:
 def list_plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values; null where not known."""
     return [
-        {str(k): convert_to_plain(v) for k, v in row.items()} for row in frame.to_dict("records")
+        {str(k): convert_to_json_value(v) for k, v in row.items()}
+        for row in frame.to_dict("records")
     ]
 
 
-def convert_to_plain(value: Any) -> Any:
+def convert_to_json_value(value: Any) -> Any:
     """Return a value of a frame as one that JSON has; None where it is not known."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
-        return [convert_to_plain(v) for v in value]
+        return [convert_to_json_value(v) for v in value]
     if isinstance(value, float):
         if isfinite(value):
             return value
@@ -116,7 +117,7 @@ def convert_to_plain(value: Any) -> Any:
 
 
 def format_table_cell(value: Any) -> str:
-    plain = convert_to_plain(value)
+    plain = convert_to_json_value(value)
     if plain is None:
         return ""
     if isinstance(plain, float):
@@ -136,7 +137,10 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
     yield from _show_moved_subjects(report.subjects)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
-        smallest, largest = format_difference(min(judged)), format_difference(max(judged))
+        smallest, largest = (
+            format_percent_or_unknown(min(judged)),
+            format_percent_or_unknown(max(judged)),
+        )
         changes = f"a change of {largest}"
         if smallest != largest:
             changes = f"changes of {smallest} to {largest}"
@@ -163,7 +167,7 @@ def _show_moved_subjects(subjects: Iterable[GateSubject]) -> Iterator[Block]:
         if subject.time:
             before = figures.seconds(subject.time.before.median)
             after = figures.seconds(subject.time.after.median)
-        seen_from, cause = format_difference(subject.smallest_change), subject.cause or ""
+        seen_from, cause = format_percent_or_unknown(subject.smallest_change), subject.cause or ""
         row = (subject.name, subject.answer, before, after, seen_from, cause, subject.because)
         cells.append(row)
     head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")

@@ -349,11 +349,11 @@ def make_search_times_grid(search: Entry) -> Grid:
     for role, name, config in named:
         warm = search["times"].get(name, {}).get("warm")
         flags = " ".join(f"-D{macro}={value}" for macro, value in config.items())
-        rows.append((role, format_time(warm), TextSpan(flags, "code")))
+        rows.append((role, format_search_time(warm), TextSpan(flags, "code")))
     return Grid(("", "warm L2, median (95 %)", "flags"), tuple(rows))
 
 
-def format_time(warm: Mapping[str, Any] | None) -> str:
+def format_search_time(warm: Mapping[str, Any] | None) -> str:
     """Return a median with its interval; "?" where none was measured."""
     from profkit.evidence.samples import Interval  # with numpy
     from profkit.show.text import words  # with the rules
@@ -395,13 +395,13 @@ def show_incumbents(history: pd.DataFrame) -> Block:
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),
         ">time": lambda row: figures.seconds(float(row["value"])),
-        "against the previous incumbent": format_confirmed,
+        "against the previous incumbent": format_confirmed_speedup,
         "verdict": format_bound_and_limiter,
     }
     return make_grid(steps.to_dict("records"), columns)
 
 
-def format_confirmed(row: Mapping[Any, Any]) -> str:
+def format_confirmed_speedup(row: Mapping[Any, Any]) -> str:
     """Return the confirmed speed-up with its interval; "" where it was not confirmed."""
     low, high = row["confirmed_low"], row["confirmed_high"]
     if isnan(low):

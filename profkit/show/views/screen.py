@@ -70,7 +70,7 @@ def _list_row_cells(
 ) -> tuple[Words, ...]:
     """Return a row of the table; `files` has a letter for each report, `names` how often each kernel."""
     run = row.median_launch
-    launch = words.name_launch(run)
+    launch = words.name_launch_by_variant(run)
     if not launch and len(files) > 1:
         launch = f"{files[run.report]}#{run.index}"
     elif not launch and names[run.kernel] > 1:
@@ -120,7 +120,7 @@ def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[str, str]:
 def _list_reports(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield which report each letter of the table is, where that is not said by its variant."""
     files = assign_report_letters(rows)
-    if len(files) < 2 or all(words.name_launch(row.median_launch) for row in rows):
+    if len(files) < 2 or all(words.name_launch_by_variant(row.median_launch) for row in rows):
         return
     for report, letter in files.items():
         yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
@@ -220,7 +220,7 @@ def describe_launch_in_line(row: LaunchRow) -> str:
     if len(row.launches) > 1:
         time = words.format_count_and_times(row)
     parts = [time, f"grid {words.format_dims(run.grid)}", f"block {words.format_dims(run.block)}"]
-    parts += [words.name_device(run), words.name_launch(run)]
+    parts += [words.name_device(run), words.name_launch_by_variant(run)]
     return ", ".join(filter(None, parts))
 
 
@@ -243,7 +243,7 @@ def _show_leading_finding(
     advice = words.get_first_sentence(finding.advice)
     if len(advice) > len(words.shorten_advice(finding.advice)):
         under.append((TextSpan("try:", "note"), f" {advice}"))
-    under += _list_repeats(finding, causes)
+    under += _iterate_units_full_of_same_work(finding, causes)
     gain = TextSpan(words.describe_finding_gain(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
@@ -259,7 +259,9 @@ def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[str, flo
     return chosen
 
 
-def _list_repeats(finding: LaunchFinding, causes: Sequence[LaunchFinding]) -> Iterator[str]:
+def _iterate_units_full_of_same_work(
+    finding: LaunchFinding, causes: Sequence[LaunchFinding]
+) -> Iterator[str]:
     """Yield the units that are full of the work of a finding."""
     for other in causes:
         if other.repeats == finding.rule:
@@ -336,10 +338,10 @@ def _show_what_is_missing(rows: Sequence[LaunchRow]) -> Iterator[Block]:
         yield blocks.TextLine(unchecked, "not checked")
 
 
-def _describe_doubt(found: Sequence[LaunchFinding], launches: int) -> str:
+def _describe_doubt(findings: Sequence[LaunchFinding], launches: int) -> str:
     """Return a doubt in so many of all launches, with the first one's figures where they differ."""
-    causes = [finding.cause.partition(": ")[0] for finding in found]
-    part = _say_part_of_launches(len(found), launches)
+    causes = [finding.cause.partition(": ")[0] for finding in findings]
+    part = _say_part_of_launches(len(findings), launches)
     if len(set(causes)) == 1:
         return f"{part} {causes[0]}".strip()
     return f"{part or _name_all_launches(launches)}; of the first, {causes[0]}"
@@ -352,10 +354,10 @@ def _name_all_launches(count: int) -> str:
     return f"in all {count} launches"
 
 
-def _say_part_of_launches(count: int, of: int) -> str:
+def _say_part_of_launches(count: int, total: int) -> str:
     """Return "in 2 of 5 launches"; "" for all of them."""
-    if count < of:
-        return f"in {count} of {of} launches"
+    if count < total:
+        return f"in {count} of {total} launches"
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from profkit.program.steps.idle import clean_operator_name
 from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
-from profkit.reports.figures import base_name, figures, format_percent, seconds
+from profkit.reports.figures import figures, format_percent, get_base_name_of_kernel, seconds
 from profkit.show.text.blocks import (
     Block,
     Columns,
@@ -68,12 +68,12 @@ def show_triage(
     """
     step = document["step"]
     yield Heading(write_step_title(document))
-    yield TextLine(say_steps(document))
+    yield TextLine(describe_recorded_steps(document))
     yield draw_step_bar(step)
     yield TextLine((_say_whose_step(document), *write_bar_legend(step)))
     yield from _show_what_to_do(document, rest)
     recorded = ""
-    if differs_without_recorder(document):
+    if has_savings_of_unrecorded_step(document):
         recorded = f", of {format_ms(step['ms'])} recorded"
     yield Heading(f"Where the GPU's time goes{recorded}", 2)
     if by == "kernel":
@@ -102,7 +102,7 @@ def write_step_title(document: Mapping[str, Any]) -> str:
     program = document["program"]
     device = program["device"] or "unknown GPU"
     times = format_ms(document["step"]["ms"])
-    if differs_without_recorder(document):
+    if has_savings_of_unrecorded_step(document):
         plain = format_interval(**document["step"]["plain_ms"])
         times = f"about {plain} without the profiler"
     return f"Step of {times} on {device} ({program['how']})"
@@ -117,14 +117,14 @@ def _say_whose_step(document: Mapping[str, Any]) -> str:
         said.append(f"rank {shown[0]['rank']}")
         if shown[0]["waiting_ms"] < min(r["waiting_ms"] for r in ranks if r is not shown[0]):
             said.append("the slowest")
-    if differs_without_recorder(document):
+    if has_savings_of_unrecorded_step(document):
         said.append(f"{format_ms(step['ms'])} recorded")
     if not said:
         return ""
     return f"{', '.join(said)}: "
 
 
-def differs_without_recorder(document: Mapping[str, Any]) -> bool:
+def has_savings_of_unrecorded_step(document: Mapping[str, Any]) -> bool:
     """Return whether savings are of another step than the recorded one: of one without the recorder."""
     step = document["step"]
     plain = step["plain_ms"]["expect"]
@@ -249,7 +249,7 @@ def format_ms(value: float) -> str:
     return f"{figures(value)} ms"
 
 
-def say_steps(document: Mapping[str, Any]) -> str:
+def describe_recorded_steps(document: Mapping[str, Any]) -> str:
     """Return which step it is, and what those took that were recorded, if that is not said above."""
     program, step = document["program"], document["step"]
     steps = f"median of {program['steps']} steps ({step['found']})"
@@ -260,7 +260,7 @@ def say_steps(document: Mapping[str, Any]) -> str:
     low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
     if high != f"{low} ms":
         return f"{steps}; recorded steps take {low} to {high}"
-    if differs_without_recorder(document):
+    if has_savings_of_unrecorded_step(document):
         return f"{steps}; recorded steps take {format_ms(step['ms'])}"
     return steps
 
@@ -323,7 +323,7 @@ def show_kernels_table(
     kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Iterator[Block]:
     """Yield the table of the kernels that take longest, and what the others take together."""
-    shown, rest = select_large_kernels(kernels)
+    shown, rest = split_large_and_small_kernels(kernels)
     yield make_kernels_table(shown, origins)
     if rest:
         yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(kernels))
@@ -336,7 +336,7 @@ def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"and {len(rows):,} more: {format_from_ms(took)}, {format_percent(share, 1)}"
 
 
-def select_large_kernels(
+def split_large_and_small_kernels(
     kernels: Sequence[Mapping[str, Any]],
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
     """Return the kernels that are listed, and those that are only counted."""
@@ -375,7 +375,7 @@ def make_kernels_table(
         ">calls": _format_calls,
         ">per step": _format_time_of_step,
         ">share": _format_share_of_step,
-        "limit": _name_limit,
+        "limit": _format_limit,
         ">could gain": _format_headroom,
     }
     return make_grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
@@ -393,7 +393,7 @@ def _format_share_of_step(row: Mapping[str, Any]) -> str:
     return format_percent(row["share"], 1)
 
 
-def _name_limit(row: Mapping[str, Any]) -> str:
+def _format_limit(row: Mapping[str, Any]) -> str:
     if row["bound"]:
         return f"{row['bound']}: {row['limiter']}"
     return "not counted"
@@ -424,18 +424,18 @@ def make_grid_column(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[st
     """Return the column that tells kernels of one name apart; none where no two are of one."""
     grids: dict[tuple[str | None, ...], set[str]] = {}
     for row in kernels:
-        grids.setdefault(_make_row_key(row), set()).add(format_grid(row))
+        grids.setdefault(_make_row_key(row), set()).add(format_blocks_of_grid(row))
     alike = {name for name, own in grids.items() if len(own) > 1}
     if not alike:
         return {}
-    return {">grid": lambda row: format_grid(row) if _make_row_key(row) in alike else ""}
+    return {">grid": lambda row: format_blocks_of_grid(row) if _make_row_key(row) in alike else ""}
 
 
 def _make_row_key(row: Mapping[str, Any]) -> tuple[str | None, ...]:
-    return base_name(row["name"]), row.get("op"), row.get("line")
+    return get_base_name_of_kernel(row["name"]), row.get("op"), row.get("line")
 
 
-def format_grid(row: Mapping[str, Any]) -> str:
+def format_blocks_of_grid(row: Mapping[str, Any]) -> str:
     """Write how many blocks a kernel has along each axis, without last ones of one block: 32x4."""
     sizes = list(row.get("grid") or ())
     while len(sizes) > 1 and sizes[-1] == 1:
@@ -486,7 +486,7 @@ def shorten_place(place: str) -> str:
 
 def show_origins_table(document: Mapping[str, Any], by: str) -> Iterator[Block]:
     """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
-    ordered = sum_by_origin(document, by)
+    ordered = sum_rows_by_origin(document, by)
     yield make_origins_table(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
         yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(ordered))
@@ -495,7 +495,7 @@ def show_origins_table(document: Mapping[str, Any], by: str) -> Iterator[Block]:
         yield TextLine("lines are where functions begin: a trace has no others", "note")
 
 
-def sum_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
+def sum_rows_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
     """Return rows by line, module or operator with what comes from each."""
     limits = {row["id"]: row["limiter"] for row in document["kernels"]}
     rows: dict[str, dict[str, Any]] = {}
@@ -526,7 +526,7 @@ def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
         }
     columns: Columns[Mapping[str, Any]] = {
         **names,
-        "part": _join_parts,
+        "part": _join_parts_of_step,
         ">calls": _format_calls,
         ">per step": _format_time_of_step,
         ">share": _format_share_of_step,
@@ -535,7 +535,7 @@ def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
     return make_grid(rows, columns, narrow=True)
 
 
-def _join_parts(row: Mapping[str, Any]) -> str:
+def _join_parts_of_step(row: Mapping[str, Any]) -> str:
     """Return the parts of a step that a row is of, what takes longest first."""
     return " + ".join(part for part, _ in row["part"].most_common() if part)
 
@@ -555,15 +555,15 @@ OUTCOMES = {
 }
 
 
-def is_estimate(of: Mapping[str, float]) -> bool:
+def has_estimated_interval(step_time: Mapping[str, float]) -> bool:
     """Return whether what a step takes without a recorder has an interval."""
-    return figures(of["low"]) != figures(of["high"])
+    return figures(step_time["low"]) != figures(step_time["high"])
 
 
-def say_step_time(of: Mapping[str, float]) -> str:
+def say_step_time(step_time: Mapping[str, float]) -> str:
     """Return what a step takes without a recorder; about, where that is an estimate."""
-    interval = format_interval(of["expect"], of["low"], of["high"])
-    if is_estimate(of):
+    interval = format_interval(step_time["expect"], step_time["low"], step_time["high"])
+    if has_estimated_interval(step_time):
         return f"about {interval}"
     return interval
 
@@ -579,11 +579,13 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         if saved >= 0:
             change = "saved"
         yield TextLine(f"{format_ms(abs(saved))} per step", change)
-    if any(map(is_estimate, sides)):
+    if any(map(has_estimated_interval, sides)):
         first, second = (format_ms(side["recorded"]) for side in sides)
         kinds = "both times above are estimates without the profiler"
-        if not all(map(is_estimate, sides)):
-            estimated = next(format_ms(side["expect"]) for side in sides if is_estimate(side))
+        if not all(map(has_estimated_interval, sides)):
+            estimated = next(
+                format_ms(side["expect"]) for side in sides if has_estimated_interval(side)
+            )
             kinds = f"{estimated} is an estimate of the time without the profiler"
         yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
     for text in document["notes"]:
@@ -624,7 +626,7 @@ def write_brief_triage(document: Mapping[str, Any]) -> str:
     step = document["step"]
     shares = ", ".join(text for _, text in iterate_step_shares(step))
     lines = [
-        f"{write_step_title(document)}; {say_steps(document)}",
+        f"{write_step_title(document)}; {describe_recorded_steps(document)}",
         f"{_say_whose_step(document)}{shares}",
     ]
     if document["first"]["category"] in NO_FINDING:
@@ -685,7 +687,7 @@ def format_speedup_between(before: Mapping[str, float], after: Mapping[str, floa
     interval, and that is said.
     """
     expect = before["expect"] / max(1e-9, after["expect"])
-    if is_estimate(before) or is_estimate(after):
+    if has_estimated_interval(before) or has_estimated_interval(after):
         ends = [before[end] / max(1e-9, after[end]) for end in ("low", "high")]
     elif min(before.get("steps", 1), after.get("steps", 1)) < ENOUGH:
         return f"{figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"

@@ -40,9 +40,9 @@ def test_a_library_s_kernel_is_of_its_own_node_and_not_of_its_inputs(hook: Any) 
     up, gate, down = make_graph("aten::mm", "aten::gelu", "aten::mm")
     product = SimpleNamespace(_schema=SimpleNamespace(name="aten::mm"))
     kernel = SimpleNamespace(origin_node=None, op_overload=product, origins={gate, up, down})
-    assert hook.find_own_nodes(kernel) == [down]
+    assert hook.find_node_of_library_kernel(kernel) == [down]
     kernel.origin_node = up
-    assert hook.find_own_nodes(kernel) == [up]
+    assert hook.find_node_of_library_kernel(kernel) == [up]
 
 
 def test_a_copy_that_is_of_no_node_is_of_what_reads_it(hook: Any) -> None:
@@ -98,7 +98,7 @@ def test_what_a_pattern_puts_in_place_keeps_the_line(hook: Any) -> None:
             both.meta = {}
             of.nodes = [both, other]
 
-    hook.watch_patterns(SimpleNamespace(ReplacementPatternEntry=Entry))
+    hook.keep_lines_of_replaced_nodes(SimpleNamespace(ReplacementPatternEntry=Entry))
     match = SimpleNamespace(nodes=[product, total])
     Entry.replace_with_graph(match, graph, "aten::addmm")
     assert [node.meta for node in graph.nodes] == [{"stack_trace": "line 64"}, {}]

@@ -44,11 +44,11 @@ def test_a_step_repeats_only_after_it_came_often_enough(hook: Any, tmp_path: Pat
     path = tmp_path / "7-7.launches"
     write_launches(path, step * 5)
     launches = hook.LaunchedStacks(path)
-    assert launches.read_on() == 1000
-    assert hook.find_repeat(launches.last, 6) == 0
+    assert launches.read_new_rows() == 1000
+    assert hook.find_repeat_length(launches.last, 6) == 0
     write_launches(path, step * 6)
-    assert launches.read_on() == 1200
-    assert hook.find_repeat(launches.last, 6) == 200
+    assert launches.read_new_rows() == 1200
+    assert hook.find_repeat_length(launches.last, 6) == 200
 
 
 def test_a_step_that_replays_a_graph_is_known_by_fewer_launches(hook: Any, tmp_path: Path) -> None:
@@ -56,22 +56,22 @@ def test_a_step_that_replays_a_graph_is_known_by_fewer_launches(hook: Any, tmp_p
     start, step = list(range(100, 700)), [1, 2, 3, 4]
     write_launches(path, [*start, *step * 20])
     launches = hook.LaunchedStacks(path)
-    launches.read_on()
-    assert launches.find_repeat() == 0  # it may be a loop inside of a step
+    launches.read_new_rows()
+    assert launches.find_repeat_length() == 0  # it may be a loop inside of a step
     write_launches(path, [*start, *step * 20], replaying=3)
     launches = hook.LaunchedStacks(path)
-    launches.read_on()
-    assert launches.find_repeat() == 4
-    assert launches.is_sure(4)
+    launches.read_new_rows()
+    assert launches.find_repeat_length() == 4
+    assert launches.is_no_loop_inside_step(4)
     assert not launches.is_all_replays(4)
     write_launches(path, [*start, *step * 5], replaying=3)
     launches = hook.LaunchedStacks(path)
-    launches.read_on()
-    assert launches.find_repeat() == 0  # not often enough
+    launches.read_new_rows()
+    assert launches.find_repeat_length() == 0  # not often enough
     write_launches(path, [*start, *[3] * 20], replaying=3)
     launches = hook.LaunchedStacks(path)
-    launches.read_on()
-    assert launches.is_all_replays(launches.find_repeat())
+    launches.read_new_rows()
+    assert launches.is_all_replays(launches.find_repeat_length())
 
 
 def test_a_loop_before_the_steps_is_none_of_them(hook: Any, tmp_path: Path) -> None:
@@ -79,12 +79,12 @@ def test_a_loop_before_the_steps_is_none_of_them(hook: Any, tmp_path: Path) -> N
     path = tmp_path / "7-7.launches"
     write_launches(path, [1] * 100)
     launches = hook.LaunchedStacks(path)
-    launches.read_on()
-    assert launches.find_repeat() == 0
+    launches.read_new_rows()
+    assert launches.find_repeat_length() == 0
     write_launches(path, [1] * 600)
-    launches.read_on()
-    assert launches.find_repeat() == 1
-    assert not launches.is_sure(1)
+    launches.read_new_rows()
+    assert launches.find_repeat_length() == 1
+    assert not launches.is_no_loop_inside_step(1)
 
 
 def find_repeat_slowly(stacks: list[int], times: int, replays: set[int], sure: int) -> int:
@@ -110,10 +110,10 @@ def test_the_least_repeat_is_found_whatever_was_launched(
         stacks = [*before, *words * draw.randrange(1, 9), *words[: draw.randrange(0, 4)]]
         replays = set(draw.sample((1, 2, 3, 65536), draw.randrange(0, 3)))
         slowly = find_repeat_slowly(stacks, 3, replays, 12)
-        assert hook.find_repeat(array("I", stacks), 3, replays) == slowly, (stacks, replays)
+        assert hook.find_repeat_length(array("I", stacks), 3, replays) == slowly, (stacks, replays)
         found.add(slowly)
     assert found >= set(range(8))
-    assert hook.find_repeat(array("I"), 3) == 0
+    assert hook.find_repeat_length(array("I"), 3) == 0
 
 
 def test_a_look_is_cheap_where_most_launches_are_of_one_line(hook: Any) -> None:
@@ -121,7 +121,7 @@ def test_a_look_is_cheap_where_most_launches_are_of_one_line(hook: Any) -> None:
     draw = Random(1)
     stacks = array("I", [draw.choice((7,) * 9 + (8,)) for _ in range(hook.LOOKED_AT)])
     began = time.thread_time()
-    assert hook.find_repeat(stacks, hook.BEFORE, {8}) == 0
+    assert hook.find_repeat_length(stacks, hook.BEFORE, {8}) == 0
     assert time.thread_time() - began < 0.2
 
 
@@ -175,7 +175,7 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(hook: Any, tmp_path: 
     recorder.tensors.append((results, set()))
     recorder.pid += 1
     recorder.finish()
-    recorder.leave_to_program()
+    recorder.stop_for_good()
     assert not list(tmp_path.iterdir())
     recorder.pid -= 1
     recorder.finish()
@@ -229,7 +229,7 @@ def test_steps_are_recorded_behind_a_loop_that_came_before_them(
         Tensor=Tensor,
     )
     recorder = hook.OperatorRecorder(torch)
-    monkeypatch.setattr(recorder, "ask_main_thread", lambda call: call(None))
+    monkeypatch.setattr(recorder, "call_in_main_thread", lambda call: call(None))
     monkeypatch.setattr(recorder, "read_clocks", lambda: (1, 2, 3))
     # The loop goes on for a while when it was recorded, and the steps until the end.
     looks = iter((0, 0, 1))
@@ -389,5 +389,5 @@ def test_tensors_that_modules_hold_are_found(hook: Any) -> None:
     model.data = (Tensor(48), 1)  # type: ignore[attr-defined]
     model.cache, alone = Tensor(0), Tensor(64)  # type: ignore[attr-defined]
     torch = SimpleNamespace(Tensor=Tensor, nn=SimpleNamespace(Module=Module))
-    assert hook.find_held_tensors(torch) == {16, 32, 48}
+    assert hook.find_tensors_held_by_modules(torch) == {16, 32, 48}
     assert alone.place == 64

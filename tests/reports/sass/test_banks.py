@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.layouts import advise_layouts
+from profkit.diagnosis.layouts import write_layout_advice
 from profkit.reports.addresses import DecodedFunction, Layouts
 from profkit.reports.banks import SharedMemoryAccess, count_wavefronts, find_conflict_free_layouts
 from profkit.reports.fusing import compute_fusable_share
@@ -15,7 +15,7 @@ from profkit.reports.lanes import (
     Lanes,
     RegisterDefinitions,
     WarpRegisters,
-    parse_statement,
+    parse_sass_statement,
 )
 from tests.conftest import ROOT
 
@@ -68,7 +68,7 @@ def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes |
     """What the last instruction finds in a register, in warp 1 of a block of 64."""
     code = bytearray(16 * len(texts))
     for n, text in enumerate(texts):
-        written = parse_statement(text).writes
+        written = parse_sass_statement(text).writes
         code[16 * n + 2] = int(written[0].lstrip("UR")) if written else 255
     before = {n: [n - 1] for n in range(1, len(texts))} | {0: []}
     if loops_to is not None:
@@ -157,7 +157,7 @@ def test_a_tile_without_padding_is_padded_by_one_word():
     assert (layout.kind, layout.row, layout.bytes) == ("padding", 128, 4)
     assert (layout.before, layout.after, layout.share, layout.warps) == (32, 1, 1, 8)
     assert twin.found == ()
-    advice = advise_layouts(found, "or not")
+    advice = write_layout_advice(found, "or not")
     assert advice.startswith(
         "Pad the array by 4 bytes after each 128 (a row of 32 words becomes 33): 32 wavefronts per "
         "request become 1 at transpose-conflict_unpadded_tile.cu:22. "
@@ -170,7 +170,7 @@ def test_rows_shorter_than_all_banks_are_swizzled():
     (layout,) = found.found
     assert (layout.kind, layout.row, layout.bytes) == ("swizzle", 32, 4)
     assert (layout.before, layout.after) == (8, 1)
-    advice = advise_layouts(found, "or not")
+    advice = write_layout_advice(found, "or not")
     assert advice.startswith(
         "Swizzle the array, the byte at offset x to offset x ^ x / 128 % 8 * 4:"
     )

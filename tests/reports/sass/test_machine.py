@@ -28,7 +28,7 @@ _BOARD = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
-    known, seen = images.read_code(path).functions, set[int]()
+    known, seen = images.read_machine_code(path).functions, set[int]()
     for action in iterate_actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
         major, minor = (
@@ -79,7 +79,7 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
 
 
 def test_functions_of_a_report() -> None:
-    other, function = images.read_code(ARTIFACTS / "stage2.B.ncu-rep").functions
+    other, function = images.read_machine_code(ARTIFACTS / "stage2.B.ncu-rep").functions
     # Built beside it and never launched: the report does not say where it was.
     assert (other.name, other.start) == ("_Z6stage2ILi128EEv9Attention", None)
     assert function.name == "_Z6stage2ILi64EEv9Attention"
@@ -92,7 +92,7 @@ def test_functions_of_a_report() -> None:
 
 def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     path = ARTIFACTS / "probes" / "probes-0.ncu-repz"
-    known = images.read_code(path).functions
+    known = images.read_machine_code(path).functions
     both = [f for f in known if f.name == "_Z11atomic_samePKfPfS1_"]
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
@@ -118,8 +118,8 @@ def test_no_report_has_no_functions(tmp_path: Path) -> None:
     for data in (b"", b"NVR\0", b"text that is no report", b"\x28\xb5\x2f\xfd damaged"):
         path = tmp_path / "x.ncu-rep"
         path.write_bytes(data)
-        assert images.read_code(path).functions == []
-    assert images.read_code(tmp_path / "missing.ncu-rep").functions == []
+        assert images.read_machine_code(path).functions == []
+    assert images.read_machine_code(tmp_path / "missing.ncu-rep").functions == []
 
 
 def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
         data[: at + 40] + b"\xff" * 8 + data[at + 48 :],
     ):
         path.write_bytes(broken)
-        assert images.read_code(path).functions == []
+        assert images.read_machine_code(path).functions == []
 
 
 def test_who_called_an_atomic() -> None:
-    known = images.read_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
+    known = images.read_machine_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
     table = function.cubin.line_tables[function.name]
     stack = table.find_inlined_lines(0x170)  # the REDG
@@ -148,7 +148,7 @@ def test_who_called_an_atomic() -> None:
 
 
 def test_damaged_line_tables_give_what_they_can() -> None:
-    known = images.read_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
+    known = images.read_machine_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = known[0]
     section = function.cubin._read_content(".debug_line")
     for at in range(0, len(section), 7):

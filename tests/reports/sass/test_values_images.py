@@ -288,7 +288,7 @@ def _report(*sources: bytes) -> bytes:
 def _functions(tmp_path: Path, data: bytes) -> list[tuple[str, int | None, bytes]]:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return [(f.name, f.start, f.code) for f in images.read_code(path).functions]
+    return [(f.name, f.start, f.code) for f in images.read_machine_code(path).functions]
 
 
 EVERY = [("kern", 0x500, b"K" * 32), ("other", None, b"O" * 16)]
@@ -328,9 +328,9 @@ def test_a_stream_that_cannot_seek_is_read_on(tmp_path: Path) -> None:
     data = _report(big, _source(_cubin()), big + b"y")
     path = tmp_path / "packed.ncu-repz"
     path.write_bytes(zstandard.compress(data))
-    assert len(images.read_code(path).functions) == 2  # of one image
+    assert len(images.read_machine_code(path).functions) == 2  # of one image
     path.write_bytes(zstandard.compress(_report(_source(_cubin()), _source(_cubin()))))
-    assert len(images.read_code(path).functions) == 4
+    assert len(images.read_machine_code(path).functions) == 4
 
 
 def test_which_function_a_launch_ran(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
             _source(_elf([(".text.kern", b"other build")])),
         )
     )
-    known = images.read_code(path).functions
+    known = images.read_machine_code(path).functions
     placed = images.find_launched_function(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
@@ -437,7 +437,7 @@ def test_sections_that_share_bytes_ask_for_no_more_than_there_are(
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(_report(bomb, good))
     tracemalloc.start()
-    code = images.read_code(path)
+    code = images.read_machine_code(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [f.name for f in code.functions][-1:] == ["good"]
@@ -471,4 +471,4 @@ def test_the_library_is_asked_for_lines_where_a_table_is_short_or_was_walked(
     monkeypatch.setattr(images, "_SPARE", 100_000)
     if not few:
         monkeypatch.setattr(images, "_FEW_LINES", 1000)
-    assert images.read_code(path).has_bounded_lines == few
+    assert images.read_machine_code(path).has_bounded_lines == few

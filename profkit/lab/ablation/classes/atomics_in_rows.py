@@ -14,9 +14,9 @@ class SharedAtomicsSpread(AccessAblation):
     spaces, kinds = ("shared",), ("atomic",)
     what, nothing = "atomics", "it has no atomics on shared memory"
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         changed = f"{format_count(len(self.free), 'atomic')} on a word of each lane"
-        made = [rows.make_new_row(access) for access in self.free]
+        made = [rows.make_row_in_new_memory(access) for access in self.free]
         return rows.send_accesses_to_rows(self.code, made, changed)
 
 

@@ -15,15 +15,15 @@ class GlobalAtomicsSpread(AccessAblation):
     spaces, kinds = ("global",), ("atomic",)
     what, nothing = "atomics", "it has no atomics on global memory"
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         free = self.free
         led = streams.group_accesses_into_streams(free, self.code.survey, least=-ROOM)
         changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
-        kept = self.say_kept("that decide something")
+        kept = self.say_what_is_unchanged("that decide something")
         return streams.redirect_to_streams(self.code, led, free, self.walk_room, changed, kept)
 
     def walk_room(self, _: AccessStream) -> AddressPath:
-        """Never the same word again soon: an atomic waits for the one before on its word."""
+        """Return never the same word again soon: an atomic waits for the one before on its word."""
         return AddressPath(self.code.room, ROOM, streams.choose_walk_stride(ROOM))
 
 

@@ -15,7 +15,7 @@ class BarriersGone(StatementsGone):
     nothing = "it has no barrier of a block"
 
     def refuse_deciding_values(self) -> None:
-        for access in self.code.list_executed(("shared",), ("load", "atomic")):
+        for access in self.code.list_executed_accesses(("shared",), ("load", "atomic")):
             if access.steers:
                 raise Refused(
                     "steers",
@@ -24,8 +24,8 @@ class BarriersGone(StatementsGone):
                     "look at who arrives last: the work before the barrier is not spread evenly",
                 )
 
-    def say_kept(self) -> str:
-        waits = self.code.find_statements("mbarrier.try_wait.", "mbarrier.test_wait.")
+    def say_what_is_unchanged(self) -> str:
+        waits = self.code.find_executed_statements("mbarrier.try_wait.", "mbarrier.test_wait.")
         return say_unchanged(len(waits), "waits for copies")
 
 

@@ -22,10 +22,10 @@ class AccessesCoalesced(AccessAblation):
     spaces, kinds = GLOBAL, ("load", "store")
     what, nothing = "scattered accesses", "every access fills the sectors that it touches"
 
-    def is_wanted(self, access: PtxAccess) -> bool:
+    def has_cause(self, access: PtxAccess) -> bool:
         return self.code.is_scattered(access)
 
-    def is_free(self, access: PtxAccess) -> bool:
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
         return access.number in self.led
 
     def make(self) -> CodeChange:
@@ -33,12 +33,12 @@ class AccessesCoalesced(AccessAblation):
         self.led = streams.list_access_numbers(self.streamed)
         return super().make()
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         on = self.free
         changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
         walk, kept = streams.make_full_walk(self.code), "scattered ones that decide an address"
         return streams.redirect_to_streams(
-            self.code, self.streamed, on, walk, changed, self.say_kept(kept)
+            self.code, self.streamed, on, walk, changed, self.say_what_is_unchanged(kept)
         )
 
 

@@ -17,18 +17,18 @@ class ConflictsGone(AccessAblation):
     spaces, kinds = ("shared",), ("load", "store")
     what, nothing = "accesses in conflict", "no access of shared memory meets another on a bank"
 
-    def is_wanted(self, access: PtxAccess) -> bool:
-        """Whether a request takes a twentieth more passes over the banks than it has to."""
+    def has_cause(self, access: PtxAccess) -> bool:
+        """Return whether a request takes a twentieth more passes over the banks than it has to."""
         seen = self.code.survey.seen[access.number]
         return seen.ways > 1.05 * seen.requests
 
-    def is_free(self, access: PtxAccess) -> bool:
-        return self.code.is_movable(access)
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+        return self.code.can_be_moved_without_effect(access)
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         survey = self.code.survey
-        strides = neighbours.find_strides(self.code.module, self.free, survey)
-        made = rows.find_rows(self.free, survey, strides=strides)
+        strides = neighbours.find_widths_with_neighbours(self.code.module, self.free, survey)
+        made = rows.find_rows_within_touched_memory(self.free, survey, strides=strides)
         led = Counter(access.kind for access in rows.list_accesses_of_rows(made))
         words = [format_count(led[kind], kind) for kind in sorted(led)]
         changed = f"same instructions; {' and '.join(words)} re-addressed"

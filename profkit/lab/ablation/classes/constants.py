@@ -14,16 +14,16 @@ class ConstantsAtOnePlace(AccessAblation):
     spaces, kinds = ("const",), ("load",)
     what, nothing = "loads of constants", "lanes read no constants at different places"
 
-    def is_wanted(self, access: PtxAccess) -> bool:
-        """Whether the lanes of a request read a twentieth more words than one."""
+    def has_cause(self, access: PtxAccess) -> bool:
+        """Return whether the lanes of a request read a twentieth more words than one."""
         seen = self.code.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests
 
-    def is_free(self, access: PtxAccess) -> bool:
-        return self.code.is_movable(access)
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+        return self.code.can_be_moved_without_effect(access)
 
-    def change_free(self) -> CodeChange:
-        made = rows.find_rows(self.free, self.code.survey, one_place=True)
+    def change_free_accesses(self) -> CodeChange:
+        made = rows.find_rows_within_touched_memory(self.free, self.code.survey, one_place=True)
         led = rows.list_accesses_of_rows(made)
         changed = f"{format_count(len(led), 'load')} of constants at one place"
         return rows.send_accesses_to_rows(self.code, made, changed)

@@ -9,7 +9,7 @@ from profkit.lab.ablation.change import (
     say_unchanged,
 )
 from profkit.lab.ablation.ptx import PtxEdits
-from profkit.lab.ablation.steering import find_steering
+from profkit.lab.ablation.steering import find_what_steers_control_flow
 
 _FUNCTIONS = "ex2. lg2. rcp. rsqrt. sqrt. sin. cos. tanh. div. rem.".split()
 _TYPES = frozenset({"f32", "s32", "u32", "s64", "u64"})
@@ -23,13 +23,13 @@ class FunctionsCheap(Ablation):
     keeps = "LDG STG LDS STS BAR HMMA"
 
     def make(self) -> CodeChange:
-        found = self.code.find_statements(*_FUNCTIONS)
+        found = self.code.find_executed_statements(*_FUNCTIONS)
         found = [statement for statement in found if statement.words[-1] in _TYPES]
         if not found:
             raise make_nothing_to_remove_refusal("it has no special function and no division")
         deciding: set[int] = set()
         for kernel in self.code.module.kernels.values():
-            deciding |= find_steering(kernel).statements
+            deciding |= find_what_steers_control_flow(kernel).statements
         free = [statement for statement in found if statement.start not in deciding]
         if not free:
             raise Refused(

@@ -25,10 +25,10 @@ class LoadsHitL1(AccessAblation):
     spaces, kinds = GLOBAL, ("load",)
     what, nothing = "loads", "it loads nothing from global memory"
 
-    def is_free(self, access: PtxAccess) -> bool:
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
         return not access.steers
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         streamed = streams.find_movable_streams(self.code)
         led = streams.list_access_numbers(streamed)
         on = [access for access in self.free if access.number in led]

@@ -2,7 +2,7 @@
 
 from profkit.lab.ablation.change import Refused
 from profkit.lab.ablation.removal import StatementsGone
-from profkit.lab.ablation.steering import find_steering
+from profkit.lab.ablation.steering import find_what_steers_control_flow
 
 
 class LocalStoresGone(StatementsGone):
@@ -17,7 +17,7 @@ class LocalStoresGone(StatementsGone):
 
     def refuse_deciding_values(self) -> None:
         for kernel in self.code.module.kernels.values():
-            if "local" in find_steering(kernel).memories:
+            if "local" in find_what_steers_control_flow(kernel).memories:
                 raise Refused(
                     "steers",
                     "a value in local memory decides a branch or an address",

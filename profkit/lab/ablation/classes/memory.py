@@ -19,10 +19,10 @@ class AccessesOfMemoryGone(AccessAblation):
     spaces, kinds = (*GLOBAL, "shared"), ("load", "store", "atomic")
     what, nothing = "accesses", "it accesses no memory that others see"
 
-    def is_free(self, access: PtxAccess) -> bool:
-        return super().is_free(access) and not access.why_unmovable
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+        return super().can_be_changed_alone(access) and not access.why_unmovable
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         # A copy to shared memory is two accesses of one statement.
         stays, statements = set(), {}
         for access in self.found:

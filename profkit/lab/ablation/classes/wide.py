@@ -40,27 +40,27 @@ class AccessesWide(AccessAblation):
     what, nothing = "narrow accesses", "no access of neighbours is narrower than 16 bytes"
 
     def is_stream(self, access: PtxAccess) -> bool:
-        """Whether lanes go side by side, and both ends of what they touched are of one array."""
+        """Return whether lanes go side by side, and both ends of what they touched are of one array."""
         seen = self.code.survey.seen[access.number]
         asked = seen.threads * access.width
         fills = _FILLED * 32 * seen.units <= asked <= 32 * seen.units / _FILLED
         is_placed = access.number in self.code.anchored and seen.lowest % _WIDEST == 0
         return fills and is_placed and not access.why_unmovable
 
-    def is_wanted(self, access: PtxAccess) -> bool:
+    def has_cause(self, access: PtxAccess) -> bool:
         return access.width < _WIDEST and self.is_stream(access)
 
-    def is_free(self, access: PtxAccess) -> bool:
+    def can_be_changed_alone(self, access: PtxAccess) -> bool:
         return not access.steers
 
-    def change_free(self) -> CodeChange:
+    def change_free_accesses(self) -> CodeChange:
         self.refuse_cooperating_threads()
-        executed = self.code.list_executed(self.spaces, self.kinds)
+        executed = self.code.list_executed_accesses(self.spaces, self.kinds)
         moved = [access for access in executed if self.is_stream(access) and not access.steers]
         self.refuse_other_accesses(executed, moved)
         part = _WIDEST // max(access.width for access in moved)
         if part < 2 or max(self.code.grids.values()) < part:
-            raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
+            raise _make_shape_refusal("its widest access is 16 bytes, or it has no blocks to spare")
         regions = self.merge_into_regions(moved)
         changed = f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
         changed += f"by 1/{part} of the blocks"
@@ -68,7 +68,7 @@ class AccessesWide(AccessAblation):
         return CodeChange(text, changed, other_code=True, part=part, regions=regions)
 
     def write_wide_accesses(self, regions: Sequence[Region], part: int) -> str:
-        """The module with accesses that are so many times as wide."""
+        """Return the module with accesses that are so many times as wide."""
         kernel = self.code.module.kernels[regions[0].accesses[0].kernel]
         changes = PtxEdits(self.code.module)
         changes.add_registers("b32", *_WORDS)
@@ -76,12 +76,12 @@ class AccessesWide(AccessAblation):
         changes.add_registers("pred", "%profkit_past")
         for region in regions:
             for access in region.accesses:
-                lines = _write_wide(kernel, access, region, part)
+                lines = _write_wide_access(kernel, access, region, part)
                 changes.replace_statement(access.statement, "\n\t".join(lines))
         return changes.write_edited_module()
 
     def merge_into_regions(self, accesses: Sequence[PtxAccess]) -> tuple[Region, ...]:
-        """The bytes that accesses of one width go to together: stretched from one first byte."""
+        """Return the bytes that accesses of one width go to together: stretched from one first byte."""
         spans = []
         for access in accesses:
             seen = self.code.survey.seen[access.number]
@@ -92,11 +92,11 @@ class AccessesWide(AccessAblation):
     def refuse_cooperating_threads(self) -> None:
         """Threads that work together cannot be fewer and do the same."""
         if len(self.code.grids) != 1:
-            raise _refuse_shape("it launches several kernels")
-        for statement in self.code.find_statements(""):
+            raise _make_shape_refusal("it launches several kernels")
+        for statement in self.code.find_executed_statements(""):
             is_shared = any(word.startswith("shared") for word in statement.words)
             if statement.words[0] in _TOGETHER or is_shared:
-                raise _refuse_shape("its threads work together")
+                raise _make_shape_refusal("its threads work together")
 
     def refuse_other_accesses(
         self, executed: Sequence[PtxAccess], moved: Sequence[PtxAccess]
@@ -110,22 +110,26 @@ class AccessesWide(AccessAblation):
             elif access.kind == "store" or seen.units != seen.requests:
                 others += seen.units
         if others > _OTHERS * streamed:
-            raise _refuse_shape("it makes accesses that are not of neighbours side by side, too")
+            raise _make_shape_refusal(
+                "it makes accesses that are not of neighbours side by side, too"
+            )
 
 
-def _refuse_shape(why: str) -> Refused:
+def _make_shape_refusal(why: str) -> Refused:
     remedy = "write and time a wide version"
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
-def _list_values(access: PtxAccess) -> list[str]:
-    """What is loaded or stored: registers, or a number."""
+def _list_value_operands(access: PtxAccess) -> list[str]:
+    """Return what is loaded or stored: registers, or a number."""
     operand = access.statement.operands[1 - access.address.operand]
     return [word.strip() for word in operand.strip("{} ").split(",")]
 
 
-def _write_wide(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
-    """Statements in the place of an access that touch as many times its bytes."""
+def _write_wide_access(
+    kernel: PtxKernel, access: PtxAccess, region: Region, part: int
+) -> list[str]:
+    """Return statements in the place of an access that touch as many times its bytes."""
     words = _WORDS[: max(1, access.width * part // 4)]
     kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
     place = words[0]
@@ -134,8 +138,8 @@ def _write_wide(kernel: PtxKernel, access: PtxAccess, region: Region, part: int)
         place = f"{{{', '.join(words)}}}"
     guard = access.statement.condition
     opcode = f"{guard}{'.'.join(kept)}.b32"
-    values = _list_values(access)
-    lines = _write_address(kernel, access, region, part)
+    values = _list_value_operands(access)
+    lines = _write_stretched_address(kernel, access, region, part)
     if access.kind == "store":
         lines += _pack_values(kernel, values, words)
         return [*lines, f"{opcode} [{MOVED}], {place};"]
@@ -147,19 +151,21 @@ def _write_wide(kernel: PtxKernel, access: PtxAccess, region: Region, part: int)
     return lines
 
 
-def _write_address(kernel: PtxKernel, access: PtxAccess, region: Region, part: int) -> list[str]:
-    """Statements that stretch the way from the first byte, and come back before the last one."""
+def _write_stretched_address(
+    kernel: PtxKernel, access: PtxAccess, region: Region, part: int
+) -> list[str]:
+    """Return statements that stretch the way from the first byte, and come back before the last one."""
     size = access.width * part
     places = (region.high - region.low) // size
     if places < 1:
-        raise _refuse_shape("it touches a few bytes only")
+        raise _make_shape_refusal("it touches a few bytes only")
     last = (places - 1) * size
     mask = (1 << places.bit_length() - 1) * size - 1
     base, offset = access.address.base, access.address.offset
-    if access.address.in_register and not kernel.is_wide(base):
-        raise _refuse_shape("its addresses have 32 bits")
+    if access.address.in_register and not kernel.is_64_bit_register(base):
+        raise _make_shape_refusal("its addresses have 32 bits")
     if not access.address.in_register:
-        raise _refuse_shape("it accesses an array of its module by name")
+        raise _make_shape_refusal("it accesses an array of its module by name")
     return [
         f"add.s64 {MOVED}, {base}, {offset - region.low};",
         f"mul.lo.u64 {MOVED}, {MOVED}, {part};",
@@ -171,7 +177,7 @@ def _write_address(kernel: PtxKernel, access: PtxAccess, region: Region, part: i
 
 
 def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Statements that fill words to store with what was to be stored."""
+    """Return statements that fill words to store with what was to be stored."""
     lines = []
     for number, value in enumerate(values):
         to = words[min(number, len(words) - 1)]
@@ -190,7 +196,7 @@ def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str])
 
 
 def _write_word_move(kernel: PtxKernel, value: str, word: str) -> str:
-    """A statement that puts a loaded word into a register of the kernel."""
+    """Return a statement that puts a loaded word into a register of the kernel."""
     bits = kernel.types.get(value, "b32")[1:]
     if bits == "16":
         return f"mov.b32 {{{value}, _}}, {word};"

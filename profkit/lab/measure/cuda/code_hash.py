@@ -63,14 +63,14 @@ def hash_sass(library: Path) -> str | None:
     for found in re.finditer(re.escape(ELF), data):
         at = found.start()
         if at and data[at + 18 : at + 20] == _EM_CUDA:
-            for kind, code in _list_code(data[at:]):
+            for kind, code in _iterate_code_sections(data[at:]):
                 parts.append(hashlib.sha256(kind.encode() + code).digest())
     if parts:
         return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
     return None
 
 
-def _list_code(image: bytes) -> Iterator[tuple[str, bytes]]:
+def _iterate_code_sections(image: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield (kind, content) of the sections that hold code or constants."""
     for section in read_elf_sections(image):
         for prefix in _CODE:

@@ -212,7 +212,7 @@ def record_event(event: int, stream: int) -> None:
     call_driver("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
-def measure_elapsed(start: int, stop: int) -> float:
+def measure_seconds_between_events(start: int, stop: int) -> float:
     """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
     call_driver("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))

@@ -81,7 +81,7 @@ class KernelNode(ctypes.Structure):
 
     @property
     def grid_and_block(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Blocks, and threads of one, in x, y and z."""
+        """Return the blocks, and the threads of one, in x, y and z."""
         grid = (self.grid[0], self.grid[1], self.grid[2])
         return grid, (self.block[0], self.block[1], self.block[2])
 
@@ -253,14 +253,14 @@ def _open_lazily(path: Path) -> int | None:
     return opened  # without one, ctypes tries again and says why
 
 
-def _check_status(code: int, what: str) -> None:
+def _raise_cuda_error_if_failed(code: int, what: str) -> None:
     if code:
         raise device.CudaError(code, what)
 
 
 def call_launcher(library: ctypes.CDLL, args: Args) -> None:
     """Start the work; raises CudaError with what the launcher returned."""
-    _check_status(library.profkit_launch(byref(args)), "profkit_launch")
+    _raise_cuda_error_if_failed(library.profkit_launch(byref(args)), "profkit_launch")
 
 
 class Support:
@@ -284,35 +284,37 @@ class Support:
 
     def spin_gpu(self, nanoseconds: int, stream: int) -> None:
         """Keep a stream busy for so long."""
-        _check_status(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
+        _raise_cuda_error_if_failed(
+            self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin"
+        )
 
     def flush_caches(self, stream: int) -> None:
         """Read a buffer larger than the L2, so that the next call finds nothing of its own in it."""
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
-        _check_status(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
+        _raise_cuda_error_if_failed(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
     def copy_after_delay(
         self, to: int, source: int, size: int, nanoseconds: int, stream: int
     ) -> None:
         """Copy bytes late, having let the next kernel begin."""
         places = c_void_p(to), c_void_p(source), c_size_t(size)
-        _check_status(
+        _raise_cuda_error_if_failed(
             self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put"
         )
 
-    def measure_launcher_host_seconds(self, library: ctypes.CDLL, args: Args, n: int) -> float:
+    def measure_launcher_host_seconds(self, library: ctypes.CDLL, args: Args, count: int) -> float:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
-        took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
-        _check_status(error.value, "profkit_launch")
-        return float(took) / n * 1e-9
+        took = self._lib.profkit_repeat(function, byref(args), count, byref(error))
+        _raise_cuda_error_if_failed(error.value, "profkit_launch")
+        return float(took) / count * 1e-9
 
-    def time_empty_kernel(self, n: int, stream: int) -> float:
+    def time_empty_kernel(self, count: int, stream: int) -> float:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
-        took = self._lib.profkit_bare(n, c_void_p(stream), byref(error))
-        _check_status(error.value, "an empty kernel")
-        return float(took) / n * 1e-9
+        took = self._lib.profkit_bare(count, c_void_p(stream), byref(error))
+        _raise_cuda_error_if_failed(error.value, "an empty kernel")
+        return float(took) / count * 1e-9
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,11 @@ from pathlib import Path
 from profkit.collect.process import run_command
 from profkit.errors import ProfkitError
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
-from profkit.records.header import hash_code, hash_text, parse_header
+from profkit.records.header import (
+    hash_cpp_code_with_includes,
+    hash_cpp_text_with_includes,
+    parse_header,
+)
 
 _BUILD_SECONDS = (
     3600.0  # for all that is built at a time: 150 variants take ten minutes on two processors
@@ -30,7 +34,7 @@ _FLAGS = (
 )
 
 
-def _compile_jobs(
+def _compile_jobs_with_ninja(
     jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
 ) -> dict[int, float]:
     (work / "build.ninja").write_text(
@@ -48,11 +52,11 @@ def _compile_jobs(
         )
     if not any(work.glob("*.log")):
         raise ProfkitError(f"ninja could not start: {done.output.strip()}")
-    times = _read_seconds(work / ".ninja_log")
+    times = _read_ninja_durations(work / ".ninja_log")
     return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 
 
-def _read_seconds(log: Path) -> dict[str, float]:
+def _read_ninja_durations(log: Path) -> dict[str, float]:
     """Return output -> how long its command took, from ninja's own log."""
     seconds = {}
     with suppress(OSError):
@@ -122,13 +126,13 @@ LANGUAGE = Language(
     suffix=".cu",
     programs=("nvcc", "ninja"),
     header=parse_header,
-    code_hash=hash_code,
-    text_hash=hash_text,
+    code_hash=hash_cpp_code_with_includes,
+    text_hash=hash_cpp_text_with_includes,
     # those of the header, then a -D for each tunable
     flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
     check_flags=lambda header, name: check_flags(header.flags, name),
     own_flags=lambda arch: (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
     # nvcc reads flags from the environment too
     surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],
-    compile=_compile_jobs,
+    compile=_compile_jobs_with_ninja,
 )

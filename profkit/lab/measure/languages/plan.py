@@ -92,7 +92,7 @@ class CallPlan:
             "dynamic_smem": start.dynamic_smem,
         }
 
-    def to_c(self) -> str:
+    def write_c_tables(self) -> str:
         """Return the tables that player.c includes; image i lies next to them as image<i>.cubin."""
         lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
         for declared, rows in self._make_tables().items():
@@ -111,7 +111,7 @@ class CallPlan:
         cases: list[Any] = []
         for case in self.cases:
             counts = len(starts), len(case.starts), len(scratch), len(case.scratch)
-            cases.append((*_list_numbers(case.values), *counts))
+            cases.append((*_list_numbers_of_profkit_args(case.values), *counts))
             scratch += [(s.size, s.zero) for s in case.scratch]
             for s in case.starts:
                 how = s.dynamic_smem, s.cluster, s.cooperative, s.dependent
@@ -137,7 +137,7 @@ def _write_c_value(value: Any) -> str:
     return f"{value:d}"
 
 
-def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
+def _list_numbers_of_profkit_args(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.from_values(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
@@ -226,17 +226,19 @@ class LaunchArgs:
 
         Not zeroed unless asked for.
         """
-        array = make_array("scratch", len(self.requested), dtype, shape)
+        array = make_array_at_coded_address("scratch", len(self.requested), dtype, shape)
         self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 
-def make_array(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
+def make_array_at_coded_address(
+    where: Where, index: int, dtype: str, shape: Sequence[int]
+) -> DeviceArray:
     """Return an array of a kind and number, at an address that tells both."""
     return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
 
 
-def describe_address(address: int) -> Parameter:
+def decode_array_address(address: int) -> Parameter:
     """Return what a pointer that a launch function gave a kernel points into."""
     step, offset = divmod(address, _STEP)
     if address == 0:

@@ -78,7 +78,7 @@ def _list_build_inputs(job: CompileJob) -> Sequence[str]:
     return (_name_triton_version(), problem, player, str(job.sms))
 
 
-def _compile_jobs(
+def _compile_jobs_in_processes(
     jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
@@ -92,7 +92,7 @@ def _compile_jobs(
 def _compile_job(job: CompileJob, stem: Path) -> float:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _explain_missing_compiler() or _explain_failure(job, stem):
+    if error := _explain_missing_compiler() or _compile_and_explain_failure(job, stem):
         stem.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
@@ -119,7 +119,7 @@ def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
     return ""
 
 
-def _explain_failure(job: CompileJob, stem: Path) -> str:
+def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
     """Compile, and return what went wrong; empty if nothing did."""
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
@@ -129,9 +129,9 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
     limit = _read_compile_seconds()
     # A cache of this build's own, and what ptxas says of each kernel.
     own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
-    from profkit.interpreter import make_command
+    from profkit.interpreter import make_module_command
 
-    command = make_command("profkit.lab.measure.aot", str(request_file))
+    command = make_module_command("profkit.lab.measure.aot", str(request_file))
     done = process.run_command(command, limit, {**os.environ, **own})
     if done.status is None:
         return (
@@ -201,10 +201,10 @@ def _is_triton(path: Path, text: str) -> bool:
 def is_profkit_kernel(path: Path, text: str) -> bool:
     """Return whether it has a problem.py or the launch function: scripts import the language, too."""
     beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
-    return beside or _has_launch(text)
+    return beside or _has_launch_function(text)
 
 
-def _has_launch(text: str) -> bool:
+def _has_launch_function(text: str) -> bool:
     """Return whether its function is there: not in a text that a test holds."""
     if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
         return False
@@ -224,11 +224,11 @@ def _read_header(text: str, name: str) -> header.Header:
             f"{name} has no header",
             "begin the file with a docstring: its first line is the title",
         )
-    head = header.parse_lines(docstring.splitlines(), name)
+    head = header.parse_header_lines(docstring.splitlines(), name)
     if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
         raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
     for tunable in header.read_tunables(head.tune, name):
-        if tunable not in _list_assigned(tree):
+        if tunable not in _list_assigned_names(tree):
             raise ProfkitError(
                 f"{name}: 'tune:' names {tunable}, which the file does not set",
                 f"give its default at the top of the file: {tunable} = ...",
@@ -241,22 +241,22 @@ def _read_header(text: str, name: str) -> header.Header:
     return head
 
 
-def hash_code(path: Path, keys: Mapping[str, str]) -> str:
+def hash_python_code_and_keys(path: Path, keys: Mapping[str, str]) -> str:
     """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
     decides = {}
     for k, v in sorted(keys.items()):
         if k not in header.SPEAKS:
             decides[k] = v.split()
-    code = strip_prose(language.read_source(path))
+    code = remove_comments_and_layout(language.read_source(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
-def hash_text(path: Path) -> str:
+def hash_whole_source(path: Path) -> str:
     """Return the hash of a source to the letter."""
     return hashlib.sha256(language.read_source(path).encode()).hexdigest()
 
 
-def strip_prose(text: str) -> str:
+def remove_comments_and_layout(text: str) -> str:
     """Return Python source without comments, the module's docstring, empty lines and ends of lines.
 
     Not by the parser's own printer: two versions of Python print one tree in two ways.
@@ -290,7 +290,7 @@ def _parse_python(text: str, name: str) -> ast.Module:
         raise ProfkitError(f"{name}: Python cannot read this file: {error}") from error
 
 
-def _list_assigned(tree: ast.Module) -> set[str]:
+def _list_assigned_names(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Assign):
@@ -311,13 +311,13 @@ LANGUAGE = Language(
     owns=_is_triton,
     is_meant=is_profkit_kernel,
     header=_read_header,
-    code_hash=hash_code,
-    text_hash=hash_text,
+    code_hash=hash_python_code_and_keys,
+    text_hash=hash_whole_source,
     # the tunables as they are set in the module
     flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
     missing=_explain_missing_compiler,
     lacking=_explain_missing_gpu,
     compiler=_name_triton_version,
     surroundings=_list_build_inputs,
-    compile=_compile_jobs,
+    compile=_compile_jobs_in_processes,
 )

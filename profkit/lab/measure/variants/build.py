@@ -39,7 +39,7 @@ from profkit.lab.measure.languages.language import CompileJob, Language
 from profkit.lab.measure.variants.variants import Variant, find_problem_dir
 from profkit.records.header import Budget
 from profkit.records.record import CodeIdentity
-from profkit.reports.figures import base_name
+from profkit.reports.figures import get_base_name_of_kernel
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
@@ -118,11 +118,11 @@ def compile_variants(
     for variant, arch in product(variants, archs):
         target = variant.choose_target(arch)
         if target is not None:
-            plans.append(_prepare_build(variant, target, folder))
+            plans.append(_make_build_plan(variant, target, folder))
     done: dict[str, Build] = {}
     missing: dict[str, Build] = {}
     for plan in plans:
-        built = _load_build(plan, folder)
+        built = _load_earlier_build(plan, folder)
         if built is None:
             missing[plan.key] = plan
         else:
@@ -132,7 +132,7 @@ def compile_variants(
     return [done[plan.key] for plan in plans]
 
 
-def is_built(variant: Variant, folder: Path) -> bool:
+def has_build_of_current_source(variant: Variant, folder: Path) -> bool:
     """Return whether some build of a variant is of its source as it is now."""
     text = variant.language.text_hash(variant.path)
     for place in list_folder(folder / variant.problem):
@@ -149,12 +149,12 @@ def require_library(built: Build) -> Path:
     return built.library
 
 
-def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
+def _make_build_plan(variant: Variant, arch: str, folder: Path) -> Build:
     language, programs = variant.language, _find_programs(variant.language, folder)
     language.check_flags(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
     text = language.text_hash(variant.path)
-    around = language.surroundings(_make_job(variant, arch, flags))
+    around = language.surroundings(_make_compile_job(variant, arch, flags))
     # Path and text are part of the key because line tables follow both, and ncu reads them there.
     used = []
     for p in programs.values():
@@ -178,7 +178,7 @@ def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
     return {name: tools.require_tool_with_version(name, folder) for name in language.programs}
 
 
-def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
+def _make_compile_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
     return CompileJob(
         path=variant.path,
         problem=find_problem_dir(variant.path),
@@ -209,7 +209,7 @@ def _choose_build_folder(plan: Build, folder: Path) -> Path:
     return folder / plan.variant.problem / name
 
 
-def _load_build(plan: Build, folder: Path) -> Build | None:
+def _load_earlier_build(plan: Build, folder: Path) -> Build | None:
     """Return what an earlier build left, if it is whole."""
     place = _choose_build_folder(plan, folder)
     library = place / "variant.so"
@@ -251,7 +251,7 @@ def _compile_builds_of_language(
     language = plans[0].variant.language
     work = []
     for p in plans:
-        work.append(_make_job(p.variant, p.arch, p.flags))
+        work.append(_make_compile_job(p.variant, p.arch, p.flags))
     with make_temporary_folder(folder) as place:
         times = language.compile(work, place, _find_programs(language, folder), jobs)
         built = []
@@ -315,17 +315,17 @@ class OverBudget(NamedTuple):
     most: int
 
 
-def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
+def list_budget_excesses(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
     """Return what a build takes over the budget in its header, one line each.
 
     `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
     """
     where = f"{built.variant.path.name} sm_{built.arch}"
-    over = list_over_budget(built.kernels, built.variant.budget, dynamic or {})
+    over = iterate_budget_excesses(built.kernels, built.variant.budget, dynamic or {})
     return [f"{where} {x.kernel}: {x.resource}={x.taken}, budget {x.most}" for x in over]
 
 
-def list_over_budget(
+def iterate_budget_excesses(
     kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
 ) -> Iterator[OverBudget]:
     """Yield what is over a budget; `dynamic` as above."""
@@ -338,4 +338,4 @@ def list_over_budget(
         }
         for what, most in asdict(budget).items():
             if most is not None and taken[what] > most:
-                yield OverBudget(base_name(kernel.name), what, taken[what], most)
+                yield OverBudget(get_base_name_of_kernel(kernel.name), what, taken[what], most)

@@ -32,7 +32,7 @@ from profkit.lab.measure.cuda.resources import (
     count_fitting_blocks,
 )
 from profkit.lab.measure.variants.build import OBJECT, Build
-from profkit.lab.measure.variants.problem import Problem, is_complete, load_problem
+from profkit.lab.measure.variants.problem import Problem, is_complete_problem_folder, load_problem
 from profkit.records.store import JsonObject
 
 _COMPILE_SECONDS = 600.0  # for the stub or a program of it: three seconds are usual
@@ -56,8 +56,8 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
         kernels = {k.name: k for k in built.kernels}
         if rows is None:
             return None
-        return _make_launches(rows, kernels, built.arch)
-    program = _link_program(built.library.parent)
+        return _make_dry_launches(rows, kernels, built.arch)
+    program = _compile_dry_program(built.library.parent)
     values = problem.module.arguments(problem.get_case(case))
     done = None
     if program:
@@ -65,14 +65,14 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
             [program, *_list_stub_answers(built, values, machine)], timeout=_RUN_SECONDS
         )
     if done and done.status == 0:
-        return _read_output(done.output, built)
+        return _parse_stub_output(done.output, built)
     return None
 
 
-def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
+def get_dry_launches_by_case(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
     known_card = built.arch.rstrip("af") in CARDS
-    if built.library is None or not known_card or not is_complete(folder):
+    if built.library is None or not known_card or not is_complete_problem_folder(folder):
         return None
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
@@ -111,7 +111,7 @@ def _hash_stub() -> str:
     return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
 
 
-def _link_program(place: Path) -> Path | None:
+def _compile_dry_program(place: Path) -> Path | None:
     """Return the program of a build; None if it needs more than the stub has."""
     program = place / f"dry-{_hash_stub()}"
     if is_file(program):
@@ -150,16 +150,16 @@ def _list_stub_answers(built: Build, values: JsonObject, machine: Card) -> list[
     return [f"{name}={answer}" for name, answer in answers.items()]
 
 
-def _make_launches(
+def _make_dry_launches(
     rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: str
 ) -> list[GraphLaunch] | None:
     """Return None if one of the kernels is not of the build."""
     if any(row["kernel"] not in kernels for row in rows):
         return None
-    return [_make_launch(row, kernels[row["kernel"]], arch) for row in rows]
+    return [_make_dry_launch(row, kernels[row["kernel"]], arch) for row in rows]
 
 
-def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
+def _make_dry_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
     across, down, deep = row["grid"]
     x, y, z = row["block"]
     dynamic = row["dynamic_smem"]
@@ -175,7 +175,7 @@ def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLa
     )
 
 
-def _read_output(output: str, built: Build) -> list[GraphLaunch] | None:
+def _parse_stub_output(output: str, built: Build) -> list[GraphLaunch] | None:
     *lines, last = output.splitlines() or [""]
     if last == f"code|{_NOT_SUPPORTED}":
         return []
@@ -186,4 +186,4 @@ def _read_output(output: str, built: Build) -> list[GraphLaunch] | None:
     for kernel, grid, block, dynamic, _cluster in words:
         shape = {"grid": map(int, grid.split()), "block": map(int, block.split())}
         rows.append({"kernel": kernel, **shape, "dynamic_smem": int(dynamic)})
-    return _make_launches(rows, {k.mangled: k for k in built.kernels}, built.arch)
+    return _make_dry_launches(rows, {k.mangled: k for k in built.kernels}, built.arch)

@@ -27,6 +27,7 @@ from profkit.lab.measure.languages.language import list_languages
 from profkit.records.store import Document
 
 Case = Any  # whatever the problem says
+CaseAndSeed = tuple[str, int]
 
 REQUIRED = {
     "CASES": "name -> case: what is timed and profiled",
@@ -95,7 +96,7 @@ class Problem:
 
     def list_case_seeds(
         self, cases: Iterable[str], checks: Iterable[str] | None = None
-    ) -> tuple[tuple[str, int], ...]:
+    ) -> tuple[CaseAndSeed, ...]:
         """Return (case, seed) pairs: `checks` (None: all of CHECKS) at every seed, then `cases`."""
         small = product(self.checks if checks is None else checks, self.module.SEEDS)
         return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
@@ -121,7 +122,7 @@ class Problem:
         return made
 
 
-def is_complete(folder: Path) -> bool:
+def is_complete_problem_folder(folder: Path) -> bool:
     """Return whether <folder>/problem.py says everything that checking and timing need.
 
     Looks at what the file defines, without running it: a folder may have a problem.py of another

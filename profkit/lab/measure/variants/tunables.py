@@ -52,7 +52,7 @@ class Expression:
         return _evaluate_node(self._tree, numbers)
 
 
-def read_expression(text: str, where: str) -> Expression:
+def parse_checked_expression(text: str, where: str) -> Expression:
     """Read an expression; `where` names its place in an error: "v3_x.cu: 'where:'"."""
     if not text.isascii():  # Python reads º as o: a name that nobody wrote
         raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
@@ -96,7 +96,7 @@ def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
                 sides.append(_evaluate_node(side, numbers))
             pairs = zip(ops, sides, sides[1:], strict=False)
             return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
-    raise AssertionError(ast.dump(node))  # read_expression let nothing else through
+    raise AssertionError(ast.dump(node))  # parse_checked_expression let nothing else through
 
 
 MOST = 100_000  # configurations: a space is written down whole
@@ -223,7 +223,9 @@ class Space:
                 "ask for a value above zero, or leave 0 out of 'tune:'",
             ) from error
 
-    def find_refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
+    def find_arithmetic_refusal(
+        self, config: Config, arch: str, budget: Budget
+    ) -> InvalidConfig | None:
         """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
         numbers = self.evaluate_quantities(config)
         for condition in self.conditions:
@@ -256,7 +258,7 @@ def find_block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> I
     return None
 
 
-def _check_values(values: Mapping[str, Sequence[str]], file: str) -> None:
+def _refuse_repeated_or_too_many_values(values: Mapping[str, Sequence[str]], file: str) -> None:
     """Raise a ProfkitError for a value that is given twice, or for more choices than MOST."""
     for macro, options in values.items():
         if len(set(options)) < len(options):
@@ -265,11 +267,11 @@ def _check_values(values: Mapping[str, Sequence[str]], file: str) -> None:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
 
 
-def read_space(head: Header, path: Path) -> Space:
+def read_tunable_space(head: Header, path: Path) -> Space:
     """Return what the keys of a header say, every name in them known."""
     file = path.name
     values = header.read_tunables(head.tune, file)
-    _check_values(values, file)
+    _refuse_repeated_or_too_many_values(values, file)
     known = set(Space(file, values).numeric_macros)
     quantities = _read_quantities(head.takes, file, known)
     known |= quantities.keys()
@@ -304,7 +306,7 @@ def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[
 
 
 def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
-    expression = read_expression(text, where)
+    expression = parse_checked_expression(text, where)
     if expression.is_condition != condition:
         what = "compares nothing" if condition else "is a condition"
         raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])

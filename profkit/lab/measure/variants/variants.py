@@ -59,7 +59,7 @@ class Variant:
     @functools.cached_property
     def space(self) -> tunables.Space:
         """Return the values of its macros that are tried in tuning."""
-        return tunables.read_space(self.header, self.path)
+        return tunables.read_tunable_space(self.header, self.path)
 
     @functools.cached_property
     def source_hash(self) -> str:
@@ -105,17 +105,17 @@ def find_kernels_dir(given: str | Path | None = None) -> Path:
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
     """Return all variants in ladder order by problem; ProfkitError if a header is wrong."""
-    found, problems = scan_variants(kernels, problem)
+    found, problems = read_variants_and_problems(kernels, problem)
     if problems:
         raise problems[0]
     return found
 
 
-def scan_variants(kernels: Path, problem: str | None = None) -> Read[list[Variant]]:
+def read_variants_and_problems(kernels: Path, problem: str | None = None) -> Read[list[Variant]]:
     """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
-    for folder in _list_problems(kernels, problem):
+    for folder in _list_problem_folders(kernels, problem):
         readable = []
         for path in language.list_kernel_files(folder):
             try:
@@ -130,7 +130,7 @@ def scan_variants(kernels: Path, problem: str | None = None) -> Read[list[Varian
     return Read(variants, problems)
 
 
-def _list_problems(kernels: Path, problem: str | None) -> list[Path]:
+def _list_problem_folders(kernels: Path, problem: str | None) -> list[Path]:
     folders = []
     for d in sorted(list_folder(kernels)):
         if is_folder(d) and d.name != "common":
@@ -192,7 +192,7 @@ def read_variant(path: Path) -> Variant:
     variant = Variant(
         name, find_problem_dir(path).name, resolve_path(path), head, language=written_in
     )
-    if len(header.split_ids(head.keys.get("after", ""))) > 1:
+    if len(header.split_into_ids(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_expected_changes(" ".join((*head.moves, *head.moves_not)), path.name)
     _ = variant.budget, variant.space, variant.choose_target("90")  # a bad value is an error now
