@@ -115,7 +115,7 @@ def test_each_lists_alike_launches_one_by_one(run) -> None:
         run("diagnose", "--top", "3", "--each", *math).stdout,
     )
     # On 80 columns the launches of a row give way to its other columns; in Markdown they do not.
-    several = r"3 launches, [\d.]+ µs in all; median 24\.1 µs \(23\.8 to 24\.1\)"
+    several = r"3 launches, median 24\.1 µs"
     shown = run("diagnose", "--markdown", "--top", "3", *math).stdout
     assert re.search(several, shown)
     each = run("diagnose", "--markdown", "--top", "3", "--each", *math).stdout

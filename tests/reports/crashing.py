@@ -18,7 +18,6 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.container import ContainerVerdict
-from profkit.reports.frame import LaunchBatch
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import prepare_child
 
@@ -108,7 +107,7 @@ def read_one_report(path: str) -> reader.ReportLaunches | ContainerVerdict:
     return reader.read_one_report(path)
 
 
-def read_launch_batch(item: Any) -> tuple[LaunchBatch, list[str | None]]:
+def read_launch_batch(item: Any) -> reader.ReadBatch:
     """The real one, but for copies of a report that is called hungry."""
     if "hungry" in item[1]:
         raise MemoryError

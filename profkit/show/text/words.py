@@ -765,6 +765,14 @@ def has_no_metrics(run: JudgedLaunch) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 
+def format_count_and_median(row: LaunchRow) -> str:
+    """Return how often, and how long one takes: "105 launches, median 17.4 µs"."""
+    count = counted(len(row.launches), "launch", "launches")
+    if not row.known_times_sorted:
+        return count
+    return f"{count}, median {seconds(row.median_launch.time)}"
+
+
 def format_count_and_times(row: LaunchRow) -> str:
     """Return how often and how long: "105 launches, 1.83 ms in all; median 17.4 µs (17.2 to 17.8)"."""
     count = counted(len(row.launches), "launch", "launches")

@@ -187,7 +187,7 @@ def list_row_cells(number: int, row: LaunchRow, total: float) -> tuple[Words, ..
     """Return a row of the table; `total` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
-        launch = words.format_count_and_times(row)
+        launch = words.format_count_and_median(row)
     else:
         launch = words.name_launch_by_variant(run) or words.name_launch_by_report(run)
     return (
