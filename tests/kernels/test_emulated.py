@@ -15,6 +15,7 @@ from tests.found import find_files
 from tests.kernels import passed
 from tests.kernels.emulated import KERNELS, SCHEDULES, Outcome, build, in_turn, run
 from tests.kernels.passed import ALL  # make emulate: each case at each schedule, longer sums
+from tests.sweeps import take_part
 
 # A file that only includes another is that one again, with flags that say what a launcher does.
 FILES = find_files(KERNELS / "attention", "**/*.cu")
@@ -53,7 +54,7 @@ def _list_turns(file: Path, all_: bool) -> list[tuple[dict[str, str], tuple[str,
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("file", VARIANTS, ids=lambda f: f.stem.split("_")[0])
+@pytest.mark.parametrize("file", take_part(VARIANTS, one_of=2), ids=lambda f: f.stem.split("_")[0])
 def test_right_and_without_races(file: Path, tmp_path: Path) -> None:
     name, source = f"attention/{file.stem.split('_')[0]}", file.read_text()
     made_of = passed.hash_run(source, "races", _list_turns(file, False))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect import process
+from tests.sweeps import take_part
 
 from .conftest import Machine
 
@@ -43,7 +44,9 @@ def of_machine(machine: Machine) -> list[int]:
     return pids
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", take_part([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], one_of=2)
+)
 def test_a_check_ends_at_any_moment(machine: Machine, number: signal.Signals) -> None:
     machine.write("v1_x.cu", inside="usleep(20000);")  # the kernel, not who launches it
     subprocess.run(

@@ -28,6 +28,7 @@ from profkit.show.views.triage import draw_step_bar, show_compared_triages, show
 from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
 from tests.program.said import said
+from tests.sweeps import take_part
 
 pytestmark = pytest.mark.slow
 
@@ -403,7 +404,7 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
     assert {"idle, copy", "idle, host-sync"} <= titles
 
 
-@pytest.mark.parametrize("name", TRACES[::4])
+@pytest.mark.parametrize("name", take_part(TRACES[::4], one_of=4))
 def test_the_page_of_a_triage_has_the_parts_of_a_page_of_launches(name: str) -> None:
     """Bar, legend, cards, table; finding, timeline and kernel lead to each other."""
     from profkit.show.page import render_program_page

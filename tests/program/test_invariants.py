@@ -21,7 +21,7 @@ from profkit.program.triage import IDLE_CAUSES, Triage, triage_timeline
 from tests.found import find_files
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
 from tests.program.said import said
-from tests.sweeps import choose_count
+from tests.sweeps import choose_count, take_part
 
 DATA = Path(__file__).parent / "data"
 
@@ -309,7 +309,9 @@ def test_nothing_false_is_said_of_any_recording(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", sorted(p.name for p in find_files(DATA, "*.json.gz")))
+@pytest.mark.parametrize(
+    "file", take_part(sorted(p.name for p in find_files(DATA, "*.json.gz")), one_of=3)
+)
 def test_it_holds_of_every_recorded_program(file: str) -> None:
     assert said(file)["first"]["say"]
 

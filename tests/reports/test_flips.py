@@ -32,7 +32,7 @@ from profkit.reports.reader import (
 from tests.conftest import kinds, others
 from tests.reports import flips, made
 from tests.reports.child import in_a_child
-from tests.sweeps import choose_count
+from tests.sweeps import choose_count, take_part
 
 __all__ = ["prepare_child"]  # a child calls it first
 
@@ -95,7 +95,7 @@ def test_every_bit_of_a_report_ofmake_everything() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name[:40])
+@pytest.mark.parametrize("path", take_part(REPORTS, one_of=2), ids=lambda path: path.name[:40])
 def test_some_bits_of_every_kind_of_report(path: Path) -> None:
     data = read_bytes(path)
     places = flips.places(data)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from tests.sweeps import take_part
 
 from .conftest import INSIDE, Bench
 
@@ -54,7 +55,7 @@ def finished(knob: Bench) -> list[tuple[str, ...]]:
     return rows
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", take_part([signal.SIGKILL, signal.SIGTERM], one_of=2))
 def test_killed_and_resumed_it_has_as_many_distinct_trials(
     knob: Bench, number: signal.Signals, processes
 ) -> None:
@@ -108,7 +109,7 @@ def test_two_gpus_share_a_search(knob: Bench, monkeypatch: pytest.MonkeyPatch) -
     assert {t.result.gpu for t in counted} == {"0", "1"}
 
 
-@pytest.mark.parametrize("how", ["std::abort();", "for (;;) sleep(1);"])
+@pytest.mark.parametrize("how", take_part(["std::abort();", "for (;;) sleep(1);"], one_of=2))
 def test_a_gpu_that_fails_leaves_the_search_to_the_other(
     knob: Bench, how: str, tmp_path: Path
 ) -> None:
