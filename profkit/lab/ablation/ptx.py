@@ -156,7 +156,9 @@ def keep_only_named_entries(text: str, names: Collection[str]) -> str:
     for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
         opening = _find_start_of_body(blank, match.end())
         if opening is None:  # it is declared here, and written elsewhere
-            end = blank.index(";", match.end())
+            end = blank.find(";", match.end())
+            if end < 0:  # the text is cut
+                end = len(blank)
         else:
             end = _find_closing_brace(blank, opening)
             bodies[match[1]] = blank[opening:end]

@@ -7,8 +7,9 @@ known library's, and the kernel takes a good part of the step.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import Any
 
@@ -250,9 +251,10 @@ NAMED_SORTS = RuleTexts(
 
 def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Find a whole order where only its beginning is read on: topk finds that without it."""
+    others = [i for i, work in enumerate(case.works) if work.maker.op not in SORTING]
     found = []
     for i in case.list_unclaimed_works(lambda w: w.maker.op in SORTING, claimed):
-        if is_sort_result_sliced(case, i):
+        if is_sort_result_sliced(case, i, others):
             found.append(i)
     if not found:
         yield from _find_sorts_by_name(case, claimed)
@@ -285,8 +287,11 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_sort_result_sliced(case: StepCase, index: int) -> bool:
-    """Return whether a part of what a sort has made is taken right after it."""
+def is_sort_result_sliced(case: StepCase, index: int, others: Sequence[int]) -> bool:
+    """Return whether a part of what a sort has made is taken right after it.
+
+    `others`: the works that sort nothing, in their order.
+    """
     work = case.works[index]
     after = case.step.calls[work.call].start
     later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
@@ -296,16 +301,18 @@ def is_sort_result_sliced(case: StepCase, index: int) -> bool:
         return False
     if any(s.name in CUTS and s.shapes[:1] == whole for s in near):
         return True
-    return _are_few_columns_read(case, index, whole[0])
+    first = bisect_right(others, index)
+    behind = islice(
+        chain(others[first : first + NEXT], others[:NEXT]), NEXT
+    )  # the next step is alike
+    return _are_few_columns_read([case.works[i] for i in behind], whole[0])
 
 
-def _are_few_columns_read(case: StepCase, index: int, whole: Sequence[int]) -> bool:
-    """Whether what comes after a sort reads the first of each of its rows, and nothing all of them.
+def _are_few_columns_read(behind: Sequence[StepWork], whole: Sequence[int]) -> bool:
+    """Return whether what comes after a sort reads the first of each row, and nothing all of them.
 
     Recordings may lack operators that launch nothing, as slices.
     """
-    later = [*case.works[index + 1 :], *case.works[:index]]  # the next step begins as this one
-    behind = [work for work in later if work.maker.op not in SORTING][:NEXT]
     read = [sizes for work in behind for sizes in work.maker.shapes if sizes]
     if not read or not whole or any(prod(sizes) == prod(whole) for sizes in read):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -149,6 +150,7 @@ class _Used(NamedTuple):
 def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Used]:
     """Return products of which a small part is used, with the kernels that carry their results there."""
     cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
+    readers = _index_works_by_tensor_size(case)
     used: dict[int, _Used] = {}
     for index, work in enumerate(case.works):
         if index in claimed or work.kind != "gemm":
@@ -157,21 +159,35 @@ def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Use
         if needs is None or needs.result < 2:
             continue
         along = _list_product_with_elementwise_followers(case, index, needs.result)
-        share = _find_used_share(case, cuts, along, needs.result)
+        share = _find_used_share(case, cuts, readers, along, needs.result)
         if share is not None and share <= USED:
-            along += _list_works_of_gradient(case, along[-1], needs.result)
+            # What the backward pass does with the gradient of a sliced result: most of it is zeros.
+            backward = readers.backward.get(needs.result, ())
+            along += backward[bisect_right(backward, along[-1]) :]
             used |= dict.fromkeys(along, _Used(share, needs.result))
     return used
 
 
-def _list_works_of_gradient(case: StepCase, last: int, values: int) -> list[int]:
-    """List what the backward pass does with the gradient of a sliced result: most of it is zeros."""
-    return [
-        index
-        for index in range(last + 1, len(case.works))
-        if is_of_backward(case.works[index])
-        and values in _list_tensor_value_counts(case.works[index])
-    ]
+@dataclass(frozen=True)
+class _WorksByTensorSize:
+    """The works of a step by how many values the tensors have that they are given."""
+
+    forward: list[int]  # all that are not of the backward pass
+    last_forward: dict[int, int]  # values -> the last of them that is given so many
+    backward: dict[int, list[int]]  # values -> those of the backward pass
+
+
+def _index_works_by_tensor_size(case: StepCase) -> _WorksByTensorSize:
+    """Look at each work once: what reads a result is asked for each product."""
+    found = _WorksByTensorSize([], {}, {})
+    for index, work in enumerate(case.works):
+        if is_of_backward(work):
+            for values in _list_tensor_value_counts(work):
+                found.backward.setdefault(values, []).append(index)
+        else:
+            found.forward.append(index)
+            found.last_forward.update(dict.fromkeys(_list_tensor_value_counts(work), index))
+    return found
 
 
 def _estimate_time_left_of_used_share(share: float) -> Range:
@@ -197,20 +213,27 @@ def _list_tensor_value_counts(work: StepWork) -> set[int]:
 
 
 def _find_used_share(
-    case: StepCase, cuts: list[HostSpan], along: Sequence[int], values: int
+    case: StepCase,
+    cuts: list[HostSpan],
+    readers: _WorksByTensorSize,
+    along: Sequence[int],
+    values: int,
 ) -> float | None:
     """Return the share of a cut result that is read; None where it is read whole, or not cut."""
     last = along[-1]
     begin = case.step.calls[case.works[last].call].start
     # What the backward pass has of that size is its gradient.
-    forward = [work for work in case.works[last + 1 :] if not is_of_backward(work)]
-    after = forward[:NEXT]
+    first = bisect_right(readers.forward, last)
+    after = [case.works[index] for index in readers.forward[first : first + NEXT]]
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
     cut_by_operator = any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts)
-    if not cut_by_operator and not _is_result_sliced_by_sizes(case, along, values):
-        return None
+    if not cut_by_operator:
+        if not after or readers.last_forward.get(values, -1) > last:
+            return None
+        if not _is_read_by_rows(case.works[along[0]], after[0], values):
+            return None
     largest = 0
     for work in after:
         counts = _list_tensor_value_counts(work)
@@ -222,21 +245,17 @@ def _find_used_share(
     return None
 
 
-def _is_result_sliced_by_sizes(case: StepCase, along: Sequence[int], values: int) -> bool:
-    """Return whether what runs next reads some rows of a product that nothing in the step reads whole.
+def _is_read_by_rows(product: StepWork, reader: StepWork, values: int) -> bool:
+    """Return whether what runs next reads some rows of a product.
 
     Recordings may lack operators that launch nothing, as slices: rows are as long as the product's.
     """
-    product, last = case.works[along[0]], along[-1]
     factors = [sizes for sizes in product.maker.shapes if len(sizes) > 1]
-    behind = [work for work in case.works[last + 1 :] if not is_of_backward(work)]
-    if not factors or not behind:
+    if not factors:
         return False
     columns = factors[-1][-1]
-    if any(values in _list_tensor_value_counts(work) for work in behind):
-        return False
-    rows = [sizes for sizes in behind[0].maker.shapes if len(sizes) > 1 and sizes[-1] == columns]
-    return values % columns == 0 and any(prod(sizes) < values for sizes in rows)
+    rows = [sizes for sizes in reader.maker.shapes if len(sizes) > 1 and sizes[-1] == columns]
+    return columns > 0 and values % columns == 0 and any(prod(sizes) < values for sizes in rows)
 
 
 def _is_slice_of(cut: HostSpan, values: int) -> bool:
