@@ -48,7 +48,9 @@ def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], CodeChange]:
         words += [1, 32, 40, 2, first, first + 4000]
     code = replace(code, survey=survey.parse_survey_counters(module, code.accesses, words))
     loads = [access for access in code.accesses if access.space == "shared"]
-    return find_widths_with_neighbours(module, loads, code.survey), ConflictsGone(code).make()
+    return find_widths_with_neighbours(module, loads, code.survey), ConflictsGone(
+        code
+    ).make_change()
 
 
 @pytest.mark.parametrize(

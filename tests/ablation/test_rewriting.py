@@ -74,7 +74,7 @@ def make_changes(code: SurveyedCode) -> dict[str, CodeChange]:
     made = {}
     for ablation in list_ablations():
         with suppress(Refused):
-            made[ablation.id] = ablation(code).make()
+            made[ablation.id] = ablation(code).make_change()
     return made
 
 
@@ -273,7 +273,7 @@ def test_a_refusal_says_four_things() -> None:
     code = replace(code, survey=seen, local_bytes=0, fast="")
     for ablation in list_ablations():
         with pytest.raises(Refused) as refused:
-            ablation(code).make()
+            ablation(code).make_change()
         said = refused.value.make_refusal(ablation.id)
         assert said.ablation == ablation.id
         assert all((said.code, said.observed, said.threshold, said.remedy)), said

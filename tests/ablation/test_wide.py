@@ -47,7 +47,7 @@ def make_add(more: str = "", seen: AccessCounts = SIDE_BY_SIDE) -> SurveyedCode:
 
 
 def make_wide(code: SurveyedCode) -> CodeChange:
-    return ABLATION(code).make()
+    return ABLATION(code).make_change()
 
 
 def test_each_access_is_wide_and_keeps_its_guard_and_its_way() -> None:

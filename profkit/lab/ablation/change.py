@@ -6,6 +6,7 @@ machine code, so what the choosing itself costs is in both.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -125,7 +126,7 @@ def make_nothing_to_remove_refusal(what: str) -> Refused:
     return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
-class Ablation:
+class Ablation(ABC):
     """One cause, and how it is taken away from a kernel's code."""
 
     id: str
@@ -140,9 +141,9 @@ class Ablation:
     def __init__(self, code: SurveyedCode) -> None:
         self.code = code
 
-    def make(self) -> CodeChange:
+    @abstractmethod
+    def make_change(self) -> CodeChange:
         """Return the code without the cause; or Refused."""
-        raise NotImplementedError
 
 
 class AccessAblation(Ablation):
@@ -163,7 +164,7 @@ class AccessAblation(Ablation):
         """Return whether it can be changed, and nothing else is done."""
         return self.code.has_no_effect_on_control_flow(access)
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         executed = self.code.list_executed_accesses(self.spaces, self.kinds)
         self.found = [access for access in executed if self.has_cause(access)]
         if not self.found:
@@ -178,9 +179,9 @@ class AccessAblation(Ablation):
             )
         return self.change_free_accesses()
 
+    @abstractmethod
     def change_free_accesses(self) -> CodeChange:
         """Return the code in which those accesses are changed that are free."""
-        raise NotImplementedError
 
     def say_what_is_unchanged(self, what: str) -> str:
         return say_unchanged(len(self.found) - len(self.free), what)

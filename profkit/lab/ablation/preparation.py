@@ -108,7 +108,7 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
             if lost:
                 remedy = "compute-sanitizer says where, of the original too"
                 raise Refused("lost", lost, "a process that ends", remedy)
-            change = prepared.changes[ablation] = ablation(code).make()
+            change = prepared.changes[ablation] = ablation(code).make_change()
         except Refused as why:
             prepared.refused.append(why.make_refusal(ablation.id))
             continue

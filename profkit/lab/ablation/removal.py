@@ -37,7 +37,7 @@ class StatementsGone(Ablation):
     def say_what_is_unchanged(self) -> str:
         return ""
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         found = self.code.find_executed_statements(*self.opcodes)
         if not found:
             raise make_nothing_to_remove_refusal(self.nothing)

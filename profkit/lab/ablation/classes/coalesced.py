@@ -28,10 +28,10 @@ class AccessesCoalesced(AccessAblation):
     def can_be_changed_alone(self, access: PtxAccess) -> bool:
         return access.number in self.led
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         self.streamed = streams.find_movable_streams(self.code)
         self.led = streams.list_access_numbers(self.streamed)
-        return super().make()
+        return super().make_change()
 
     def change_free_accesses(self) -> CodeChange:
         on = self.free

@@ -16,7 +16,7 @@ class FastMath(Ablation):
     reachable = True
     rules = ("issue-slots", "fp32-pipe")  # no probe has accurate functions
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         if not self.code.fast or self.code.fast == self.code.module.text:
             nothing = "it has no accurate function or division, or no source to recompile"
             raise make_nothing_to_remove_refusal(nothing)

@@ -22,7 +22,7 @@ class FunctionsCheap(Ablation):
     probes = ("xu-exp", "redundant-exp", "silu-half")
     keeps = "LDG STG LDS STS BAR HMMA"
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         found = self.code.find_executed_statements(*_FUNCTIONS)
         found = [statement for statement in found if statement.words[-1] in _TYPES]
         if not found:

@@ -19,7 +19,7 @@ class LoadsHitL2(Ablation):
     probes = ("dram-read", "low-l2-hit", "line-gather")
     keeps = "LDG LDGSTS"
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         streamed = streams.find_movable_streams(self.code)
         loaded = [stream for stream in streamed if stream.accesses[0].kind == "load"]
         touched = sum(stream.length for stream in loaded)

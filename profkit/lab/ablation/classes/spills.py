@@ -22,7 +22,7 @@ class SpillsGone(Ablation):
     rules = ("register-spills",)
     probes = ("spill",)
 
-    def make(self) -> CodeChange:
+    def make_change(self) -> CodeChange:
         if not self.code.local_bytes:
             raise make_nothing_to_remove_refusal("nothing is spilled")
         text = self.code.module.text
