@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from profkit.program.example import Copy, Kernel, run_example
+from profkit.program.readers import tensors
 from profkit.program.readers.tensors import (
     SAME,
     UNREAD,
@@ -163,6 +164,19 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "1.tensors"
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match=r"^1\.tensors is damaged"):
+        read_needless_operators(path)
+
+
+def test_of_a_part_of_the_operators_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reads a gradient may stand behind the last line that is read."""
+    path = tmp_path / "1.tensors"
+    path.write_text('{"recording": 1}\n' * 3, "utf-8")
+    monkeypatch.setattr(tensors, "MOST", 4)
+    assert read_needless_operators(path) == {}
+    monkeypatch.setattr(tensors, "MOST", 3)
+    with pytest.raises(ValueError, match="too long"):
         read_needless_operators(path)
 
 

@@ -108,27 +108,33 @@ def read_needless_operators(path: Path) -> dict[Key, str]:
     if not is_file(path):
         return found
     try:
-        for uses in _read_recordings(path):
+        for uses in _iterate_recordings(path):
             found |= find_needless_operators(uses)
         return found
     except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged or cannot be read") from error
+        raise ValueError(f"{path.name} is damaged, too long, or cannot be read") from error
 
 
-def _read_recordings(path: Path) -> list[list[OperatorUse]]:
-    """Read the operators of each recording; of a file that names none, all are of one."""
-    recordings: list[list[OperatorUse]] = [[]]
+def _iterate_recordings(path: Path) -> Iterator[list[OperatorUse]]:
+    """Yield the operators of each recording; of a file that names none, all are of one.
+
+    Raises:
+        ValueError: It has more lines than are read: of a part nobody can say what reads nothing.
+    """
+    uses: list[OperatorUse] = []
     with open_regular_file(path) as file:
         for _ in range(MOST):
             line = file.readline(LONGEST_LINE)
             if not line:
-                break
+                yield uses
+                return
             row = json.loads(line)
             if isinstance(row, dict) and "recording" in row:
-                recordings.append([])
+                yield uses
+                uses = []
             else:
-                recordings[-1].append(_make_use(row))
-    return recordings
+                uses.append(_make_use(row))
+    raise ValueError(f"more than {MOST:,} lines")
 
 
 def _make_use(row: Sequence[Any]) -> OperatorUse:
