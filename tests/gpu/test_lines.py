@@ -155,7 +155,7 @@ def test_what_other_libraries_launch_has_the_line_that_calls(name: str, tmp_path
 def test_a_step_may_replay_graphs_several_times(name: str, replays: int, tmp_path: Path) -> None:
     of = record(tmp_path / "t", sys.executable, str(PROGRAMS / "replays.py"), name)
     found = find_steps(of.processes[0])
-    assert len(found.steps) >= 25, found.how
+    assert len(found.steps) >= 15, found.how
     assert sum(call.launches_graph for call in found.typical.calls) == replays
     assert any("each replay of the graph is taken" in note for note in found.notes) == (
         name == "only"

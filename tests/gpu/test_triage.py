@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.gpu.conftest import SharedMachine
 
 pytestmark = pytest.mark.gpu
 PROGRAMS = ROOT / "tests" / "programs"
@@ -66,22 +67,24 @@ HOST_BOUND = {
     "optimizer_for_loop",
     "optimizer_lamb_by_hand",
 }
-# A loaded host is slower, and then the host's share of a step is not the planted one.
-OF_THE_HOST = {"host-launch", "host-sync", "copy", "optimizer"}
 
 
 def _planted(name: str) -> Any:
     if name in COUNTED:  # ncu waits for other ncu, and counting has a budget
         return pytest.param(name, marks=pytest.mark.alone)
-    if PLANTED[name] in OF_THE_HOST or name in HOST_BOUND | {"casts_in_autocast"}:
-        return pytest.param(name, marks=pytest.mark.few)
     return name
 
 
 @pytest.mark.parametrize("name", [_planted(name) for name in PLANTED])
-def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
+def test_the_planted_problem_is_first(
+    name: str, machine: SharedMachine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    machine.repeat_alone_if_wrong(lambda: _check_what_is_first(name, tmp_path_factory.mktemp("t")))
+
+
+def _check_what_is_first(name: str, folder: Path) -> None:
     program = str(PROGRAMS / f"{name}.py")
-    of = _triage(tmp_path / "t", sys.executable, program, budget=60 if name in COUNTED else 0)
+    of = _triage(folder, sys.executable, program, budget=60 if name in COUNTED else 0)
     assert of["program"]["how"] == "cupti"
     if name in HOST_BOUND:
         assert of["first"]["category"] in {PLANTED[name], "host-launch"}, (of["first"], _said(of))
@@ -95,9 +98,16 @@ def _said(of: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(finding["category"], finding["saves_ms"]) for finding in of["findings"]]
 
 
-def test_the_healthy_program_is_healthy(tmp_path: Path) -> None:
+def test_the_healthy_program_is_healthy(
+    machine: SharedMachine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     program = str(PROGRAMS / "healthy_transformer.py")
-    assert _triage(tmp_path / "t", sys.executable, program)["first"]["category"] == "healthy"
+
+    def check() -> None:
+        of = _triage(tmp_path_factory.mktemp("t"), sys.executable, program)
+        assert of["first"]["category"] == "healthy", (of["first"], _said(of))
+
+    machine.repeat_alone_if_wrong(check)
 
 
 @pytest.mark.alone
