@@ -122,6 +122,16 @@ def measure_memory_taken() -> int:
     return _read_own_memory_status("VmData")
 
 
+def measure_processor_time(pid: int) -> float:
+    """Return the seconds of processors that a process has taken; 0 where the system does not say."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    user, system = words[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def measure_memory_left(reserved: int = _RESERVED) -> int | None:
     """Return the bytes that the limits of this process leave; None where there is no limit.
 

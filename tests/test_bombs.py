@@ -13,10 +13,19 @@ from tools import bombs, fuzz
 @pytest.mark.slow
 @pytest.mark.parametrize("name", take_part(fuzz.BOMBS, one_of=2))
 def test_twice_the_bytes_take_twice_the_time_and_memory(name: str, tmp_path: Path) -> None:
-    """`make fuzz` holds 2.2 times; a busy machine measures more, and a square is four."""
-    seconds, memory = fuzz.doubled(name, tmp_path, times=2)
-    assert seconds < 3.3
-    assert memory < 2.5
+    """Seconds are of a processor; what else a machine does may slow one measurement, not all three."""
+    seconds, memory = measure_doubling(name, tmp_path)
+    assert seconds <= fuzz.LINEAR
+    assert memory <= fuzz.LINEAR
+
+
+def measure_doubling(name: str, folder: Path, tries: int = 3) -> tuple[float, float]:
+    """Return the times that twice the bytes take, measured again where they are too many."""
+    seconds, memory = fuzz.doubled(name, folder, times=2)
+    while seconds > fuzz.LINEAR and tries > 1:
+        tries -= 1
+        seconds = min(seconds, fuzz.doubled(name, folder, times=4)[0])
+    return seconds, memory
 
 
 @pytest.mark.slow

@@ -3,9 +3,9 @@
     python tools/fuzz.py [--seconds 600] [--seed 0] [TARGET ...]
 
 What breaks a target is kept in tests/data/fuzz, where a test tries it from then on. Each target is
-given a text or bytes; it may return, or raise ProfkitError, within LIMIT seconds. Damage is random
-bytes, and what is worse than random: pieces that are repeated, shared or nested. The BOMBS are
-doubled: twice the bytes may take twice the time.
+given a text or bytes; it may return, or raise ProfkitError, within LIMIT seconds of a processor. Damage
+is random bytes, and what is worse than random: pieces that are repeated, shared or nested. The BOMBS
+are doubled: twice the bytes may take twice the time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ EXPORT = """
   CREATE TABLE NVTX_EVENTS (start, end, globalTid, text, textId, eventType);
   CREATE TABLE TARGET_INFO_GPU (id, name, smMajor, smMinor, smCount);
 """  # of Nsight Systems: the tables and columns that are read
-LIMIT = 10  # seconds for one input
+LIMIT = 10  # seconds of a processor for one input
+WAITED = 200  # seconds by the clock, for what waits and computes nothing
 LINEAR = 2.2  # times the time and the memory that twice the bytes may take
 SHORT = 0.02  # seconds that are too short to be compared
 LONGEST = 1 << 18  # bytes of an input that still grows
@@ -408,10 +409,12 @@ def fault(target: str, content: bytes, folder: Path) -> str:
     """What is wrong with how an input is taken; empty when nothing is."""
 
     def stop(*_: object) -> None:
-        raise TimeoutError(f"no answer within {LIMIT} s")
+        raise TimeoutError(f"no answer within {LIMIT} s of a processor, or {WAITED} s")
 
+    signal.signal(signal.SIGPROF, stop)
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    signal.alarm(WAITED)
     try:
         TARGETS[target](content, folder)
     except ProfkitError:
@@ -419,6 +422,7 @@ def fault(target: str, content: bytes, folder: Path) -> str:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
         return f"{type(error).__name__}: {error}"
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
     return ""
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -23,7 +24,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from threading import Timer
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, require_package, summarize_error_in_one_line
@@ -59,7 +60,8 @@ if TYPE_CHECKING:
     Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 
 TableRow = TypeVar("TableRow", HistoryRun, HistoryTwin, HistoryAblation)
-SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
+SECONDS_MOST = 120.0  # of processors, for a question: a busy machine takes longer by the clock
+_LOOKS_APART = 0.1  # seconds between two looks at what a question has taken
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
 _BATCH = 4096  # rows of a file that are unpacked before their bytes are counted
 ROWS_MOST = 100_000  # of an answer: the others are left out, and it says so
@@ -369,15 +371,15 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
     # Nothing but the tables and this memory: no files, no network, no extensions.
     limits = {"temp_directory": "", "memory_limit": f"{most}B", **_make_thread_limit_setting()}
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
-    late = Timer(SECONDS_MOST, connection.interrupt)
-    late.daemon = True
-    late.start()
     try:
-        problems = _register_tables(connection, history)
-        with _limit_further_memory(4 * most):
-            return Read(_run_query(connection, sql, most), problems)
+        with _limit_processor_time(connection):
+            problems = _register_tables(connection, history)
+            with _limit_further_memory(4 * most):
+                return Read(_run_query(connection, sql, most), problems)
     except duckdb.InterruptException as error:
-        raise _make_unfinished_query_error(f"stopped after {SECONDS_MOST:.0f} s") from error
+        raise _make_unfinished_query_error(
+            f"stopped after {SECONDS_MOST:.0f} s of processor time"
+        ) from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
         if measure_memory_left() is not None:
@@ -392,7 +394,6 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
         )
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
-        late.cancel()
         connection.close()
 
 
@@ -451,6 +452,29 @@ def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most_bytes: int)
     if len(parts) > 1:
         return pd.concat(parts, ignore_index=True)
     return parts[0]
+
+
+@contextmanager
+def _limit_processor_time(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt DuckDB once this process, with all its threads, has taken SECONDS_MOST more.
+
+    Again at each look: an interrupt that comes between two steps of a question is lost.
+    """
+    until = time.process_time() + SECONDS_MOST
+    ended = Event()
+
+    def interrupt_when_late() -> None:
+        while not ended.wait(_LOOKS_APART):
+            if time.process_time() > until:
+                connection.interrupt()
+
+    watch = Thread(target=interrupt_when_late, daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watch.join()
 
 
 @contextmanager

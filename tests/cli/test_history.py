@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.errors import ProfkitError
 from profkit.records.parts import Commit
 from tests.conftest import ROOT
 from tests.evidence.test_gate import changed, folder, made
@@ -100,6 +104,49 @@ def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> 
     ends = "stopped after [01] s|needs more than 0.1 GB|is larger than 0.1 GB|the answer is cut"
     assert re.search(ends, first), first
     assert "ask for less" in hint
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60.0, 0), (-1.0, 2)])
+def test_a_question_has_seconds_of_processors_and_not_of_a_clock(
+    run, kept: Path, monkeypatch, seconds: float, status: int
+) -> None:
+    """By the clock a busy machine ended questions that had hardly begun."""
+    pytest.importorskip("duckdb")
+    from profkit.evidence import history
+
+    clock = itertools.count(0, 1000)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(history, "SECONDS_MOST", seconds)
+    monkeypatch.setattr(history, "_LOOKS_APART", 0.001)
+    question = "SELECT count(*) AS n FROM range(100000000) WHERE range % 7 < 3"
+    asked = run("query", question, "--history", kept)
+    assert asked.exit_code == status, asked.output
+    assert status == 0 or "stopped after -1 s of processor time" in asked.stderr
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_a_fork_that_stands_still_is_ended_and_one_at_work_is_not(
+    monkeypatch, is_at_work: bool
+) -> None:
+    """DuckDB's threads waited for each other, for ever, where memory was limited."""
+    from profkit.cli.verbs import query
+
+    monkeypatch.setattr(query, "_PAUSE", 0.05)
+    monkeypatch.setattr(query, "_STILL_MOST", 40)
+    parent = os.getpid()
+    with (
+        contextlib.nullcontext()
+        if is_at_work
+        else pytest.raises(ProfkitError, match="does not come to an end")
+    ):
+        status = query._start_fork_and_wait()
+        if os.getpid() == parent:
+            assert status == 7
+            return
+        until = time.process_time() + 2.5
+        while time.process_time() < until or not is_at_work:
+            time.sleep(0 if is_at_work else 1)
+        os._exit(7)
 
 
 @pytest.mark.parametrize(("form", "shown"), [("--markdown", 10_000), ("--json", 100_000)])
