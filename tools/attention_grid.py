@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from profkit.evidence.users_code import import_file
+from profkit.evidence.users_code import import_python_file_as
 from profkit.lab.measure import bench, subjects
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.cuda import device, library
@@ -55,7 +55,7 @@ _NUMBERS = re.compile(r"\[\s+((?:[-\d.e]+,\s+)*[-\d.e]+)\s+\]")
 _LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
 
 
-picks = import_file(FOLDER / "picks.py", "picks")
+picks = import_python_file_as(FOLDER / "picks.py", "picks")
 
 
 class Machine:
@@ -63,10 +63,10 @@ class Machine:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.gpu = device.open_gpu()
-        folder = build.find_build_dir(ROOT / "kernels")
+        folder = build.choose_build_folder_of_kernels(ROOT / "kernels")
         chosen = variants.find_named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)
-        built = build.compile_variants([*chosen, support], [self.gpu.arch], folder)
+        built = build.compile_variants_not_built_yet([*chosen, support], [self.gpu.arch], folder)
         *places, tools = map(build.require_library, built)
         self.builds = {b.variant.id: b for b in built[:-1]}
         self.libraries = dict(zip(self.builds, map(library.load_library, places), strict=True))
@@ -84,7 +84,9 @@ class Machine:
             return Args.from_addresses(sides[0], sides[1], values, stream)
 
         torch.cuda.synchronize()
-        made = subjects.make_launcher_subject(name, self.libraries[name], arguments, self.tools)
+        made = subjects.run_once_and_make_launcher_subject(
+            name, self.libraries[name], arguments, self.tools
+        )
         device.wait_for_gpu_or_stream()
         return made
 
@@ -158,7 +160,7 @@ class Stage:
     def call(self, name: str) -> tuple[Subject, Any]:
         """A backend's subject and its output."""
         once = self.problem.reference_call(name, self.case, self.tensors)
-        return subjects.make_torch_subject(name, once)
+        return subjects.run_once_and_make_torch_subject(name, once)
 
     def work(self) -> dict[str, float]:
         """Operations, and compulsory bytes."""
@@ -265,14 +267,16 @@ def recording(shapes: Sequence[Any]) -> Plan:
 
 def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) -> Plan:
     """The entry against library calls."""
-    torch_op = import_file(FOLDER / "torch_op.py", "torch_op")
+    torch_op = import_python_file_as(FOLDER / "torch_op.py", "torch_op")
 
     def chosen(stage: Stage, line: dict[str, Any]) -> list[Subject]:
         def entry(name: str) -> tuple[Subject, Any]:
             q, k, v = stage.tensors
             causal = stage.shape.causal
             line["ran"] = {ENTRY: torch_op.chosen(q, k, v, causal)}
-            return subjects.make_torch_subject(name, lambda: torch_op.attention(q, k, v, causal))
+            return subjects.run_once_and_make_torch_subject(
+                name, lambda: torch_op.attention(q, k, v, causal)
+            )
 
         mine = _made(stage, (ENTRY,), entry, line)
         return [*mine, *_made(stage, against, stage.call, line)]
@@ -383,14 +387,14 @@ def write_table() -> None:
 
 def refresh() -> None:
     """Say of every recorded rung whose machine code is the same that its source is today's."""
-    folder = build.find_build_dir(ROOT / "kernels")
+    folder = build.choose_build_folder_of_kernels(ROOT / "kernels")
     for path in RECORDS:
         if not path.exists():
             continue
         head, *lines = path.read_text("utf-8").splitlines()
         said = json.loads(head)
         chosen = variants.find_named_variants(ROOT / "kernels", list(said["variants"]))
-        for made in build.compile_variants(chosen, ["90"], folder):
+        for made in build.compile_variants_not_built_yet(chosen, ["90"], folder):
             kept = said["variants"][made.variant.id]
             launcher = kept["source"] == made.source or kept.get("host") == made.host is not None
             if kept["sass"] == made.sass and launcher:

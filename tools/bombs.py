@@ -270,7 +270,7 @@ def make_history(folder: Path) -> Path:
 
     from profkit.evidence import tables
 
-    schema = tables.make_table_schema("runs")
+    schema = tables.make_arrow_schema_of_table("runs")
     columns = []
     for field in schema:
         is_text = pa.types.is_string(field.type)

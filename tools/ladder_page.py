@@ -116,7 +116,7 @@ def page() -> str:
     found = evidence()
     rungs = ladder_headers(found)
     ladders = {c: build_ladder(found, c, Policy(anyway=True)) for c in recorded(found, rungs)}
-    first = next(r for r in found.load_readable(lambda name: name[1] == MAIN)[0] if r.record)
+    first = next(r for r in found.load_all_usable_runs(lambda name: name[1] == MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
@@ -152,7 +152,9 @@ def ladder_headers(found: Evidence) -> dict[str, SourceFile]:
 def recorded(found: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Cases at which a rung has a record, the main one first."""
     names = [name for name in found.list_names() if name[0] in rungs]
-    cases = {case for v, case in names if (files := found.find_files(v, case)) and files.record}
+    cases = {
+        case for v, case in names if (files := found.find_files_of_run(v, case)) and files.record
+    }
     return sorted(cases, key=lambda case: (case != MAIN, case))
 
 

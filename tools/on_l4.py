@@ -34,13 +34,15 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
 
     known = variants.find_variants(KERNELS, "attention")
     if made is None:
-        made = build.compile_variants(known, ["89"], build.find_build_dir(KERNELS))
+        made = build.compile_variants_not_built_yet(
+            known, ["89"], build.choose_build_folder_of_kernels(KERNELS)
+        )
     sms = resources.CARDS["89"].sms
-    nvcc = tools.require_tool_with_version("nvcc", build.find_build_dir(KERNELS))
+    nvcc = tools.require_tool_with_version("nvcc", build.choose_build_folder_of_kernels(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.require_library(one)
-        shapes = dry.get_dry_launches_by_case(one, KERNELS / "attention") or {}
+        shapes = dry.load_or_make_dry_launches_by_case(one, KERNELS / "attention") or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]

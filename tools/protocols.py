@@ -26,7 +26,7 @@ from attention_grid import Machine
 from profkit.lab.measure import bench, subjects
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.data import choose_storage_type, make_tensor
+from profkit.lab.measure.data import choose_storage_type, make_host_tensor
 from profkit.lab.measure.variants.problem import load_problem
 
 ROOT = Path(__file__).parents[1]
@@ -135,14 +135,16 @@ def session(machine: Machine) -> dict[str, Any]:
     import torch
 
     versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
-    versions |= subjects.list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
+    versions |= subjects.list_cuda_and_cudnn_versions(
+        torch.version.cuda, torch.backends.cudnn.version()
+    )
     power = device.read_gpu_state(machine.gpu.pci).power_limit
     return {**machine.used(), "versions": versions, "power_limit": power}
 
 
 def zeros(shape: Sequence[int], dtype: str) -> Any:
     """A tensor of zeros, of a type that a problem names."""
-    return make_tensor(np.zeros(shape, choose_storage_type(dtype)), dtype).cuda()
+    return make_host_tensor(np.zeros(shape, choose_storage_type(dtype)), dtype).cuda()
 
 
 def cudnn_graph(case: Any, tensors: Sequence[Any]) -> Call:
@@ -238,16 +240,17 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
     arrays = module.inputs(case, 0)
     types = [t for _, t in module.input_types(case)] if hasattr(module, "input_types") else None
     given = [
-        make_tensor(a, types[i] if types else str(a.dtype)).cuda() for i, a in enumerate(arrays)
+        make_host_tensor(a, types[i] if types else str(a.dtype)).cuda()
+        for i, a in enumerate(arrays)
     ]
     calls: dict[str, tuple[Subject, Any]] = {}
     for name in asked.theirs:
         once = module.reference_call(name, case, given)
-        calls[name] = subjects.make_torch_subject(name, once)
+        calls[name] = subjects.run_once_and_make_torch_subject(name, once)
     if asked.graph:
         codes = given[0].dtype == torch.uint8
         name, make = ("cudnn e4m3", cudnn_fp8) if codes else ("cudnn bf16", cudnn_graph)
-        calls[name] = subjects.make_torch_subject(name, make(case, given))
+        calls[name] = subjects.run_once_and_make_torch_subject(name, make(case, given))
     for name in asked.ours:
         outs = [zeros(shape, dtype) for shape, dtype in module.outputs(case)]
         calls[name] = machine.variant(name, module.arguments(case), given, outs), outs

@@ -34,7 +34,7 @@ from profkit.lab.ablation.foreign import (
     check_and_complete_launch,
     write_problem_of_source_file,
 )
-from profkit.lab.measure.targets import LabFolders, Target, build_target, make_target_of_options
+from profkit.lab.measure.targets import LabFolders, Target, build_target, find_target_by_options
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "ablation" / "public.toml"
@@ -97,7 +97,7 @@ def make_target(kernel: Mapping[str, Any], sources: Path, fixed: bool = False) -
     if fixed:
         names.reverse()
     places = LabFolders(folder / "kernels", sources / "build" / "out")
-    return make_target_of_options(places, names, False, (CASE,), False)
+    return find_target_by_options(places, names, False, (CASE,), False)
 
 
 def compile_kernel(kernel: Mapping[str, Any], sources: Path, arch: str) -> str:

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from profkit.diagnosis.verdict import judge_launch
-from profkit.evidence.users_code import import_file
+from profkit.evidence.users_code import import_python_file_as
 from profkit.model.scenario import Expectation
 from profkit.reports.reader import Reports, read_report_files
 
@@ -59,7 +59,7 @@ class Row:
 
 def truths() -> ModuleType:
     """kernels/probes/problem.py, which is not in a package."""
-    return import_file(PROBES / "problem.py", "probes_problem")
+    return import_python_file_as(PROBES / "problem.py", "probes_problem")
 
 
 def main_launches(reports: Reports) -> dict[str, Any]:

@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
-from profkit.reports.banks import SharedMemoryAccess, find_shared_accesses  # noqa: E402
+from profkit.reports.banks import SharedMemoryAccess, find_shared_memory_accesses  # noqa: E402
 from profkit.reports.container import check_report  # noqa: E402
-from profkit.reports.cubin import read_machine_code  # noqa: E402
+from profkit.reports.cubin import read_machine_code_of_report  # noqa: E402
 from profkit.reports.reader import open_report_actions  # noqa: E402
 
 LANES = 32
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     for path in paths:
         counted = decoded = wrong = 0.0
         for kernel in open_kernels(path):
-            shared = find_shared_accesses(kernel)
+            shared = find_shared_memory_accesses(kernel)
             counted += shared.counted
             for access in shared.decoded:
                 if runs_whole(kernel, access):
@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
 
 def open_kernels(path: str) -> Iterator[LaunchedCode]:
     """Yield the launches of a report, each good until the next is asked for."""
-    code = read_machine_code(path)
+    code = read_machine_code_of_report(path)
     with open_report_actions(path) as open_launch:
         for number in range(check_report(path).launches):
             yield LaunchedCode(
@@ -62,7 +62,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
 
 def runs_whole(kernel: LaunchedCode, access: SharedMemoryAccess) -> bool:
     """Return whether an access ran with all lanes of its warps whenever it ran."""
-    lanes = kernel.sum_by_address({"thread_inst_executed_true": 1.0}) or {}
+    lanes = kernel.sum_metrics_by_address({"thread_inst_executed_true": 1.0}) or {}
     return lanes.get(access.pc, 0.0) == LANES * access.requests
 
 

@@ -238,7 +238,7 @@ def _tables(kernels: Iterable[LaunchedCode]) -> dict[str, set[int]]:
     """File name -> lines that have instructions."""
     tables: dict[str, set[int]] = defaultdict(set)
     for kernel in kernels:
-        for pc in kernel.sum_by_address({"inst_executed": 1.0}) or {}:
+        for pc in kernel.sum_metrics_by_address({"inst_executed": 1.0}) or {}:
             file, line = kernel.place(pc)
             if file is not None:
                 tables[Path(file).name].add(line)

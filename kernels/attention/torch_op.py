@@ -107,9 +107,11 @@ def _arch(index: int) -> tuple[int, int]:
 @lru_cache
 def _rung(name: str) -> Any:
     """A rung's library, built if it is not yet."""
-    variant = variants.select_variant(variants.find_variants(KERNELS, "attention"), name)
+    variant = variants.select_variant_by_id(variants.find_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
-    (made,) = build.compile_variants([variant], [arch], build.find_build_dir(KERNELS))
+    (made,) = build.compile_variants_not_built_yet(
+        [variant], [arch], build.choose_build_folder_of_kernels(KERNELS)
+    )
     return library.load_library(build.require_library(made))
 
 

@@ -86,7 +86,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
         wanted.append(probe)
         if probe.header.keys["twin"] == "yes":
             wanted.append(replace(probe, defines={"PROFKIT_TWIN": "1"}))
-    support, *made = build.compile_variants(wanted, [arch], folder)
+    support, *made = build.compile_variants_not_built_yet(wanted, [arch], folder)
     for built in made:
         if built.failure:
             raise built.failure

@@ -131,7 +131,9 @@ class Driver:
             words[which] = self.buffers.result()
         record: dict[str, Any] = {"fault": problem.faults(words["main"], words.get("twin"), keys)}
         timed = [
-            subjects.make_launcher_subject(which, lib, self.buffers.arguments, self.tools)
+            subjects.run_once_and_make_launcher_subject(
+                which, lib, self.buffers.arguments, self.tools
+            )
             for which, lib in loaded.items()
         ]
         measured = bench.bench_subjects(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)
@@ -144,7 +146,7 @@ class Driver:
         """Launch once between profiler start and stop, in an NVTX range that names it."""
         loaded = self.load(item)
         device.call_driver("cuProfilerStart")
-        self.tools.push_range(f"profkit:{item.probe}:{item.which}")
+        self.tools.push_nvtx_range(f"profkit:{item.probe}:{item.which}")
         self.call(loaded)
         self.tools.pop()
         device.call_driver("cuProfilerStop")

@@ -76,7 +76,7 @@ def build_all(folder: Path, arch: str, only: Sequence[str], twins: bool) -> tupl
         wanted.append(probe)
         if twins and probe.header.keys["twin"] == "yes":
             wanted.append(replace(probe, defines={"PROFKIT_TWIN": "1"}))
-    support, *made = build.compile_variants(wanted, [arch], folder)
+    support, *made = build.compile_variants_not_built_yet(wanted, [arch], folder)
     items = [_item(b) for b in made if b.library is not None]
     failed = [f"{b.variant.id}: {b.error.splitlines()[0]}" for b in made if b.error]
     return Task("time", str(build.require_library(support)), tuple(items)), failed

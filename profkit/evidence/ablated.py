@@ -32,14 +32,14 @@ class HistoryAblation:
     refused: str | None = None  # why it was not measured: `nothing-to-take-away`, `steers` ...
 
 
-def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]:
+def make_history_rows_of_ablation(record: Record, report_sha256: str) -> Iterator[HistoryAblation]:
     """Yield what each cause costs a run that was ablated, and which causes could not be removed."""
     found = _get_ablation_of_record(record)
     if found is None:
         return
     for row in found.measured:
         yield HistoryAblation(
-            record=sha256,
+            record=report_sha256,
             ablation=row.ablation,
             variant=record.variant,
             case=record.case,
@@ -53,7 +53,7 @@ def make_ablation_rows(record: Record, sha256: str) -> Iterator[HistoryAblation]
         )
     for refusal in found.refused:
         yield HistoryAblation(
-            record=sha256,
+            record=report_sha256,
             ablation=refusal.ablation,
             variant=record.variant,
             case=record.case,
@@ -73,7 +73,7 @@ def describe_changed_ablation_gains(before: Record | None, after: Record | None)
     dearer: dict[str, str] = {}
     if was.gpu == now.gpu:
         dearer = describe_causes_that_cost_more(
-            make_ablation_rows(before, ""), make_ablation_rows(after, "")
+            make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
         )
     rows = {row.ablation: row for row in now.measured if row.reachable}
     for row in was.measured:
@@ -112,17 +112,19 @@ def describe_causes_that_cost_more(
         cost, highest = most[row.ablation]
         if sure_gain >= WORTH and row.base * (1 - 1 / sure_gain) > highest:
             now = seconds(row.base * (1 - 1 / row.gain))
-            said[row.ablation] = f"{row.title} cost {now} of a call, {_say_cost(cost)} before"
+            said[row.ablation] = (
+                f"{row.title} cost {now} of a call, {_say_cost_as_share_of_time(cost)} before"
+            )
     return said
 
 
-def _say_cost(cost: float) -> str:
+def _say_cost_as_share_of_time(cost: float) -> str:
     if cost <= 0:
         return "nothing"
     return seconds(cost)
 
 
-def check_fix_by_ablation(
+def judge_by_ablation_whether_cause_is_gone(
     rule: str, before: Record | None, after: Record | None
 ) -> tuple[bool | None, str]:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""

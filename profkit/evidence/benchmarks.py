@@ -228,12 +228,14 @@ def read_nvbench_cold_times(content: NvbenchFile, path: Path) -> BenchmarkFile:
     return found
 
 
-def read_nvbench_sample_file(summary: NvbenchSummary, path: Path, read: set[Path]) -> array[float]:
+def read_nvbench_sample_file(
+    summary: NvbenchSummary, path: Path, files_already_read: set[Path]
+) -> array[float]:
     """Return the samples of a file of nvbench: 32-bit floats, seconds, little endian.
 
     Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside
-    the JSON is meant. Nothing outside of the JSON's folder is read, and no file twice: `read` are those
-    of the states before.
+    the JSON is meant. Nothing outside of the JSON's folder is read, and no file twice:
+    `files_already_read` are those of the states before.
     """
     values = {}
     for value in summary.data:
@@ -243,9 +245,9 @@ def read_nvbench_sample_file(summary: NvbenchSummary, path: Path, read: set[Path
     for place in (folder / named, folder / f"{path.name}-bin" / named.name):
         file = resolve_path(place)
         if file.is_relative_to(folder) and named.name and is_there(file):
-            if file in read:
+            if file in files_already_read:
                 raise ValueError(f"{named}: the samples of more than one state")
-            read.add(file)
+            files_already_read.add(file)
             samples = array("f", read_bytes(file, TEXT_LIMIT))
             if byteorder == "big":
                 samples.byteswap()
@@ -273,13 +275,16 @@ def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport
 
 
 def judge_benchmark(
-    name: str, base: Mapping[str, BenchmarkRun], head: Mapping[str, BenchmarkRun], tool: str
+    name: str,
+    base_run_by_name: Mapping[str, BenchmarkRun],
+    head_run_by_name: Mapping[str, BenchmarkRun],
+    tool: str,
 ) -> GateSubject:
     """Return the answer on one benchmark, as on a variant whose code has changed."""
-    if name not in base or name not in head:
-        return make_unpaired_subject(name, is_in_base=name in base)
-    before, after = base[name], head[name]
-    unjudged = _make_unjudged_subject(name, before, after, tool)
+    if name not in base_run_by_name or name not in head_run_by_name:
+        return make_unpaired_subject(name, is_in_base=name in base_run_by_name)
+    before, after = base_run_by_name[name], head_run_by_name[name]
+    unjudged = _make_subject_if_not_comparable(name, before, after, tool)
     if unjudged:
         return unjudged
     try:
@@ -293,7 +298,7 @@ def judge_benchmark(
     return structs.replace(judged, between_processes=assumed)
 
 
-def _make_unjudged_subject(
+def _make_subject_if_not_comparable(
     name: str, before: BenchmarkRun, after: BenchmarkRun, tool: str
 ) -> GateSubject | None:
     """Return why two runs do not compare: machines, failures, no samples; None where they do."""

@@ -57,11 +57,15 @@ class ChangeCause(Document, frozen=True, kw_only=True):
     share: float | None = None
 
 
-def compare_estimate_with_gain(
-    launch: LaunchChange, before: Diagnosis, time: TimeComparison | None
+def compare_estimate_of_fixed_finding_with_gain(
+    launch: LaunchChange, before: Diagnosis, time_comparison: TimeComparison | None
 ) -> GainEstimate | None:
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
-    if time is None or time.reason == "identical" or not isfinite(time.speedup.median):
+    if (
+        time_comparison is None
+        or time_comparison.reason == "identical"
+        or not isfinite(time_comparison.speedup.median)
+    ):
         return None
     estimates = index_findings_by_rule(before)
     for change in _iterate_findings_in_states_by_gain(
@@ -70,7 +74,7 @@ def compare_estimate_with_gain(
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:
             continue
-        expect, measured = finding.expect, time.speedup.median
+        expect, measured = finding.expect, time_comparison.speedup.median
         return GainEstimate(
             rule=change.rule,
             state=change.state,
@@ -115,11 +119,13 @@ def _iterate_findings_in_states_by_gain(
         is_note = rule is not None and rule.note
         if change.state in states and not is_note:
             chosen.append(change)
-    chosen.sort(key=lambda change: (change.rule != leading_rule, -_get_gain_bound(change)))
+    chosen.sort(
+        key=lambda change: (change.rule != leading_rule, -_get_bound_on_gain_factor(change))
+    )
     yield from chosen
 
 
-def _get_gain_bound(change: FindingChange) -> float:
+def _get_bound_on_gain_factor(change: FindingChange) -> float:
     """Return the bound on the gain of a finding, on the side where it fires."""
     if change.state in ("gone", "better"):
         return change.before.gain or 1.0
@@ -140,13 +146,15 @@ def estimate_explained_share(change: FindingChange, time: TimeComparison) -> flo
     return (amount.before * before - amount.after * after) / (before - after)
 
 
-def can_explain_change(change: FindingChange, time: TimeComparison, share: float | None) -> bool:
+def can_explain_change(
+    change: FindingChange, time: TimeComparison, explained_share: float | None
+) -> bool:
     """Return whether a finding can account for most of a change in time."""
     change_in_time = abs(log(time.speedup.median))
-    if log(_get_gain_bound(change)) < MOST_OF_IT * change_in_time:
+    if log(_get_bound_on_gain_factor(change)) < MOST_OF_IT * change_in_time:
         return False  # not even without any of it
-    if share is not None:
-        return share >= MOST_OF_IT
+    if explained_share is not None:
+        return explained_share >= MOST_OF_IT
     if change.state in ("gone", "new") or change.amount is None:
         return True
     small, large = sorted(change.amount.compared_values)

@@ -21,11 +21,11 @@ import msgspec
 from msgspec import structs
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import GateResult, compare_times
+from profkit.evidence.compare import GateResult, compare_warm_times
 from profkit.evidence.conditions import list_comparison_refusals
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
-from profkit.evidence.users_code import import_file, try_users_code
+from profkit.evidence.users_code import import_python_file_as, run_users_code_or_explain
 from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document, Unprinted
@@ -85,7 +85,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     if refused:
         why = "; ".join(r.sentence for r in refused)
         raise MissingEvidence(f"{before} and {after} are not compared: {why}")
-    return compare_times(one.timed, other.timed)
+    return compare_warm_times(one.timed, other.timed)
 
 
 def undecided(because: str, *commands: str, **numbers: Number) -> Answer:
@@ -203,7 +203,7 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
         return Verified(path=path, title=path.stem, error="no such file")
     with make_importable(resolve_path(path.parent)):
         try:
-            verified, why = try_users_code(path, lambda: _verify_module(path, evidence))
+            verified, why = run_users_code_or_explain(path, lambda: _verify_module(path, evidence))
         except ProfkitError as error:
             why = f"{error.message} {error.hint}".strip()
             return Verified(path=path, title=path.stem, error=why)
@@ -211,7 +211,7 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
 
 
 def _verify_module(path: Path, evidence: Evidence) -> Verified:
-    module = import_file(path, f"profkit_claims_{path.stem}")
+    module = import_python_file_as(path, f"profkit_claims_{path.stem}")
     first_line, *_ = [*str(module.__doc__ or "").strip().splitlines(), path.stem]
     members = list(vars(module).values())
     gates = [g for g in members if isinstance(g, Gate)]
@@ -302,7 +302,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
             because = "; ".join(m.message for m in missing)
             answer = undecided(because, *(m.hint for m in missing))
         else:
-            answer, error = try_users_code(path, lambda: claim(evidence), NotCollected)
+            answer, error = run_users_code_or_explain(path, lambda: claim(evidence), NotCollected)
     except NotCollected as absent:
         answer = answer_metric_not_collected(absent.metric)
     except MissingEvidence as absent:

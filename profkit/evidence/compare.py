@@ -21,13 +21,13 @@ from profkit.evidence import counters, stats
 from profkit.evidence.causes import (
     ChangeCause,
     GainEstimate,
-    compare_estimate_with_gain,
+    compare_estimate_of_fixed_finding_with_gain,
     find_cause_of_time_change,
 )
 from profkit.evidence.conditions import (
     WAIVABLE,
     ComparisonRefusal,
-    get_gpu_uuid,
+    get_gpu_uuid_of_timing,
     list_comparison_notes,
     list_comparison_refusals,
 )
@@ -39,7 +39,7 @@ from profkit.evidence.runs import (
     Row,
     Run,
     load_runs_of_side,
-    pair_runs,
+    match_runs_and_list_leftover_names,
 )
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
@@ -61,7 +61,7 @@ class Policy:
 
     def answer_comparison(self, time: TimeComparison) -> TimeAnswer:
         """Return a comparison's answer; "cannot tell" where it does not hold as strictly."""
-        if time.answer == "same" or not self.strict or stats.is_significant(time):
+        if time.answer == "same" or not self.strict or stats.is_speedup_significant(time):
             return time.answer
         return "cannot tell"
 
@@ -136,8 +136,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = compare_recorded_times(before, after, policy)
-    untimed = find_untimed_sides(before, after)
-    pairs, unmatched = match_launches(before, after)
+    untimed = find_sides_without_times(before, after)
+    pairs, unmatched = match_launches_and_list_leftover_kernels(before, after)
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
     if not any(unmatched):
@@ -149,7 +149,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=get_spread_between_processes(before.record, after.record, policy),
+        between_processes=get_assumed_spread_between_processes(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         estimate=estimate,
@@ -159,7 +159,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         only_before=unmatched[0],
         only_after=unmatched[1],
         resources=compare_resources(before, after),
-        promises=counters.check_predictions(before, after),
+        promises=counters.judge_predictions_of_header(before, after),
         notes=_list_all_notes(before, after),
     )
 
@@ -173,7 +173,9 @@ def _explain_gain_of_single_launch(
     """Return how the estimate for a single launch came out, and what explains its change."""
     if len(launches) != 1:
         return None, None
-    estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
+    estimate = compare_estimate_of_fixed_finding_with_gain(
+        launches[0], before.judge_row(pairs[0][0]), time
+    )
     return estimate, find_cause_of_time_change(launches[0], time)
 
 
@@ -223,7 +225,7 @@ def compare_sides(
         evidence = Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
     sides = [load_runs_of_side(side, evidence, case, problems) for side in (before, after)]
-    pairs, alone = pair_runs(sides[0], sides[1])
+    pairs, alone = match_runs_and_list_leftover_names(sides[0], sides[1])
     if not pairs:
         hint = "record both at one case: profkit profile --variant ... --case ..."
         why = f"nothing to compare: {_join_run_names(sides[0])} and {_join_run_names(sides[1])}"
@@ -248,13 +250,13 @@ def compare_recorded_times(
     except MissingEvidence as missing:
         return None, f"{missing.message}; a duration under ncu is not a timing ({missing.hint})"
     try:
-        time = compare_times(was, now, policy)
+        time = compare_warm_times(was, now, policy)
     except ProfkitError as error:
         return None, error.message
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = get_spread_between_processes(was, now, policy)
+    between = get_assumed_spread_between_processes(was, now, policy)
     note = f"warm L2, {classify_timing_processes(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
 
@@ -272,7 +274,7 @@ def is_same_timing(before: Record | None, after: Record | None) -> bool:
     return same and all(map(eq, before.warm_samples, after.warm_samples))
 
 
-def find_untimed_sides(before: Run, after: Run) -> Untimed:
+def find_sides_without_times(before: Run, after: Run) -> Untimed:
     """Return which sides have no times; empty where both have them."""
     timed = [bool(run.record and run.record.warm_samples) for run in (before, after)]
     if any(timed):
@@ -302,7 +304,7 @@ def classify_timing_processes(before: Record | None, after: Record | None) -> Ta
     return "one process"
 
 
-def get_spread_between_processes(
+def get_assumed_spread_between_processes(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
@@ -311,17 +313,17 @@ def get_spread_between_processes(
     """
     if classify_timing_processes(before, after) != "apart":
         return None
-    uuid = get_gpu_uuid(before)
-    if uuid and uuid == get_gpu_uuid(after):
+    uuid = get_gpu_uuid_of_timing(before)
+    if uuid and uuid == get_gpu_uuid_of_timing(after):
         sigma = policy.spread_of(uuid)
         if sigma is not None:
             return BetweenProcesses(sigma=sigma, measured=True)
     return BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
 
 
-def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
+def compare_warm_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = get_spread_between_processes(before, after, policy), policy.thresholds
+    between, known = get_assumed_spread_between_processes(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = classify_timing_processes(before, after)
@@ -333,7 +335,7 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
 # --- launches ------------------------------------------------------------------------------------
 
 
-def match_launches(
+def match_launches_and_list_leftover_kernels(
     before: Run, after: Run
 ) -> tuple[list[tuple[Row, Row]], tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return pairs of launches, and the kernels left over on each side.
@@ -409,7 +411,10 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     """Return registers, bytes of memory and the like that differ between two runs."""
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
-        was, now = read_resource_of_run(before, name), read_resource_of_run(after, name)
+        was, now = (
+            get_resource_of_run_or_none(before, name),
+            get_resource_of_run_or_none(after, name),
+        )
         if was != now:
             worse = is_resource_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
@@ -425,7 +430,7 @@ def is_resource_worse(name: str, before: float | None, after: float | None) -> b
     return after > before
 
 
-def read_resource_of_run(run: Run, name: str) -> float | None:
+def get_resource_of_run_or_none(run: Run, name: str) -> float | None:
     """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:
@@ -469,7 +474,7 @@ def list_exit_reasons(
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:
-            said = [(1, what) for what in list_regressions(change, fail_if)]
+            said = [(1, what) for what in iterate_asked_regressions(change, fail_if)]
             if "slower" in fail_if and change.untimed:
                 harmless = change.untimed == "unchanged" or (
                     change.untimed == "both sides" and tried
@@ -488,7 +493,7 @@ def _explain_uncompared_with_exit_status(change: RunComparison) -> tuple[int, st
     return status, "; ".join(reason.sentence for reason in change.refusals)
 
 
-def list_regressions(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
+def iterate_asked_regressions(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
     """Yield what of that which was asked for is worse."""
     if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence

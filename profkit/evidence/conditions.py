@@ -71,9 +71,9 @@ def list_comparison_refusals(before: Run, after: Run) -> list[ComparisonRefusal]
             )
         )
     for code, what, get in _CONDITIONS:
-        sides = find_differing_values(get, before, after)
-        if sides and not are_clocks_alike(*sides):
-            was, now = map(format_clock_or_text, sides)
+        sides = get_both_values_if_different(get, before, after)
+        if sides and not is_same_set_clock(*sides):
+            was, now = map(format_hz_as_mhz_or_text, sides)
             reasons.append(ComparisonRefusal(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
@@ -89,7 +89,7 @@ def _refuse_same_binary(before: Record, after: Record) -> list[ComparisonRefusal
     return [ComparisonRefusal(code="same-binary", sentence=sentence)]
 
 
-def find_differing_values(
+def get_both_values_if_different(
     read_condition: Callable[[Any], Any], before: Any, after: Any
 ) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
@@ -99,13 +99,13 @@ def find_differing_values(
     return (was, now)
 
 
-def are_clocks_alike(one: Any, other: Any) -> bool:
+def is_same_set_clock(clock_hz: Any, other_hz: Any) -> bool:
     """Return whether two clocks in Hz are near enough for one set clock."""
-    numbers = isinstance(one, float) and isinstance(other, float)
-    return numbers and max(one, other) <= CLOCKS * min(one, other)
+    numbers = isinstance(clock_hz, float) and isinstance(other_hz, float)
+    return numbers and max(clock_hz, other_hz) <= CLOCKS * min(clock_hz, other_hz)
 
 
-def format_clock_or_text(value: Any) -> str:
+def format_hz_as_mhz_or_text(value: Any) -> str:
     """Return a clock in MHz, any other condition as it is."""
     if isinstance(value, float):
         return f"{value / 1e6:.0f} MHz"
@@ -125,7 +125,7 @@ def get_clock_control(run: Run) -> str | None:
     return run.record.clock_control if run.record else None
 
 
-def get_sm_clock(run: Run) -> float | None:
+def get_sm_clock_hz(run: Run) -> float | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
     clock = run.get_value_of_longest_launch("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
@@ -135,7 +135,7 @@ def get_sm_clock(run: Run) -> float | None:
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", get_gpu_name),
-    ("clocks", "SM clocks", get_sm_clock),
+    ("clocks", "SM clocks", get_sm_clock_hz),
     ("clocks", "clock controls", get_clock_control),
     ("ncu", "Nsight Compute versions", lambda run: run.get_value_of_longest_launch("ncu_version")),
 )
@@ -149,10 +149,10 @@ def get_timing_method(record: Record) -> str | None:
     return record.known_timing.method or None
 
 
-def list_method_differences(before: Record, after: Record) -> list[str]:
+def list_timing_method_differences(before: Record, after: Record) -> list[str]:
     """Return why two records' times are of two kinds: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := find_differing_values(get_timing_method, before, after):
+    if methods := get_both_values_if_different(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = []
     for r in (before, after):
@@ -163,34 +163,34 @@ def list_method_differences(before: Record, after: Record) -> list[str]:
     return found
 
 
-def list_machine_differences(before: Record, after: Record) -> list[str]:
+def list_notes_on_machine_differences(before: Record, after: Record) -> list[str]:
     """Return what of the machine differs between two records of one kind of GPU."""
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
     gpu = after.known_gpu.name or "GPU"
-    each = ((find_differing_values(get, before, after), text) for get, text in _MACHINE)
+    each = ((get_both_values_if_different(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
-def get_gpu_uuid(record: Record | None) -> str | None:
+def get_gpu_uuid_of_timing(record: Record | None) -> str | None:
     """Return which GPU a record was timed on; None where it is not known."""
     if record is None:
         return None
     return record.known_gpu.uuid or None
 
 
-def get_driver(record: Record) -> str | None:
+def get_driver_version(record: Record) -> str | None:
     """Return the version of NVIDIA's driver; None where the record has none."""
     return record.known_gpu.driver or None
 
 
-def get_power_limit(record: Record) -> float | None:
+def get_power_limit_watts(record: Record) -> float | None:
     """Return the power limit after timing, in watts; None where it was not read."""
     after = record.known_timing.after or GpuState()
     return after.power_limit
 
 
-def get_visible_gpus(record: Record) -> str | None:
+def get_visible_gpus_of_shared_ncu_run(record: Record) -> str | None:
     """Return CUDA_VISIBLE_DEVICES under ncu, where several GPUs shared the work."""
     ncu = record.ncu or NcuRun()
     return ncu.visible
@@ -209,9 +209,9 @@ def describe_external_throttling(record: Record) -> str | None:
 
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
-    (get_gpu_uuid, "another {gpu} ({} and {})"),
-    (get_driver, "driver {} and {}"),
-    (get_power_limit, "a power limit of {:.0f} and {:.0f} W"),
+    (get_gpu_uuid_of_timing, "another {gpu} ({} and {})"),
+    (get_driver_version, "driver {} and {}"),
+    (get_power_limit_watts, "a power limit of {:.0f} and {:.0f} W"),
     (describe_external_throttling, "clocks limited by {} and by {}"),
 )
 
@@ -226,7 +226,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
     elif run.record.correct is None:
         yield f"{run.name} was not checked: profkit check --variant {run.variant}"
     if run.record and run.record.damaged:
-        places = format_first_paths(run.record.damaged)
+        places = shorten_list_of_paths(run.record.damaged)
         yield f"{run.name}: parts of its record are damaged and not used: {places}"
     if run.usable.empty:
         why = "no report" if run.launches.empty else "no launch that ncu finished"
@@ -253,24 +253,20 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
     if before.record and after.record:
         notes += _list_gpu_notes(before.record, after.record)
     notes += describe_changed_ablation_gains(before.record, after.record)
-    notes += _list_clock_notes(get_sm_clock(before), get_sm_clock(after))
+    notes += _iterate_ncu_clock_notes(get_sm_clock_hz(before), get_sm_clock_hz(after))
     return notes
 
 
-def _list_clock_notes(clock_before: float | None, clock_after: float | None) -> Iterator[str]:
+def _iterate_ncu_clock_notes(hz_before: float | None, hz_after: float | None) -> Iterator[str]:
     """Yield that two clocks of the SM, in Hz, differ."""
-    if (
-        clock_before
-        and clock_after
-        and abs(clock_before - clock_after) > SAME_CLOCK * max(clock_before, clock_after)
-    ):
+    if hz_before and hz_after and abs(hz_before - hz_after) > SAME_CLOCK * max(hz_before, hz_after):
         yield (
-            f"the SM ran at {clock_before / 1e6:,.0f} and {clock_after / 1e6:,.0f} MHz under ncu: "
+            f"the SM ran at {hz_before / 1e6:,.0f} and {hz_after / 1e6:,.0f} MHz under ncu: "
             "shares of peak can be compared, durations under ncu cannot"
         )
 
 
-def format_first_paths(paths: Sequence[str]) -> str:
+def shorten_list_of_paths(paths: Sequence[str]) -> str:
     """Return the first places, and whether there are others."""
     named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
     if len(paths) > _NAMED:
@@ -280,9 +276,9 @@ def format_first_paths(paths: Sequence[str]) -> str:
 
 def _list_gpu_notes(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
-    if uuids := find_differing_values(get_gpu_uuid, before, after):
+    if uuids := get_both_values_if_different(get_gpu_uuid_of_timing, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]
-    seen = [get_visible_gpus(record) for record in (before, after)]
+    seen = [get_visible_gpus_of_shared_ncu_run(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = " and ".join("the first" if x is None else x for x in seen)

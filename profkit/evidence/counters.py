@@ -16,7 +16,7 @@ from msgspec import structs
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ablated import check_fix_by_ablation
+from profkit.evidence.ablated import judge_by_ablation_whether_cause_is_gone
 from profkit.evidence.moves import compute_factor_of_change, parse_expected_changes
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
@@ -135,10 +135,14 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
         can rise because the rest of the launch became shorter, and that is said.
         """
         said = f"{self.both_numbers} {self.what}"
-        if isnan(self.cycles_before) or not is_amount_changed(self.unit, self.before, self.after):
+        if isnan(self.cycles_before) or not is_amount_clearly_changed(
+            self.unit, self.before, self.after
+        ):
             return said
         is_same_way = (self.cycles_after > self.cycles_before) == (self.after > self.before)
-        if is_same_way and is_amount_changed("count", self.cycles_before, self.cycles_after):
+        if is_same_way and is_amount_clearly_changed(
+            "count", self.cycles_before, self.cycles_after
+        ):
             return said
         cycles = (quantity(self.cycles_before, ""), quantity(self.cycles_after, ""))
         rest = "longer"
@@ -221,8 +225,8 @@ def compare_launches(
     only_before = []
     only_after = []
     for name in CATALOGUE:
-        is_before = not isnan(read_metric(before, name))
-        is_after = not isnan(read_metric(after, name))
+        is_before = not isnan(read_metric_or_nan(before, name))
+        is_after = not isnan(read_metric_or_nan(after, name))
         if is_before and not is_after:
             only_before.append(name)
         elif is_after and not is_before:
@@ -231,7 +235,7 @@ def compare_launches(
         kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
         bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),
         profiled_time=SecondsChange(
-            before=read_metric(before, "time"), after=read_metric(after, "time")
+            before=read_metric_or_nan(before, "time"), after=read_metric_or_nan(after, "time")
         ),
         moved=list_moved_metrics(before, after),
         only_before=tuple(only_before),
@@ -250,8 +254,12 @@ def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
     for metric in CATALOGUE.values():
         if metric.name.startswith(NOT_THE_KERNEL):
             continue
-        was, now = read_metric(before, metric.name), read_metric(after, metric.name)
-        if not isnan(was) and not isnan(now) and are_values_different(metric.unit, was, now):
+        was, now = read_metric_or_nan(before, metric.name), read_metric_or_nan(after, metric.name)
+        if (
+            not isnan(was)
+            and not isnan(now)
+            and is_difference_beyond_repeat_noise(metric.unit, was, now)
+        ):
             found.append(make_moved_metric(metric.name, metric.unit, was, now))
     return tuple(sorted(found, key=lambda m: -m.distance_moved))
 
@@ -263,21 +271,26 @@ def compare_findings(
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
     was, now = index_findings_by_rule(before), index_findings_by_rule(after)
-    launches = (Launch(read_catalogue_metrics(rows[0])), Launch(read_catalogue_metrics(rows[1])))
+    launches = (
+        Launch(list_catalogue_metrics_of_row(rows[0])),
+        Launch(list_catalogue_metrics_of_row(rows[1])),
+    )
     found = []
     for rule, old in was.items():
         new = now.get(rule)
         if new is None or "fires" not in (old.status, new.status):
             continue
-        measured = measure_cause(BY_ID.get(rule), launches, fired_before=old.status == "fires")
+        measured = measure_cause_on_both_sides(
+            BY_ID.get(rule), launches, fired_before=old.status == "fires"
+        )
         change = compare_finding(old, new, measured)
         explained_by = None
         if change.what == "hidden":
-            explained_by = find_explaining_rule(old, after)
+            explained_by = find_rule_explaining_finding_elsewhere(old, after)
         elif change.what == "uncovered":
-            explained_by = find_explaining_rule(new, before)
+            explained_by = find_rule_explaining_finding_elsewhere(new, before)
         sides = change.before, change.after
-        state = name_finding_state(change.what, explained_by, sides, measured)
+        state = choose_word_for_finding_state(change.what, explained_by, sides, measured)
         if state == "explained" and _has_better_shape(rule, measured):
             state = "better"
         found.append(structs.replace(change, explained_by=explained_by, state=state))
@@ -335,7 +348,7 @@ class MeasuredCause(NamedTuple):
     measure: Measure
 
 
-def measure_cause(
+def measure_cause_on_both_sides(
     rule: LaunchRule | None, launches: tuple[Launch, Launch], *, fired_before: bool
 ) -> MeasuredCause | None:
     """Return the amounts of a rule's cause, by the measure that is enough where it fired.
@@ -387,7 +400,7 @@ def convert_share_to_cycles(share: float, launch: Launch) -> float:
         return nan
 
 
-def name_finding_state(
+def choose_word_for_finding_state(
     became: Became,
     explained_by: str | None,
     sides: tuple[FindingSide, FindingSide],
@@ -417,7 +430,7 @@ def judge_amounts_of_cause(measured: MeasuredCause) -> Literal["worse", "better"
     unit = measured.amount.unit
     if is_cycles:
         unit = "count"
-    if not is_amount_changed(unit, before, after):
+    if not is_amount_clearly_changed(unit, before, after):
         return "still there"
     if measured.measure.is_less_of_cause(after, before):
         return "better"
@@ -446,7 +459,7 @@ def judge_finding_change(
         return "changed"
     if before.gain and after.gain and abs(log(before.gain / after.gain)) > GAIN:
         return "changed"
-    if measured is not None and is_amount_changed(
+    if measured is not None and is_amount_clearly_changed(
         measured.amount.unit, measured.amount.before, measured.amount.after
     ):
         return "changed"
@@ -460,16 +473,18 @@ def is_cause_gone(measure: Measure, amount_firing: float, amount_clear: float) -
     return measure.border is None or not measure.is_enough_for_cause(amount_clear)
 
 
-def is_amount_changed(unit: str, before: float, after: float) -> bool:
+def is_amount_clearly_changed(unit: str, before: float, after: float) -> bool:
     """Return whether two amounts differ by a tenth, and by more than two runs of one kernel."""
-    if not are_values_different(unit, before, after):
+    if not is_difference_beyond_repeat_noise(unit, before, after):
         return False
     if before <= 0 or after <= 0:
         return True
     return abs(log(before / after)) > GAIN
 
 
-def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
+def find_rule_explaining_finding_elsewhere(
+    finding: LaunchFinding, verdict: Diagnosis
+) -> str | None:
     """Return the first finding of a launch that explains what this one saw in another launch.
 
     A wait and a full unit are explained by what can be the cause of them, or by a full unit that warps
@@ -511,21 +526,21 @@ def find_largest_gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
-def read_catalogue_metrics(row: Row) -> dict[str, float]:
+def list_catalogue_metrics_of_row(row: Row) -> dict[str, float]:
     """Return the metrics of a row of the frame."""
     metrics = {}
     for name in CATALOGUE:
         if name in row:
-            metrics[name] = read_metric(row, name)
+            metrics[name] = read_metric_or_nan(row, name)
     return metrics
 
 
-def read_metric(row: Row, metric: str) -> float:
+def read_metric_or_nan(row: Row, metric: str) -> float:
     """Return a metric of a row, in its unit of the catalogue; NaN where it was not collected."""
     return float(row.get(metric, float("nan")))
 
 
-def are_values_different(unit: str, before: float, after: float) -> bool:
+def is_difference_beyond_repeat_noise(unit: str, before: float, after: float) -> bool:
     """Return whether two values differ by more than two runs of one binary do."""
     if unit == "share":
         return abs(after - before) >= POINTS
@@ -555,7 +570,7 @@ def _list_declared_predictions(header: Header) -> list[tuple[str, PredictionKind
     return declared
 
 
-def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
+def judge_predictions_of_header(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
@@ -567,14 +582,14 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if before.usable.empty or after.usable.empty:
         why = "no report on both sides"
         return tuple(
-            _check_prediction_by_ablation(rule, kind, why, before, after) for rule, kind in declared
+            _judge_prediction_by_ablation(rule, kind, why, before, after) for rule, kind in declared
         )
     if not declared:
         return ()
-    return _check_predictions_by_counters(declared, before, after)
+    return _judge_predictions_by_counters(declared, before, after)
 
 
-def _check_predictions_by_counters(
+def _judge_predictions_by_counters(
     declared: Sequence[tuple[str, PredictionKind]], before: Run, after: Run
 ) -> tuple[HeaderPrediction, ...]:
     """Return predictions with what the reports of both sides say of them."""
@@ -584,9 +599,9 @@ def _check_predictions_by_counters(
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
-            predictions.append(check_metric_prediction(rule, kind, before, after))
+            predictions.append(judge_metric_prediction(rule, kind, before, after))
             continue
-        kept, because = check_rule_prediction(kind, was.get(rule), now.get(rule), changes.get(rule))
+        kept, because = judge_rule_prediction(kind, was.get(rule), now.get(rule), changes.get(rule))
         predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
 
@@ -596,17 +611,17 @@ def _get_finding_statuses_by_rule(run: Run) -> dict[str, str]:
     return {finding.rule: finding.status for finding in run.diagnosis().findings}
 
 
-def _check_prediction_by_ablation(
+def _judge_prediction_by_ablation(
     rule: str, kind: PredictionKind, otherwise: str, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
     kept, because = None, ""
     if kind == "fixes":
-        kept, because = check_fix_by_ablation(rule, before.record, after.record)
+        kept, because = judge_by_ablation_whether_cause_is_gone(rule, before.record, after.record)
     return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or otherwise)
 
 
-def check_rule_prediction(
+def judge_rule_prediction(
     kind: PredictionKind,
     status_before: str | None,
     status_after: str | None,
@@ -626,7 +641,7 @@ def check_rule_prediction(
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 
-def check_metric_prediction(
+def judge_metric_prediction(
     prediction: str, kind: PredictionKind, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return whether a metric moved as a header predicts."""
@@ -634,12 +649,12 @@ def check_metric_prediction(
         (move,) = parse_expected_changes(prediction, "its header")
     except ProfkitError as error:
         return HeaderPrediction(rule=prediction, said=kind, because=error.message)
-    pair = read_metric(before.row, move.metric), read_metric(after.row, move.metric)
+    pair = read_metric_or_nan(before.row, move.metric), read_metric_or_nan(after.row, move.metric)
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)
     was, now = quantities(pair, CATALOGUE[move.metric].unit)
     factor = compute_factor_of_change(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
-    kept = move.is_fulfilled(*pair) == (kind == "moves")
+    kept = move.is_fulfilled_by_values(*pair) == (kind == "moves")
     return HeaderPrediction(rule=prediction, said=kind, kept=kept, because=because)

@@ -18,9 +18,12 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
-from profkit.evidence.ablated import describe_causes_that_cost_more, make_ablation_rows
+from profkit.evidence.ablated import describe_causes_that_cost_more, make_history_rows_of_ablation
 from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
-from profkit.evidence.conditions import list_machine_differences, list_method_differences
+from profkit.evidence.conditions import (
+    list_notes_on_machine_differences,
+    list_timing_method_differences,
+)
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
@@ -139,16 +142,16 @@ def judge_head_against_base(
     measured.
     """
     problems: list[ProfkitError] = []
-    was, now = read_both_sides(base, head, case, problems)
+    was, now = read_runs_of_both_sides(base, head, case, problems)
     policy = replace(STRICT, spread_of=spread_of)
     control = compare_references_by_case(was, now, policy, problems)
-    renamed = match_renamed_runs(was, now)
+    renamed = map_renamed_head_runs_to_base(was, now)
     subjects = []
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
         before, after = was.get(renamed.get(key, key)), now.get(key)
-        if faulty := judge_stale_or_wrong_subject(
-            name, get_record(before), get_record(after), base, head
+        if faulty := judge_subject_if_stale_or_wrong(
+            name, get_record_of_optional_run(before), get_record_of_optional_run(after), base, head
         ):
             subjects.append(faulty)
         elif is_reference_or_missing_run(before) and is_reference_or_missing_run(after):
@@ -161,19 +164,19 @@ def judge_head_against_base(
     return make_gate_report(subjects, problems, strict=strict)
 
 
-def get_record(run: Run | None) -> Record | None:
+def get_record_of_optional_run(run: Run | None) -> Record | None:
     """Return the run record of a side that has a run."""
     if run is None:
         return None
     return run.record
 
 
-def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
+def make_no_run_error(evidence: Evidence, case: str | None) -> ProfkitError:
     """Return the error for a side that has no run, at a case if one is given."""
     at = ""
     if case:
         at = f" at case {case}"
-    return ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
+    return ProfkitError(f"{evidence.root}: no run{at}", "profkit profile --all")
 
 
 def is_reference_or_missing_run(run: Run | None) -> bool:
@@ -192,7 +195,7 @@ def judge_subject(
 ) -> GateSubject:
     """Return the answer on a subject by its run on each side; one of them may be missing."""
     if before and after:
-        untimed = judge_untimed_subject(name, before, after)
+        untimed = judge_subject_unless_timed(name, before, after)
         return untimed or judge_timed_subject(before, after, control, policy)
     return make_unpaired_subject(name, is_in_base=before is not None)
 
@@ -204,27 +207,29 @@ def make_unpaired_subject(name: str, *, is_in_base: bool) -> GateSubject:
     return GateSubject(name=name, answer="new", because="only HEAD has it")
 
 
-def read_both_sides(
-    base: Evidence, head: Evidence, case: str | None, problems: list[ProfkitError]
+def read_runs_of_both_sides(
+    base: Evidence, head: Evidence, case: str | None, problems_to_extend: list[ProfkitError]
 ) -> list[dict[RunName, Run]]:
     """Return the runs of each side; a ProfkitError of a side that has none, for no other reason."""
-    sides = [read_runs_of_side(side, case, problems) for side in (base, head)]
+    sides = [read_runs_of_side(side, case, problems_to_extend) for side in (base, head)]
     for side, runs in zip((base, head), sides, strict=True):
-        if not runs and not problems:
+        if not runs and not problems_to_extend:
             raise make_no_run_error(side, case)
     return sides
 
 
 def read_runs_of_side(
-    evidence: Evidence, case: str | None, problems: list[ProfkitError]
+    evidence: Evidence, case: str | None, problems_to_extend: list[ProfkitError]
 ) -> dict[RunName, Run]:
     """Return every run of a side; its report is read where its time is judged."""
-    found, wrong = evidence.load_readable(lambda n: case in (None, n[1]), counters=False)
-    problems += wrong
+    found, wrong = evidence.load_all_usable_runs(
+        lambda n: case in (None, n[1]), are_counters_needed=False
+    )
+    problems_to_extend += wrong
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
 
-def match_renamed_runs(
+def map_renamed_head_runs_to_base(
     base: Mapping[RunName, Run], head: Mapping[RunName, Run]
 ) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
@@ -248,22 +253,24 @@ def compare_references_by_case(
     base: Mapping[RunName, Run],
     head: Mapping[RunName, Run],
     policy: Policy,
-    problems: list[ProfkitError],
+    problems_to_extend: list[ProfkitError],
 ) -> dict[str, TimeComparison]:
     """Return case -> how the library calls that both sides timed compare: the most typical one.
 
-    They say what the machine did, where the code cannot have. `problems` takes samples that are no
-    times.
+    They say what the machine did, where the code cannot have. `problems_to_extend` takes samples that
+    are no times.
     """
     by_case: dict[str, list[TimeComparison]] = {}
     for name, run in base.items():
         before, after = run.record, head[name].record if name in head else None
         if before and after and are_timings_of_one_reference(before, after):
             try:
-                time = compare.compare_times(before, after, policy)
+                time = compare.compare_warm_times(before, after, policy)
                 by_case.setdefault(name[1], []).append(time)
             except ProfkitError as problem:
-                problems.append(ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint))
+                problems_to_extend.append(
+                    ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint)
+                )
     typical = {}
     for case, times in by_case.items():
         times.sort(key=lambda time: time.speedup.median)
@@ -280,7 +287,7 @@ def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     return is_same_call and before.timing_session != after.timing_session
 
 
-def judge_stale_or_wrong_subject(
+def judge_subject_if_stale_or_wrong(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
     """Return a subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
@@ -289,9 +296,9 @@ def judge_stale_or_wrong_subject(
     """
     if after is None:
         return None
-    if before and find_current_code_hash(head, after) not in (
+    if before and find_current_or_measured_code_hash(head, after) not in (
         after.source_hash,
-        find_current_code_hash(base, before),
+        find_current_or_measured_code_hash(base, before),
     ):
         again = suggest_run_command(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
@@ -315,7 +322,7 @@ def judge_stale_or_wrong_subject(
     return GateSubject(name=name, answer="wrong", because=because)
 
 
-def find_current_code_hash(side: Evidence, record: Record) -> str | None:
+def find_current_or_measured_code_hash(side: Evidence, record: Record) -> str | None:
     """Return the hash of the variant's code today; without its file, the hash that was measured."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     if file and record.source:
@@ -323,7 +330,7 @@ def find_current_code_hash(side: Evidence, record: Record) -> str | None:
     return record.source_hash
 
 
-def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | None:
+def judge_subject_unless_timed(name: str, before: Run, after: Run) -> GateSubject | None:
     """Return a subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
     if (old is None) == (new is None) and compare.is_same_code(before, after):
@@ -337,7 +344,7 @@ def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | N
     if compare.is_same_timing(old, new):
         return GateSubject(name=name, answer="same", because="nothing new was recorded")
     again = suggest_run_command(after.variant, after.case)
-    if differ := list_method_differences(old, new):
+    if differ := list_timing_method_differences(old, new):
         return GateSubject(
             name=name,
             answer="cannot tell",
@@ -375,19 +382,21 @@ def judge_timed_subject(
     if not change.compared or time is None:
         return make_uncompared_subject(name, change)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
-    causes = say_dearer_causes(before.timed, after.timed)
+    causes = say_causes_that_cost_more_now(before.timed, after.timed)
     because = f"{judged.because}{causes}"
     judged = structs.replace(judged, because=because, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
-    if machine := explain_machine_difference(time, control, before.timed, after.timed):
+    if machine := explain_difference_by_references(time, control, before.timed, after.timed):
         return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
-    return structs.replace(judged, because=f"{time.sentence}{say_moved_metrics(change)}{causes}")
+    return structs.replace(
+        judged, because=f"{time.sentence}{say_farthest_moved_metrics(change)}{causes}"
+    )
 
 
-def say_dearer_causes(before: Record, after: Record) -> str:
+def say_causes_that_cost_more_now(before: Record, after: Record) -> str:
     """Return the causes that ablations of both sides say cost more now, as the end of a sentence."""
-    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     return "".join(f"; {said}" for said in describe_causes_that_cost_more(*rows).values())
 
 
@@ -395,15 +404,15 @@ def judge_time_comparison(
     name: str, time: TimeComparison, fewest_samples: int, policy: Policy
 ) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
-    smallest = stats.find_smallest_detectable_change(time)
-    more = stats.count_needed_samples(SEES, smallest, fewest_samples, time.reason)
+    smallest = stats.compute_smallest_detectable_share(time)
+    more = stats.count_samples_needed_per_side(SEES, smallest, fewest_samples, time.reason)
     answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:
         answer = "same"
         because = f"a change of {format_percent(smallest, 1)} would have been detected"
     elif answer == "cannot tell":
-        because = explain_undecided(time, smallest, more)
+        because = explain_undecided_and_what_helps(time, smallest, more)
     return GateSubject(
         name=name,
         answer=answer,
@@ -429,7 +438,7 @@ def make_uncompared_subject(name: str, change: RunComparison) -> GateSubject:
     return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
 
 
-def explain_undecided(
+def explain_undecided_and_what_helps(
     time: TimeComparison, smallest_change: float, samples_needed: int | None
 ) -> str:
     """Return why nothing can be said, and what would help."""
@@ -441,7 +450,7 @@ def explain_undecided(
     return f"{seen}; {format_percent(SEES)} takes {samples_needed} samples of each"
 
 
-def explain_machine_difference(
+def explain_difference_by_references(
     time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
 ) -> str:
     """Return why a difference that is real is the machine's: the references moved with it; "" elsewhere.
@@ -449,12 +458,14 @@ def explain_machine_difference(
     Without references, of two machines nobody can say whose it is.
     """
     if control is not None:
-        if not (stats.is_significant(control) and is_explained_by_references(time, control)):
+        if not (
+            stats.is_speedup_significant(control) and is_explained_by_references(time, control)
+        ):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"the references measured with it changed as well ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
-    machine = ", ".join(list_machine_differences(before, after))
+    machine = ", ".join(list_notes_on_machine_differences(before, after))
     tell = "only references timed together can separate the machine from the code"
     if machine:
         return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)"
@@ -468,7 +479,7 @@ def is_explained_by_references(time: TimeComparison, control: TimeComparison) ->
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
 
 
-def say_moved_metrics(change: RunComparison) -> str:
+def say_farthest_moved_metrics(change: RunComparison) -> str:
     """Return the metrics that moved farthest as the end of a sentence; empty without any."""
     if change.launches:
         moved = change.launches[0].moved[:_SHOWN]

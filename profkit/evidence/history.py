@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, require_package, summarize_error_in_one_line
 from profkit.evidence import tables
-from profkit.evidence.ablated import HistoryAblation, make_ablation_rows
-from profkit.evidence.runs import Evidence, Run, read_reports_into_runs
+from profkit.evidence.ablated import HistoryAblation, make_history_rows_of_ablation
+from profkit.evidence.runs import Evidence, Run, read_unread_reports_of_runs
 from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRow,
@@ -48,7 +48,7 @@ from profkit.files import (
 )
 from profkit.records.paths import HISTORY
 from profkit.records.record import get_report_sha256
-from profkit.records.store import Read, hash_file
+from profkit.records.store import Read, compute_sha256_of_file
 from profkit.reports.frame import list_frame_rows
 
 if TYPE_CHECKING:
@@ -136,24 +136,26 @@ class History:
             store.pipe_file(part, content)
             store.mv(part, f"{folder}/{name}.parquet")
 
-    def read_table(self, name: str) -> Read[pa.Table]:
+    def read_table(self, table_name: str) -> Read[pa.Table]:
         """Return all rows of a table, and what is wrong with files that cannot be read.
 
         Each once: of the rows of one run record the one whose commit is surest.
         """
-        every, problems = self.read_columns(name)
+        every, problems = self.read_rows_of_all_files(table_name)
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
         surest = []
-        if name == "runs":
+        if table_name == "runs":
             surest = ["commit", "commit_from"]
-        for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
-            key = tuple(row[column] for column in tables.KEYS[name])
-            rank = tables.rank_commit_certainty(row.get("commit"), row.get("commit_from"))
+        for n, row in enumerate(every.select([*tables.KEYS[table_name], *surest]).to_pylist()):
+            key = tuple(row[column] for column in tables.KEYS[table_name])
+            rank = tables.rank_commit_doubt(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
         kept = sorted(n for _, n in best.values())
         return Read(every if len(kept) == len(every) else every.take(kept), problems)
 
-    def read_columns(self, name: str, columns: Sequence[str] | None = None) -> Read[pa.Table]:
+    def read_rows_of_all_files(
+        self, table_name: str, columns: Sequence[str] | None = None
+    ) -> Read[pa.Table]:
         """Return the rows of a table's files, and what is wrong with those that cannot be read.
 
         Today's columns, or some of them: null where a file of another version has none.
@@ -161,15 +163,15 @@ class History:
         with require_package("pyarrow", "the history"):
             import pyarrow as pa
 
-        wanted = tables.make_table_schema(name)
+        wanted = tables.make_arrow_schema_of_table(table_name)
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
         parts, problems = [wanted.empty_table()], []
         budget = ReadBudget(0)  # of all files together
-        for file in self._list_files(name):
+        for file in self._list_files(table_name):
             left = budget.left
             try:
-                parts.append(self._read_wanted_columns(file, name, wanted, budget))
+                parts.append(self._read_wanted_columns(file, table_name, wanted, budget))
             except (OSError, ValueError, pa.ArrowException) as error:
                 budget.left = left  # for the others
                 problems.append(_make_read_error(file, error))
@@ -201,12 +203,12 @@ class History:
                 values = found[column.name]
                 if values.type != column.type:
                     raise ValueError(f"column {column.name} is {values.type}, not {column.type}")
-            if column.name in tables.list_required_columns(name) and values.null_count:
+            if column.name in tables.list_columns_never_null(name) and values.null_count:
                 raise ValueError(f"column {column.name} is null in a row")
             columns.append(values)
         return pa.Table.from_arrays(columns, schema=wanted)
 
-    def open_dataset(self, name: str) -> Read[ds.Dataset]:
+    def open_table_as_dataset(self, table_name: str) -> Read[ds.Dataset]:
         """Return a table as files that are read column by column when they are asked; and the bad ones.
 
         Today's columns: null where a file of another version has none.
@@ -215,12 +217,12 @@ class History:
             import pyarrow as pa
             import pyarrow.dataset as ds
 
-        wanted = tables.make_table_schema(name)
+        wanted = tables.make_arrow_schema_of_table(table_name)
         good, problems = [], []
         store, _ = self._open_store
-        for file in self._list_files(name):
+        for file in self._list_files(table_name):
             try:
-                self._read_wanted_columns(file, name, wanted)
+                self._read_wanted_columns(file, table_name, wanted)
                 good.append(file)
             except (OSError, ValueError, pa.ArrowException) as error:
                 problems.append(_make_read_error(file, error))
@@ -269,7 +271,9 @@ class History:
                 import pyarrow as pa
                 import pyarrow.parquet as pq
             sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-            schema = tables.make_table_schema(name).with_metadata({"profkit": tables.SCHEMA})
+            schema = tables.make_arrow_schema_of_table(name).with_metadata(
+                {"profkit": tables.SCHEMA}
+            )
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
             self._write_parquet_file(name, sha256, into.getvalue())
@@ -315,9 +319,11 @@ def add_artifacts(
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(history.read_columns("launches", ["report"]).found["report"].to_pylist())
-    found, problems = evidence.load_readable(counters=False)
-    read_reports_into_runs(
+    diagnosed = set(
+        history.read_rows_of_all_files("launches", ["report"]).found["report"].to_pylist()
+    )
+    found, problems = evidence.load_all_usable_runs(are_counters_needed=False)
+    read_unread_reports_of_runs(
         run for run in found if run.record and get_report_sha256(run.record) not in diagnosed
     )
     runs: list[HistoryRun] = []
@@ -327,13 +333,15 @@ def add_artifacts(
         if run.record is None:
             continue
         try:
-            row = tables.make_run_row(run.record, hash_file(run.record.path), commit, origin)
+            row = tables.make_history_run_of_record(
+                run.record, compute_sha256_of_file(run.record.path), commit, origin
+            )
             launches += _diagnose_new_report(run, row.report or run.sha256, diagnosed)
         except ProfkitError as problem:  # then nothing of this run is added
             problems.append(problem)
             continue
         runs.append(row)
-        ablations += make_ablation_rows(run.record, row.record)
+        ablations += make_history_rows_of_ablation(run.record, row.record)
     runs = history.select_new_runs(runs)
     new = {run.record for run in runs}
     history.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
@@ -344,14 +352,14 @@ def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[His
     """Return the launches of a run's report; none of a report that is diagnosed already."""
     if not run.report or not report or report in diagnosed:
         return []
-    return list(tables.make_launch_rows(list_frame_rows(run.launches), report))
+    return list(tables.iterate_diagnosed_launches_of_report(list_frame_rows(run.launches), report))
 
 
 def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
     """Make views of the history's tables; return what is wrong with files that cannot be read."""
     problems: list[ProfkitError] = []
     for name in tables.TABLES:
-        files, wrong = history.open_dataset(name)
+        files, wrong = history.open_table_as_dataset(name)
         problems += wrong
         connection.register(f"{name}_files", files)
         connection.execute(_write_sql_of_distinct_view(name))
@@ -390,7 +398,8 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
         ) from error
     except duckdb.Error as error:
         known = "; ".join(
-            f"{name}: {', '.join(tables.make_table_schema(name).names)}" for name in tables.TABLES
+            f"{name}: {', '.join(tables.make_arrow_schema_of_table(name).names)}"
+            for name in tables.TABLES
         )
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:

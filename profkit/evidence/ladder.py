@@ -70,7 +70,7 @@ class LaddersDocument(
 
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
     """Return the ablation table of a case; a ProfkitError where nothing was recorded at it."""
-    runs, problems = evidence.load_readable(lambda name: name[1] == case)
+    runs, problems = evidence.load_all_usable_runs(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.is_reference for run in runs):
         cases = sorted({c for _, c in evidence.list_names()})
         hint = "profkit profile --all"
@@ -92,11 +92,11 @@ def build_ladder_of_runs(
     for run in runs:
         if run.record is None:
             continue
-        fault = explain_bad_samples(run)
+        fault = make_error_of_unusable_samples(run)
         if fault is not None:
             problems.append(fault)
         if not run.record.is_reference:
-            recorded[run.variant] = run if fault is None else copy_run_without_timing(run)
+            recorded[run.variant] = run if fault is None else copy_run_without_times(run)
             parents[run.variant] = run.record.header.after
         elif run.record.warm_samples and fault is None:
             references.append(run)
@@ -121,20 +121,20 @@ def list_timed_references(runs: Iterable[Run]) -> list[Run]:
     return timed
 
 
-def explain_bad_samples(run: Run) -> ProfkitError | None:
+def make_error_of_unusable_samples(run: Run) -> ProfkitError | None:
     """Return why a run's samples are no times; None if they are, or if there are none."""
     if run.record is None or not run.record.warm_samples:
         return None
     try:
         group_samples_by_process(
-            run.record.warm_samples, f"warm samples of {run.name}", positive=True
+            run.record.warm_samples, f"warm samples of {run.name}", must_be_positive=True
         )
     except ProfkitError as error:
         return error
     return None
 
 
-def copy_run_without_timing(run: Run) -> Run:
+def copy_run_without_times(run: Run) -> Run:
     """Return the run without its times."""
     if run.record:
         return replace(run, record=structs.replace(run.record, timing=None))
@@ -186,7 +186,9 @@ def build_ladder_step(
     if run.record and run.record.warm_samples and not run.record.faults:
         time = estimate_median(run.samples)
         for reference in references:
-            compared[reference.variant] = compare.compare_times(reference.timed, run.timed, policy)
+            compared[reference.variant] = compare.compare_warm_times(
+                reference.timed, run.timed, policy
+            )
     note = None
     if header.after and not parent:
         note = f"its parent {header.after} is not among these runs"
@@ -268,10 +270,12 @@ def summarize_variant(
         baseline = evidence.load(name, case)
         change = compare.compare_runs(baseline, run, policy)
         sides.append(build_summary_column(baseline, "baseline", change.time))
-    runs, _ = evidence.load_readable(lambda name: name[1] == case)
+    runs, _ = evidence.load_all_usable_runs(lambda name: name[1] == case)
     references = []
     for r in list_timed_references(runs):
-        references.append(build_summary_column(r, "reference", compare_with_reference(r, run)))
+        references.append(
+            build_summary_column(r, "reference", compare_times_with_reference(r, run))
+        )
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
     decision, because = decide_variant(run, change, gates)
     return Summary(
@@ -293,7 +297,7 @@ def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Return whether to keep a variant, and why: right first, then the gates, then time."""
-    fault = find_exclusion_reason(run, gates)
+    fault = find_reason_to_reject_or_empty(run, gates)
     if fault:
         return "reject", fault
     if change is None:
@@ -308,7 +312,7 @@ def decide_variant(
     return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
-def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
+def find_reason_to_reject_or_empty(run: Run, gates: Sequence[GateResult]) -> str:
     """Return what rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:
@@ -322,15 +326,15 @@ def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
     return f"gate not met: {'; '.join(closed)}" if closed else ""
 
 
-def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
+def compare_times_with_reference(reference: Run, run: Run) -> TimeComparison | None:
     """Compare a run's time with a reference's; None where one of them has no times."""
     try:
-        return compare.compare_times(reference.timed, run.timed)
+        return compare.compare_warm_times(reference.timed, run.timed)
     except ProfkitError:
         return None
 
 
-def estimate_warm_median(run: Run) -> Interval | None:
+def estimate_warm_median_or_none(run: Run) -> Interval | None:
     """Return the median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
         return estimate_median(run.samples)
@@ -340,7 +344,7 @@ def estimate_warm_median(run: Run) -> Interval | None:
 
 def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
     """Return a variant's column; only its time without a launch that ncu finished."""
-    name, time = run.variant, estimate_warm_median(run)
+    name, time = run.variant, estimate_warm_median_or_none(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
     metrics = {}

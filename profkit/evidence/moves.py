@@ -29,7 +29,7 @@ class ExpectedChange:
     def __str__(self) -> str:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
-    def is_fulfilled(self, before: float, after: float) -> bool:
+    def is_fulfilled_by_values(self, before: float, after: float) -> bool:
         """Return whether two values changed as the move says."""
         came = compute_factor_of_change(before, after)
         if self.way == "~":
@@ -48,10 +48,10 @@ def compute_factor_of_change(before: float, after: float) -> float:
     return 1.0
 
 
-def parse_expected_changes(value: str, name: str) -> tuple[ExpectedChange, ...]:
+def parse_expected_changes(header_value: str, name: str) -> tuple[ExpectedChange, ...]:
     """Parse predictions of a header: `stall_barrier<0.5x inst_matrix>2x`."""
     moves = []
-    for word in filter(None, re.split(r"[,\s]+", value)):
+    for word in filter(None, re.split(r"[,\s]+", header_value)):
         match = _MOVE.fullmatch(word)
         if not match:
             hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"

@@ -21,13 +21,13 @@ from msgspec import structs
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
 from profkit.evidence.ablated import HistoryAblation, describe_causes_that_cost_more
-from profkit.evidence.compare import STRICT, Policy, compare_times
+from profkit.evidence.compare import STRICT, Policy, compare_warm_times
 from profkit.evidence.history import History
 from profkit.evidence.samples import (
     THRESHOLDS,
     Spread,
-    estimate_pooled_spread,
-    find_two_sided_quantile,
+    compute_deviations_that_hold,
+    estimate_spread_within_groups,
 )
 from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
@@ -41,7 +41,7 @@ SITTING = 0.0025
 _DAY = 20 * 3600.0  # seconds
 
 
-def _get_median_time(row: HistoryRun | HistoryTwin) -> float | None:
+def _get_median_seconds(row: HistoryRun | HistoryTwin) -> float | None:
     """Return the median time of a measurement, in s; None where there are no samples."""
     if isinstance(row, HistoryRun):
         return row.median
@@ -65,11 +65,11 @@ def _group_log_medians_and_times(
     """Return the measurements of each GPU (uuid)."""
     by_gpu: dict[str, _GpuMedians] = {}
     for row in rows:
-        middle = _get_median_time(row)
+        middle = _get_median_seconds(row)
         if row.gpu_uuid and row.sass and row.session and middle:
             gpu = by_gpu.setdefault(row.gpu_uuid, _GpuMedians())
             gpu.logs.setdefault((row.sass, row.case), {})[row.session] = log(middle)
-            timestamp = parse_timestamp(row.made)
+            timestamp = parse_timestamp_seconds(row.made)
             if timestamp is not None:
                 gpu.times.append(timestamp)
     return by_gpu
@@ -87,7 +87,7 @@ def estimate_spreads(
     """
     spreads = {}
     for uuid, gpu in _group_log_medians_and_times([*runs, *twins]).items():
-        spread = estimate_pooled_spread(
+        spread = estimate_spread_within_groups(
             [[*by_session.values()] for by_session in gpu.logs.values()]
         )
         if not spread or (spread.dof or 0) < _LEAST:
@@ -110,7 +110,7 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""
         spread = self._spreads_by_gpu.get(uuid)
-        return widen_spread_for_few_runs(spread, self._alpha) if spread else None
+        return compute_deviation_to_assume(spread, self._alpha) if spread else None
 
     def read_history(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -131,17 +131,17 @@ class KnownSpreads:
         return estimate_spreads(runs, twins)
 
 
-def parse_timestamp(made: str | None) -> float | None:
+def parse_timestamp_seconds(timestamp: str | None) -> float | None:
     """Return when something was measured, in seconds; None where that is not known."""
-    if not made:
+    if not timestamp:
         return None
     try:
-        return datetime.fromisoformat(made).timestamp()
+        return datetime.fromisoformat(timestamp).timestamp()
     except ValueError:
         return None
 
 
-def widen_spread_for_few_runs(spread: Spread, alpha: float = ALPHA) -> float:
+def compute_deviation_to_assume(spread: Spread, alpha: float = ALPHA) -> float:
     """Return the standard deviation that a test at this level has to assume.
 
     A spread from few differences may be far too small: what is added is what Student's t is wider
@@ -151,8 +151,8 @@ def widen_spread_for_few_runs(spread: Spread, alpha: float = ALPHA) -> float:
         return spread.sigma
     return (
         spread.sigma
-        * find_two_sided_quantile(1 - alpha, spread.dof)
-        / find_two_sided_quantile(1 - alpha)
+        * compute_deviations_that_hold(1 - alpha, spread.dof)
+        / compute_deviations_that_hold(1 - alpha)
     )
 
 
@@ -213,7 +213,7 @@ def _measure_machine(
         between=between.sigma if between else None,
         between_degrees=between.dof if between else None,
         compare_alarms=len(alarms),
-        gate_alarms=sum(stats.is_significant(alarm) for alarm in alarms),
+        gate_alarms=sum(stats.is_speedup_significant(alarm) for alarm in alarms),
     )
 
 
@@ -295,7 +295,7 @@ def compare_consecutive_runs(
         spreads = estimate_spreads(ordered)
     scaled: dict[str, float] = {}
     for gpu, spread in spreads.items():
-        scaled[gpu] = widen_spread_for_few_runs(spread)
+        scaled[gpu] = compute_deviation_to_assume(spread)
     policy = replace(STRICT, spread_of=scaled.get)
     measured = _group_measurements(ordered)
     found: list[HistoryStep] = []
@@ -373,22 +373,26 @@ def _judge_first_step(run: HistoryRun, runs_of_same_sass: Sequence[HistoryRun]) 
 
 
 def judge_history_step(
-    earlier: Sequence[HistoryRun],
+    earlier_runs_of_subject: Sequence[HistoryRun],
     run: HistoryRun,
     policy: Policy,
     runs_by_code: Mapping[tuple[str, str], Sequence[HistoryRun]],
 ) -> HistoryStep:
     """Return a run against the latest before it on its GPU; of a first one, its code's other name."""
-    if not earlier:
+    if not earlier_runs_of_subject:
         return _judge_first_step(run, runs_by_code.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu
-    before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
-    same_code = run.code_identity.is_surely_same((before or earlier[-1]).code_identity)
+    before = next(
+        (r for r in reversed(earlier_runs_of_subject) if (r.gpu_uuid or r.gpu) == machine), None
+    )
+    same_code = run.code_identity.is_surely_same(
+        (before or earlier_runs_of_subject[-1]).code_identity
+    )
     if before is None:
         return make_history_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
         return make_history_step(run, "same code" if same_code else "no time")
-    time = compare_times(before.timed, run.timed, policy)
+    time = compare_warm_times(before.timed, run.timed, policy)
     answer = policy.answer_comparison(time)
     if same_code:
         odd = ""
@@ -396,5 +400,5 @@ def judge_history_step(
             cause = "the method or the machine caused it"
             odd = f"identical machine code, but {time.sentence}: {cause}"
         return make_history_step(run, "same code", note=odd)
-    smallest = stats.find_smallest_detectable_change(time)
+    smallest = stats.compute_smallest_detectable_share(time)
     return make_history_step(run, answer, time, None if isnan(smallest) else smallest)

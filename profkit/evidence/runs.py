@@ -27,7 +27,7 @@ from profkit.records.record import (
     refresh_header_from_source,
     suggest_run_command,
 )
-from profkit.records.store import Read, hash_file
+from profkit.records.store import Read, compute_sha256_of_file
 from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class Run:
         """Return the launches of its reports, a row each; a ProfkitError if a report is damaged."""
         if self._launches is not None:
             return self._launches
-        return read_launches_of_whole_reports([self.report] if self.report else [])
+        return read_launches_or_raise_if_damaged([self.report] if self.report else [])
 
-    def set_launches(self, launches: pd.DataFrame) -> None:
+    def use_launches_read_elsewhere(self, launches: pd.DataFrame) -> None:
         """Take what was read of its report together with others: it is not read again."""
         self.__dict__["launches"] = launches  # where cached_property looks
 
@@ -83,7 +83,7 @@ class Run:
     def sha256(self) -> str:
         """Return the sha256 of its report as it is now; "" without one."""
         if self.report:
-            return hash_file(self.report)
+            return compute_sha256_of_file(self.report)
         return ""
 
     @cached_property
@@ -101,7 +101,7 @@ class Run:
         """Return the row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
-            raise MissingEvidence(f"no counters of {self.name}", self.write_rerun_hint())
+            raise MissingEvidence(f"no counters of {self.name}", self.write_hint_to_record_again())
         times = []
         for time in usable["time"].fillna(0):
             times.append(0.0 if is_impossible_value("time", time) else time)
@@ -116,7 +116,9 @@ class Run:
     def timed(self) -> Record:
         """Return the record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm_samples:
-            raise MissingEvidence(f"no timing of {self.name}", self.write_rerun_hint("bench"))
+            raise MissingEvidence(
+                f"no timing of {self.name}", self.write_hint_to_record_again("bench")
+            )
         return self.record
 
     @property
@@ -131,7 +133,7 @@ class Run:
             values.append(float(v))
         if not values or any(isnan(v) for v in values):
             raise MissingEvidence(
-                f"{metric} of {self.name} was not collected", self.write_rerun_hint()
+                f"{metric} of {self.name} was not collected", self.write_hint_to_record_again()
             )
         return sum(values)
 
@@ -157,7 +159,7 @@ class Run:
     def _verdicts(self) -> dict[int, Diagnosis]:
         return {}
 
-    def write_rerun_hint(self, verb: str = "profile") -> str:
+    def write_hint_to_record_again(self, verb: str = "profile") -> str:
         """Return the command that records the run again, or why none can."""
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
@@ -189,7 +191,7 @@ class Evidence:
     def load_without_report(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
-            self._runs[variant, case] = self.get_unread_run(variant, case)
+            self._runs[variant, case] = self.get_run_with_report_unread(variant, case)
         return self._runs[variant, case]
 
     def expand_run_name(self, name: str, case: str | None = None) -> list[RunName]:
@@ -225,19 +227,19 @@ class Evidence:
             return missing
         return None
 
-    def load_readable(
-        self, wanted: Callable[[RunName], bool] = bool, counters: bool = True
+    def load_all_usable_runs(
+        self, is_wanted: Callable[[RunName], bool] = bool, are_counters_needed: bool = True
     ) -> Read[list[Run]]:
         """Return every run (of wanted names) that can be used, and what is wrong with the others.
 
-        `counters`: whether a run whose report is damaged counts as one that cannot be used.
+        `are_counters_needed`: whether a run whose report is damaged counts as one that cannot be used.
         """
-        names = [name for name in self.list_names() if wanted(name)]
+        names = [name for name in self.list_names() if is_wanted(name)]
         problems = list(self._unread)
         find = self.load_without_report
-        if counters:
+        if are_counters_needed:
             find = self.load
-            read_reports_into_runs(self._iterate_runs_with_readable_records(names))
+            read_unread_reports_of_runs(self._iterate_runs_with_readable_records(names))
         runs = []
         for name in names:
             try:
@@ -249,31 +251,31 @@ class Evidence:
     def _iterate_runs_with_readable_records(self, names: Iterable[RunName]) -> Iterator[Run]:
         """Yield those of the runs whose records can be read."""
         for name in names:
-            with suppress(ProfkitError):  # load_readable says it
+            with suppress(ProfkitError):  # load_all_usable_runs says it
                 yield self.load_without_report(*name)
 
     def list_names(self) -> list[RunName]:
         """Return variant and case of everything in the folder, sorted."""
-        return list(self.scan_files())
+        return list(self.read_run_files_of_folder())
 
     def list_cases(self) -> list[str]:
         """Return the cases at which there is a run record, sorted."""
         cases = set()
-        for (_, case), several in self.scan_files().items():
+        for (_, case), several in self.read_run_files_of_folder().items():
             if any(files.record for files in several):
                 cases.add(case)
         return sorted(cases)
 
-    def find_files(self, variant: str, case: str) -> RunFiles | None:
+    def find_files_of_run(self, variant: str, case: str) -> RunFiles | None:
         """Return where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
-            self.scan_files()  # perhaps it was recorded since
+            self.read_run_files_of_folder()  # perhaps it was recorded since
         files = self._files.get((variant, case))
         if files:
             return paths.require_single_run(files, (variant, case))
         return None
 
-    def suggest_command_for_missing(self, variant: str, case: str) -> str:
+    def write_hint_for_missing_run(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
         command = suggest_run_command(variant, case)
         known = {v for v, _ in self._files}
@@ -285,19 +287,19 @@ class Evidence:
             return f"did you mean {' or '.join(near)}? otherwise: {command}"
         return command
 
-    def scan_files(self) -> dict[RunName, tuple[RunFiles, ...]]:
+    def read_run_files_of_folder(self) -> dict[RunName, tuple[RunFiles, ...]]:
         """Return (variant, case) -> its files, read from the folder anew."""
         self._files.clear()
         self._unread.clear()
         self._files.update(paths.find_all_run_files(self.root, self._unread))
         return self._files
 
-    def get_unread_run(self, variant: str, case: str) -> Run:
+    def get_run_with_report_unread(self, variant: str, case: str) -> Run:
         """Return a run whose report is not read yet; a ProfkitError where there is none."""
         if not (paths.is_valid_run_name(variant) and paths.is_valid_run_name(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
-        files = self.find_files(variant, case)
+        files = self.find_files_of_run(variant, case)
         if files is None and self._unread:
             raise self._unread[0]
         if files is None:
@@ -306,7 +308,7 @@ class Evidence:
                 where = f"in {self.root}, which is no folder here (--artifacts DIR names another)"
             raise MissingEvidence(
                 f"no run of {variant} at case {case} {where}",
-                self.suggest_command_for_missing(variant, case),
+                self.write_hint_for_missing_run(variant, case),
             )
         record, stale = None, False
         if files.record:
@@ -314,7 +316,7 @@ class Evidence:
         return Run(variant, case, record, None, files.report, stale)
 
 
-def read_reports_into_runs(runs: Iterable[Run]) -> None:
+def read_unread_reports_of_runs(runs: Iterable[Run]) -> None:
     """Read the reports of these runs at once, by several processes where there are many.
 
     One that is not whole is left as it is: who asks for its launches is told why.
@@ -328,12 +330,12 @@ def read_reports_into_runs(runs: Iterable[Run]) -> None:
             by_report[str(run.report)] = run
     for part in read_report_files(by_report).parts:
         if part.file.status == "ok":
-            by_report[part.file.path].set_launches(
+            by_report[part.file.path].use_launches_read_elsewhere(
                 drop_file_status_attribute(Reports((part,)).launches)
             )
 
 
-def read_launches_of_whole_reports(reports: list[Path]) -> pd.DataFrame:
+def read_launches_or_raise_if_damaged(reports: list[Path]) -> pd.DataFrame:
     """Return the launches of reports as a frame; a ProfkitError where one is not whole."""
     from profkit.reports.reader import read_report_files
 
@@ -354,21 +356,21 @@ def load_runs_of_side(
     side: Comparand,
     evidence: Evidence,
     case: str | None = None,
-    problems: list[ProfkitError] | None = None,
+    problems_to_extend: list[ProfkitError] | None = None,
 ) -> list[Run]:
     """Return the runs that one side names; never an empty list.
 
-    `problems` takes what in a folder cannot be read; without it, that is raised.
+    `problems_to_extend` takes what in a folder cannot be read; without it, that is raised.
     """
     if isinstance(side, Run):
         return [side]
     path = Path(side)
     if is_folder(path):
-        runs, wrong = Evidence(path).load_readable(lambda name: case in (None, name[1]))
-        if wrong and (problems is None or not runs):
+        runs, wrong = Evidence(path).load_all_usable_runs(lambda name: case in (None, name[1]))
+        if wrong and (problems_to_extend is None or not runs):
             raise wrong[0]
-        if problems is not None:
-            problems += wrong
+        if problems_to_extend is not None:
+            problems_to_extend += wrong
     elif is_file(path):
         runs = []
         for run in _read_runs_of_file(path, evidence.headers):
@@ -394,7 +396,7 @@ def _read_runs_of_file(path: Path, headers: Mapping[str, SourceFile]) -> list[Ru
     """
     if path.suffix == ".json":
         record = refresh_header_from_source(read_record(path), headers).record
-        report = paths.find_run_files(path.with_suffix("")).report
+        report = paths.find_record_and_report(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read_report_files()]
     beside = path.with_suffix(".json")
     if is_file(beside):
@@ -411,7 +413,9 @@ def _read_runs_of_file(path: Path, headers: Mapping[str, SourceFile]) -> list[Ru
     return runs
 
 
-def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+def match_runs_and_list_leftover_names(
+    before: list[Run], after: list[Run]
+) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
     """Return runs that belong together, and the names of those left alone.
 
     One run a side is a pair whatever it is called; several are paired by case and, where a side

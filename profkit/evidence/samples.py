@@ -50,12 +50,12 @@ def normal_cdf(deviations: float) -> float:
     return float(import_scipy_special().ndtr(deviations))
 
 
-def t_quantile(share: float, dof: float) -> float:
+def t_quantile(share: float, degrees_of_freedom: float) -> float:
     """Do as `normal_quantile`, for Student's t with so many degrees of freedom."""
-    return float(import_scipy_special().stdtrit(dof, share))
+    return float(import_scipy_special().stdtrit(degrees_of_freedom, share))
 
 
-def rank_with_ties(values: Array) -> Array:
+def compute_ranks_with_ties(values: Array) -> Array:
     """Return ranks from 1; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     means: Array = np.cumsum(counts) - (counts - 1) / 2
@@ -82,9 +82,9 @@ def draw_bootstrap_medians(samples: Array, resamples: int, seed: int) -> Array:
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
     if n * resamples <= _DRAWN_MOST:
-        places = get_resample_indices(n, resamples, seed)
+        places = get_repeatable_resample_indices(n, resamples, seed)
     else:
-        places = get_resample_indices.__wrapped__(n, resamples, seed)
+        places = get_repeatable_resample_indices.__wrapped__(n, resamples, seed)
     drawn = place[places]
     drawn.sort(axis=-1)
     values = samples[order]
@@ -111,7 +111,7 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def get_repeatable_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.
@@ -124,7 +124,7 @@ def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int
 def compute_spearman_p(values: Array) -> float:
     """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
     n = values.size
-    ranks, order = rank_with_ties(values) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
+    ranks, order = compute_ranks_with_ties(values) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
     power = float(ranks @ ranks) * float(order @ order)
     if n < 3 or not power:
         return nan
@@ -250,7 +250,9 @@ class Sample:
 TIMES = (1e-15, 1e18)
 
 
-def group_samples_by_process(samples: Samples, name: str, positive: bool = False) -> list[Array]:
+def group_samples_by_process(
+    samples: Samples, name: str, must_be_positive: bool = False
+) -> list[Array]:
     """Return samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
         listed: Any = samples if isinstance(samples, array) else list(samples)
@@ -262,11 +264,11 @@ def group_samples_by_process(samples: Samples, name: str, positive: bool = False
         raise ProfkitError(f"{name}: not a list of numbers ({error})") from error
     if not all(g.size and g.ndim == 1 for g in groups):
         raise ProfkitError(f"{name}: there are no samples", "measure again: profkit bench")
-    low, high = TIMES if positive else (-np.inf, np.inf)
+    low, high = TIMES if must_be_positive else (-np.inf, np.inf)
     bad = sum(int((~(np.isfinite(g) & (g >= low) & (g <= high))).sum()) for g in groups)
     if bad:
         kind = "finite numbers"
-        if positive:
+        if must_be_positive:
             kind = f"times between {low:g} and {high:g}"
         why = f"{name}: {bad} of {count_samples(groups)} samples are not {kind}"
         raise ProfkitError(why, "find out why before dropping any: a failed launch has no time")
@@ -278,15 +280,15 @@ def count_samples(groups: Iterable[Array]) -> int:
     return sum(group.size for group in groups)
 
 
-def estimate_process_spread(*sides: list[Array]) -> Spread | None:
+def estimate_spread_between_processes(*sides: list[Array]) -> Spread | None:
     """Return the spread from process to process, pooled over sides with several processes."""
     medians = []
     for side in sides:
         medians.append([float(np.median(group)) for group in side])
-    return estimate_pooled_spread(medians)
+    return estimate_spread_within_groups(medians)
 
 
-def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
+def estimate_spread_within_groups(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Return the standard deviation within groups, over all of them; None where none has two values."""
     arrays = []
     for group in groups:
@@ -307,14 +309,14 @@ def _compute_average_widths(intervals: Sequence[Interval]) -> tuple[float, float
     return sqrt(below) / len(intervals), sqrt(above) / len(intervals)
 
 
-def _add_process_scatter(width: float, half: float, spread: Spread) -> float:
+def _add_process_scatter(sampling_width: float, half_quantile: float, spread: Spread) -> float:
     """Return a side of an interval with the scatter of processes in it.
 
     Measured, the scatter has the noise within each process in it already; assumed, it has not.
     """
     if spread.dof is None:
-        return hypot(width, half)
-    return max(width, half)
+        return hypot(sampling_width, half_quantile)
+    return max(sampling_width, half_quantile)
 
 
 def _limit_effective_samples(effective: float, spread: Spread) -> float:
@@ -340,7 +342,7 @@ def summarize_samples(
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
-        half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(len(parts))
+        half = compute_deviations_that_hold(level, spread.dof) * spread.sigma / sqrt(len(parts))
         if half > min(below, above):
             faults += ("processes",)
         below = _add_process_scatter(below, half, spread)
@@ -369,10 +371,10 @@ def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
     nothing = Interval(median, nan, nan, thresholds.level)
     if x.size < thresholds.min_samples:
         return Sample(nothing, unusable="too-few")
-    step = _find_timer_step(x)
+    step = _find_smallest_difference_of_times(x)
     if not step:
         return Sample(nothing, unusable="constant")
-    effective = count_independent_samples(x, thresholds)
+    effective = estimate_number_of_independent_samples(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
     faults: list[SampleFault] = []
@@ -390,7 +392,7 @@ def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
     return Sample(interval, tuple(faults), effective=effective)
 
 
-def _find_timer_step(times: Array) -> float:
+def _find_smallest_difference_of_times(times: Array) -> float:
     """Return the smallest difference of two times, in their unit; 0 where all are the same."""
     steps = np.diff(np.unique(times))
     if not steps.size:
@@ -407,19 +409,21 @@ def _measure_drift_or_levels(
     the median, and two drifting samples in ten would still look different. Nor is it known which of
     several levels is the kernel's; a drift makes levels too.
     """
-    drift = abs(measure_drift(times, thresholds))
-    wander = max(drift, measure_level_gap(times, thresholds))
+    drift = abs(measure_significant_drift(times, thresholds))
+    wander = max(drift, measure_gap_between_levels(times, thresholds))
     if not wander:
         return 0.0, None
     return wander, "drift" if drift else "levels"
 
 
-def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
+def compute_deviations_that_hold(
+    share_held: float, degrees_of_freedom: float | None = None
+) -> float:
     """Return how many standard deviations hold this share, of a normal or a t distribution."""
-    tail = (1 + level) / 2
-    if dof is None:
+    tail = (1 + share_held) / 2
+    if degrees_of_freedom is None:
         return normal_quantile(tail)
-    return t_quantile(tail, dof)
+    return t_quantile(tail, degrees_of_freedom)
 
 
 def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple[float, float]:
@@ -432,7 +436,7 @@ def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
     n = samples.size
-    tail = normal_cdf(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
+    tail = normal_cdf(-sqrt(n / (n - 1)) * compute_deviations_that_hold(thresholds.level, n - 1))
     medians = draw_bootstrap_medians(samples, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
@@ -441,12 +445,14 @@ def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple
 def _rank_detrended(samples: Array) -> Array:
     """Return ranks around 0 less their straight drift, which is counted as drift."""
     n = samples.size
-    ranks = rank_with_ties(samples) - (n + 1) / 2
+    ranks = compute_ranks_with_ties(samples) - (n + 1) / 2
     order = np.arange(n) - (n - 1) / 2
     return ranks - order * float(ranks @ order) / float(order @ order)
 
 
-def count_independent_samples(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def estimate_number_of_independent_samples(
+    samples: Array, thresholds: Thresholds = THRESHOLDS
+) -> float:
     """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
     The smaller of two estimates: autocorrelations summed in pairs while the pairs stay positive
@@ -487,7 +493,7 @@ def compute_autocorrelations(ranks: Array) -> Array:
     return np.array(sums)
 
 
-def measure_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_significant_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the samples drift from first to last, in their unit; 0 when they do not.
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
@@ -497,7 +503,7 @@ def measure_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     return compute_theil_sen_slope(samples) * (samples.size - 1)
 
 
-def measure_level_gap(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_gap_between_levels(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the levels between which the samples change lie apart; 0 when there is one.
 
     Blocks of neighbours are compared by their ranks (Kruskal and Wallis): clock states that hold

@@ -23,9 +23,9 @@ from profkit.evidence.samples import (
     Samples,
     Spread,
     Thresholds,
+    compute_deviations_that_hold,
     count_samples,
-    estimate_process_spread,
-    find_two_sided_quantile,
+    estimate_spread_between_processes,
     group_samples_by_process,
     normal_cdf,
     summarize_samples,
@@ -87,7 +87,7 @@ def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
     """
     groups = group_samples_by_process(samples, "the samples")
     return summarize_samples(
-        groups, replace(THRESHOLDS, level=level), estimate_process_spread(groups)
+        groups, replace(THRESHOLDS, level=level), estimate_spread_between_processes(groups)
     ).interval
 
 
@@ -110,15 +110,15 @@ def compare_samples(
         ProfkitError: A sample is no time (a finite positive number), there is none, or interleaved
             samples differ in number.
     """
-    _check_tolerance(within)
+    _require_tolerance_below_one(within)
     groups = (
-        group_samples_by_process(before, "BEFORE", positive=True),
-        group_samples_by_process(after, "AFTER", positive=True),
+        group_samples_by_process(before, "BEFORE", must_be_positive=True),
+        group_samples_by_process(after, "AFTER", must_be_positive=True),
     )
     logs = []
     for side in groups:
         logs.append([np.log(g) for g in side])
-    spread = estimate_process_spread(*logs)
+    spread = estimate_spread_between_processes(*logs)
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
@@ -136,7 +136,7 @@ def compare_samples(
         speedup=speedup,
         across_sessions=across,
         hedges_g=compute_hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
-        p_value=compute_p_value(ratio.interval),
+        p_value=compute_p_value_of_no_difference(ratio.interval),
         before=exponentiate_interval(sides[0].interval),
         after=exponentiate_interval(sides[1].interval),
         within=within,
@@ -144,7 +144,7 @@ def compare_samples(
     )
 
 
-def _check_tolerance(within: float) -> None:
+def _require_tolerance_below_one(within: float) -> None:
     """Raise a ProfkitError for a tolerance that is no share of the time."""
     if 0 <= within < 1:  # NaN is not
         return
@@ -187,17 +187,17 @@ def estimate_log_speedup(
     fewest = min(map(count_samples, logs))
     if taken == "interleaved":
         rounds = compute_log_ratios_of_rounds(*logs)
-        ratio = summarize_samples(rounds, thresholds, estimate_process_spread(rounds))
+        ratio = summarize_samples(rounds, thresholds, estimate_spread_between_processes(rounds))
     else:
-        ratio = subtract_estimates(sides[0], sides[1])
+        ratio = estimate_difference(sides[0], sides[1])
         if fewest < thresholds.alone and (spread is None or spread.dof is None):
             ratio = widen_estimate(ratio, sqrt(2) * thresholds.alone_spread)
     if fewest < thresholds.enough:
-        ratio = widen_estimate(ratio, factor=thresholds.enough / fewest)
+        ratio = widen_estimate(ratio, width_factor=thresholds.enough / fewest)
     return ratio
 
 
-def subtract_estimates(before: Sample, after: Sample) -> Sample:
+def estimate_difference(before: Sample, after: Sample) -> Sample:
     """Return the interval of before - after from the interval of each.
 
     Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
@@ -213,14 +213,16 @@ def subtract_estimates(before: Sample, after: Sample) -> Sample:
     return Sample(interval, faults, before.unusable or after.unusable, effective)
 
 
-def widen_estimate(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
+def widen_estimate(
+    ratio: Sample, added_deviation: float = 0.0, width_factor: float = 1.0
+) -> Sample:
     """Return an interval with what so few samples cannot show: a standard deviation, or a factor."""
     if ratio.unusable:
         return ratio
     x = ratio.interval
-    half = find_two_sided_quantile(x.level) * sigma
-    low = x.median - hypot(factor * (x.median - x.low), half)
-    high = x.median + hypot(factor * (x.high - x.median), half)
+    half = compute_deviations_that_hold(x.level) * added_deviation
+    low = x.median - hypot(width_factor * (x.median - x.low), half)
+    high = x.median + hypot(width_factor * (x.high - x.median), half)
     wider = Interval(x.median, low, high, x.level)
     return replace(ratio, interval=wider, faults=(*ratio.faults, "unseen"))
 
@@ -247,16 +249,16 @@ def decide_time_answer(
     return "cannot tell", ratio.faults[0] if ratio.faults else "wide"
 
 
-def compute_p_value(ratio: Interval) -> float:
+def compute_p_value_of_no_difference(log_ratio: Interval) -> float:
     """Return two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
-    if isnan(ratio.low):
+    if isnan(log_ratio.low):
         return nan
-    if ratio.median > 0:
-        half = ratio.median - ratio.low
+    if log_ratio.median > 0:
+        half = log_ratio.median - log_ratio.low
     else:
-        half = ratio.high - ratio.median
-    sigma = half / find_two_sided_quantile(ratio.level)
-    return 2 * normal_cdf(-abs(ratio.median) / sigma)
+        half = log_ratio.high - log_ratio.median
+    sigma = half / compute_deviations_that_hold(log_ratio.level)
+    return 2 * normal_cdf(-abs(log_ratio.median) / sigma)
 
 
 _WHY_NOT: dict[Reason, str] = {
@@ -322,60 +324,62 @@ def format_ratio(ratio: Interval, what: str = "") -> str:
     return f"{ratio.median:.{decimals}f}x{what} ({ends})"
 
 
-def find_smallest_detectable_change(time: TimeComparison) -> float:
+def compute_smallest_detectable_share(time: TimeComparison) -> float:
     """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (find_critical_value(time) + find_two_sided_quantile(2 * POWER - 1)) * max(
-        derive_standard_deviations(time)
-    )
+    reach = (
+        find_critical_number_of_deviations(time) + compute_deviations_that_hold(2 * POWER - 1)
+    ) * max(derive_deviations_below_and_above(time))
     if reach < _BLIND:
         return exp(reach) - 1
     return nan
 
 
-def count_needed_samples(
-    wanted: float, smallest: float, samples: int, reason: SampleFault | str
+def count_samples_needed_per_side(
+    wanted_change: float, smallest_change_now: float, samples_now: int, reason: SampleFault | str
 ) -> int | None:
-    """Return how many samples a side show a change of `wanted`; None where more do not help.
+    """Return how many samples a side show a change of `wanted_change`; None where more do not help.
 
     An interval narrows with the square root of their number, below GATE_ROUNDS with the number
     itself as well: see there.
     """
-    if isnan(smallest) or reason in _NOT_BY_MORE:
+    if isnan(smallest_change_now) or reason in _NOT_BY_MORE:
         return None
-    wider: float = log(1 + smallest) / log(1 + wanted)
-    few: float = samples * wider ** (2 / 3)
+    wider: float = log(1 + smallest_change_now) / log(1 + wanted_change)
+    few: float = samples_now * wider ** (2 / 3)
     if few <= GATE_ROUNDS:
         return ceil(few)
-    enough = max(samples, GATE_ROUNDS)
-    many: float = enough * (wider * (samples / enough) ** 1.5) ** 2
+    enough = max(samples_now, GATE_ROUNDS)
+    many: float = enough * (wider * (samples_now / enough) ** 1.5) ** 2
     return ceil(many)
 
 
-def is_significant(time: TimeComparison) -> bool:
+def is_speedup_significant(time: TimeComparison) -> bool:
     """Return whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
-    below, above = derive_standard_deviations(time)
+    below, above = derive_deviations_below_and_above(time)
     distance = log(time.speedup.median)
     if distance > 0:
         sigma = below
     else:
         sigma = above
-    return abs(distance) > find_critical_value(time) * sigma  # false where there is no interval
+    return (
+        abs(distance) > find_critical_number_of_deviations(time) * sigma
+    )  # false where there is no interval
 
 
-def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
+def derive_deviations_below_and_above(time: TimeComparison) -> tuple[float, float]:
     """Return the standard deviation that the interval shows, below and above; NaN without one."""
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
         return nan, nan
-    reach = find_two_sided_quantile(time.speedup.level)
+    reach = compute_deviations_that_hold(time.speedup.level)
     return log(median / low) / reach, log(high / median) / reach
 
 
-def find_critical_value(time: TimeComparison) -> float:
+def find_critical_number_of_deviations(time: TimeComparison) -> float:
     """Return how many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from
@@ -385,4 +389,4 @@ def find_critical_value(time: TimeComparison) -> float:
     known = 2.0
     if time.effective >= 2:
         known = time.effective
-    return find_two_sided_quantile(1 - ALPHA, known - 1)
+    return compute_deviations_that_hold(1 - ALPHA, known - 1)

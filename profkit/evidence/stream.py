@@ -14,8 +14,13 @@ from typing import Any
 
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history import History
-from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, make_launch_rows
-from profkit.records.store import Document, hash_file
+from profkit.evidence.tables import (
+    HistoryLaunch,
+    HistoryReport,
+    HistoryRow,
+    iterate_diagnosed_launches_of_report,
+)
+from profkit.records.store import Document, compute_sha256_of_file
 from profkit.reports.cluster import iterate_results_by_path
 from profkit.reports.frame import ReportLaunches
 from profkit.reports.reader import (
@@ -73,7 +78,7 @@ def _find_recorded_reports(paths: Collection[str], history: History) -> set[str]
     named = set(seen["path"])
     known = set()
     for path in paths:
-        if path in named and (path, hash_file(Path(path))) in before:
+        if path in named and (path, compute_sha256_of_file(Path(path))) in before:
             known.add(path)
     return known
 
@@ -116,7 +121,7 @@ ReportRows = tuple[HistoryReport, list[HistoryLaunch]]
 def make_history_rows_of_file(path: str) -> ReportRows:
     """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_one_report(path)
-    return make_history_rows(
+    return make_history_rows_of_report(
         part
         if isinstance(part, ReportLaunches)
         else read_large_reports([path], part.memory_weight)[0]
@@ -125,12 +130,14 @@ def make_history_rows_of_file(path: str) -> ReportRows:
 
 def make_history_rows_of_crashed_file(path: str, why: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_history_rows(recover_metrics(path, why))
+    return make_history_rows_of_report(recover_metrics(path, why))
 
 
-def make_history_rows(part: ReportLaunches) -> ReportRows:
+def make_history_rows_of_report(part: ReportLaunches) -> ReportRows:
     """Return a report's row and those of its launches."""
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)
-    return report, list(make_launch_rows(part.iterate_launches(), file.sha256 or file.path))
+    return report, list(
+        iterate_diagnosed_launches_of_report(part.iterate_launches(), file.sha256 or file.path)
+    )

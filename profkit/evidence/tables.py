@@ -162,10 +162,10 @@ TABLES: dict[str, type] = {
 ORIGINS = ("record", "option", "environment", "source", "log")
 
 
-def rank_commit_certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
+def rank_commit_doubt(commit: str | None, commit_from: str | None) -> tuple[int, str]:
     """Rank a run's commit: the least is surest."""
-    known = commit is not None and origin in ORIGINS
-    return ORIGINS.index(origin or "") if known else len(ORIGINS), commit or ""
+    known = commit is not None and commit_from in ORIGINS
+    return ORIGINS.index(commit_from or "") if known else len(ORIGINS), commit or ""
 
 
 # What makes a row of each table one row, however many files hold it.
@@ -179,7 +179,7 @@ KEYS = {
 HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin | HistoryAblation
 
 
-def make_table_schema(table: str) -> pa.Schema:
+def make_arrow_schema_of_table(table: str) -> pa.Schema:
     """Return the columns of a table, from its class."""
     with require_package("pyarrow", "the history"):
         import pyarrow as pa
@@ -196,7 +196,7 @@ def make_table_schema(table: str) -> pa.Schema:
     return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
 
 
-def list_required_columns(table: str) -> set[str]:
+def list_columns_never_null(table: str) -> set[str]:
     """Return the columns of a table that every row has a value in."""
     hints = get_type_hints(TABLES[table])
     required = set()
@@ -210,7 +210,7 @@ def list_schema_rows() -> list[dict[str, str]]:
     """Return table, name and type of every column, and whether it is part of a row's name."""
     rows = []
     for table in TABLES:
-        for column in make_table_schema(table):
+        for column in make_arrow_schema_of_table(table):
             if column.name in KEYS[table]:
                 key = "yes"
             else:
@@ -220,20 +220,25 @@ def list_schema_rows() -> list[dict[str, str]]:
     return rows
 
 
-def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
-    """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
+def make_history_run_of_record(
+    record: Record,
+    report_sha256: str,
+    fallback_commit: str | None,
+    fallback_commit_from: str | None,
+) -> HistoryRun:
+    """Return the row of a record; a fallback is of a record that does not say its commit."""
     source, gpu = record.known_source, record.known_gpu
     git = record.git or Commit()
     if git.commit:
-        commit, origin = git.commit, "record"
+        fallback_commit, fallback_commit_from = git.commit, "record"
     return HistoryRun(
-        record=sha256,
+        record=report_sha256,
         variant=record.variant,
         case=record.case,
         problem=record.problem or None,
         report=record.report.sha256 if record.report else None,
-        commit=commit or None,
-        commit_from=origin if commit else None,
+        commit=fallback_commit or None,
+        commit_from=fallback_commit_from if fallback_commit else None,
         dirty=git.dirty,
         made=record.made,
         source=source.sha256,
@@ -251,11 +256,11 @@ def make_run_row(record: Record, sha256: str, commit: str | None, origin: str | 
         torch=record.versions.torch,
         session=record.timing_session,
         sm_clock=record.sm_clock,
-        **make_time_columns(record),
+        **make_columns_of_warm_times(record),
     )
 
 
-def make_time_columns(record: Record) -> dict[str, Any]:
+def make_columns_of_warm_times(record: Record) -> dict[str, Any]:
     """Return samples, median and interval; none where the samples are no times."""
     try:
         interval = estimate_median(record.warm_samples)
@@ -269,7 +274,9 @@ def make_time_columns(record: Record) -> dict[str, Any]:
     return {"samples": tuple(record.warm_samples), **known}
 
 
-def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
+def iterate_diagnosed_launches_of_report(
+    rows: Iterable[Mapping[Any, Any]], report_sha256: str
+) -> Iterator[HistoryLaunch]:
     """Yield the diagnosed launches of a report: those that ncu could finish."""
     for row in rows:
         if row["status"] != "ok":
@@ -284,7 +291,7 @@ def make_launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator
                     gains.append(finding.gain)
         time = float(row["time"])
         yield HistoryLaunch(
-            report=report,
+            report=report_sha256,
             launch=int(row["launch"]),
             kernel=row["kernel"],
             variant=row["variant"],

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _FILES: set[str] = set()  # that were run here
 
 
-def try_users_code(
+def run_users_code_or_explain(
     path: str | Path, run: Callable[[], T], passes_through: type[Exception] = ProfkitError
 ) -> tuple[T | None, str]:
     """Return what a call of the user's code gave, and why it gave nothing: "" where it did.
@@ -35,7 +35,7 @@ def try_users_code(
         KeyboardInterrupt: Somebody stops profkit.
     """
     try:
-        with guard_users_code(path):
+        with keep_users_code_from_stdout_and_exit(path):
             return run(), ""
     except (KeyboardInterrupt, ProfkitError, passes_through):
         raise
@@ -43,7 +43,7 @@ def try_users_code(
         return None, explain_failure_of_users_code(error, path)
 
 
-def import_file(path: Path, name: str) -> ModuleType:
+def import_python_file_as(path: Path, name: str) -> ModuleType:
     """Import a file of Python as a module of the given name; what its code raises passes through."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -55,7 +55,7 @@ def import_file(path: Path, name: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def guard_users_code(path: str | Path) -> Iterator[None]:
+def keep_users_code_from_stdout_and_exit(path: str | Path) -> Iterator[None]:
     """Run code of this file so that it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     own = os.getpid()

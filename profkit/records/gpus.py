@@ -53,17 +53,17 @@ def find_gpu_exactly(cc: object) -> Gpu | None:
 
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return find_newest_up_to(
+    return find_row_of_newest_up_to(
         {known: row for known, row in read_gpu_table().items() if cc and known[0] == cc[0]}, cc
     )
 
 
-def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+def find_row_of_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     """Return the row of the newest compute capability that is not above this one; None without."""
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
-def read_gpu_column(column: str) -> dict[Capability, Any]:
+def get_gpu_column_by_capability(column: str) -> dict[Capability, Any]:
     """Return compute capability -> a column of gpus.toml, where it is filled in."""
     rows = {}
     for known, row in read_gpu_table().items():
@@ -75,12 +75,12 @@ def read_gpu_column(column: str) -> dict[Capability, Any]:
 
 def get_measured_levels(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
-    rows = read_gpu_column(column)
+    rows = get_gpu_column_by_capability(column)
     low, expect, high = zip(*rows.values(), strict=True)
-    return find_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
+    return find_row_of_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
 
 
 def find_pinned_copy_rate(cc: Capability | None) -> float:
     """Return bytes a second of a pinned copy, of the nearest GPU that is no newer, or the least."""
-    rates = read_gpu_column("pinned")
-    return float(find_newest_up_to(rates, cc) or min(rates.values()))
+    rates = get_gpu_column_by_capability("pinned")
+    return float(find_row_of_newest_up_to(rates, cc) or min(rates.values()))

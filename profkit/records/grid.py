@@ -79,7 +79,7 @@ def read_time_grid(path: Path) -> TimeGrid:
         elif isinstance(error, OSError):
             why = str(error.strerror)
         raise ProfkitError(f"cannot read {path}: {why}") from error
-    head, *rest = list(parse_json_lines(path, lines)) or [{}]
+    head, *rest = list(iterate_json_objects_of_lines(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
         hint = f'its first line must contain "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
@@ -94,7 +94,7 @@ def read_time_grid(path: Path) -> TimeGrid:
     return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 
 
-def parse_json_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
+def iterate_json_objects_of_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
     """Yield the JSON object of each line; a ProfkitError that names a line that is none."""
     for number, line in enumerate(lines, 1):
         try:
@@ -112,12 +112,12 @@ def get_object_or_empty(document: JsonObject, key: str) -> JsonObject:
     return held if isinstance(held, dict) else {}
 
 
-def parse_grid_cell(path: Path, number: int, document: JsonObject) -> GridCell:
+def parse_grid_cell(path: Path, line_number: int, document: JsonObject) -> GridCell:
     """Return the cell of a line; a ProfkitError that names the line where it is none."""
     at, warm = get_object_or_empty(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
-        raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
+        raise ProfkitError(f"{path}, line {line_number}: not a cell of a grid", hint)
     samples = {}
     for name, times in warm.items():
         if isinstance(times, list):

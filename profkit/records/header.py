@@ -204,26 +204,26 @@ SPEAKS = frozenset(key.name for key in _KEYS.values() if key.use != "code")
 LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,000
 
 
-def parse_header(source: str, name: str) -> Header:
+def parse_header(source: str, file_name: str) -> Header:
     """Return the header of a source file's text; a ProfkitError where no comment begins it."""
     comment = _LEADING.match(source[:LONGEST])
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
-        raise ProfkitError(f"{name} has no header", hint)
-    return parse_header_lines(strip_comment_marks(comment), name)
+        raise ProfkitError(f"{file_name} has no header", hint)
+    return parse_header_without_comment_marks(list_comment_lines_without_marks(comment), file_name)
 
 
-def parse_header_lines(comment: Sequence[str], name: str) -> Header:
-    """Read a header whose comment marks are gone; `name` is what an error calls the file."""
-    lines = [line.strip() for line in comment]
+def parse_header_without_comment_marks(lines_of_comment: Sequence[str], file_name: str) -> Header:
+    """Read a header whose comment marks are gone; `file_name` is what an error calls the file."""
+    lines = [line.strip() for line in lines_of_comment]
     while lines and not lines[0]:
         lines.pop(0)
     if not lines:
-        raise ProfkitError(f"{name} has an empty header", "its first line is the title")
+        raise ProfkitError(f"{file_name} has an empty header", "its first line is the title")
     text: list[str] = []
     keys: dict[str, str] = {}
     for line in lines[1:]:
-        pairs = split_line_into_keys_and_values(line, name)
+        pairs = split_line_into_keys_and_values(line, file_name)
         for key, value in pairs:
             if key in keys:
                 keys[key] = f"{keys[key]} {value}".strip()
@@ -234,14 +234,14 @@ def parse_header_lines(comment: Sequence[str], name: str) -> Header:
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
-def strip_comment_marks(match: re.Match[str]) -> list[str]:
+def list_comment_lines_without_marks(match: re.Match[str]) -> list[str]:
     """Return the lines of a comment without its marks."""
     if match["block"] is not None:
         return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]
     return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]
 
 
-def split_line_into_keys_and_values(line: str, name: str) -> list[tuple[str, str]]:
+def split_line_into_keys_and_values(line: str, file_name: str) -> list[tuple[str, str]]:
     """Return (key, value) of a header's line; a ProfkitError for a key that looks misspelt."""
     first = _KEY.match(line)
     if not first:
@@ -255,14 +255,14 @@ def split_line_into_keys_and_values(line: str, name: str) -> list[tuple[str, str
         begins = not starts or gap >= 2  # two blanks part pairs; one is inside a value
         if begins and (near := get_close_matches(match[1], KEYS, n=1, cutoff=0.75)):
             hint = f"did you mean '{near[0]}:' ({KEYS[near[0]]})?"
-            raise ProfkitError(f"{name}: unknown key '{match[1]}:' in the header", hint)
+            raise ProfkitError(f"{file_name}: unknown key '{match[1]}:' in the header", hint)
         if not starts:
             return []
     ends = [*(s.start() for s in starts[1:]), len(line)]
     return [(s[1], line[s.end() : end].strip()) for s, end in zip(starts, ends, strict=True)]
 
 
-def read_budget(value: str, name: str) -> Budget:
+def parse_budget_limits(value: str, file_name: str) -> Budget:
     """Parse `regs=128 smem=64K spills=0 stack=0` into registers and bytes."""
     known = [f.name for f in fields(Budget)]
     limits: dict[str, int] = {}
@@ -270,12 +270,12 @@ def read_budget(value: str, name: str) -> Budget:
         part = re.fullmatch(r"([a-z]+)=(\d{1,12})([KM]?)", word, re.ASCII)
         if not part or part[1] not in known:
             hint = f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})"
-            raise ProfkitError(f"{name}: cannot read '{word}' in 'budget:'", hint)
+            raise ProfkitError(f"{file_name}: cannot read '{word}' in 'budget:'", hint)
         limits[part[1]] = int(part[2]) * _SIZE[part[3]]
     return Budget(**limits)
 
 
-def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
+def parse_values_of_tunables(value: str, file_name: str) -> dict[str, tuple[str, ...]]:
     """Parse `BLOCK_M=16,32 STAGES=2,3` into macro -> values, the default first."""
     tunables: dict[str, tuple[str, ...]] = {}
     for word in value.replace(";", " ").split():
@@ -283,12 +283,14 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
         options = tuple(v for v in values.split(",") if v)
         if not equals or not options or not re.fullmatch(r"[A-Za-z_]\w*", macro, re.ASCII):
             hint = "write e.g. BLOCK_M=16,32,64"
-            raise ProfkitError(f"{name}: cannot read '{word}' in 'tune:'", hint)
+            raise ProfkitError(f"{file_name}: cannot read '{word}' in 'tune:'", hint)
         tunables[macro] = options
     return tunables
 
 
-def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:
+def list_value_by_macro_combinations(
+    tunables: Mapping[str, tuple[str, ...]],
+) -> list[dict[str, str]]:
     """Return every choice of one value per macro, the defaults first."""
     combinations = []
     for values in product(*tunables.values()):
@@ -296,18 +298,18 @@ def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str,
     return combinations
 
 
-def choose_compile_target(spec: str | None, arch: str, name: str) -> str | None:
+def choose_compile_target(arch_key: str | None, arch: str, file_name: str) -> str | None:
     """Return what to compile for (`90`, `90a`), or None if the header rules the architecture out.
 
-    `spec`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: `90`, or `90a`.
+    `arch_key`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: `90`, or `90a`.
     """
-    if not spec:
+    if not arch_key:
         return arch
     number = int(arch.rstrip("af"))
-    for word in split_into_ids(spec):
+    for word in split_into_ids(arch_key):
         part = re.fullmatch(r"(?:sm_)?(\d{1,4})([af]?)(\+?)", word, re.ASCII)
         if not part:
-            raise ProfkitError(f"{name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
+            raise ProfkitError(f"{file_name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
         if (part[3] and number >= int(part[1])) or number == int(part[1]):
             if number == int(part[1]):
                 return f"{number}{part[2]}"
@@ -346,7 +348,7 @@ def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = Non
         if k not in SPEAKS:
             decides[k] = v.split()
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")
-    for file in walk_included_files(resolve_path(path), set()):
+    for file in iterate_bytes_and_tokens_of_includes(resolve_path(path), set()):
         digest.update(b"%d:" % len(file[1]) + file[1])
     return digest.hexdigest()
 
@@ -354,12 +356,12 @@ def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = Non
 def hash_cpp_text_with_includes(path: Path) -> str:
     """Return sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
-    for text, *_ in walk_included_files(resolve_path(path), set()):
+    for text, *_ in iterate_bytes_and_tokens_of_includes(resolve_path(path), set()):
         digest.update(b"%d:" % len(text) + text)
     return digest.hexdigest()
 
 
-def encode_tokens(text: str) -> bytes:
+def remove_comments_and_encode_tokens(text: str) -> bytes:
     """Return C++ source without its comments and layout: one token a line, as UTF-8.
 
     A preprocessor directive ends with its line, so that end stays. All tokens as texts of Python would
@@ -367,13 +369,13 @@ def encode_tokens(text: str) -> bytes:
     """
     text = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], text.replace("\r\n", "\n"))
     encoded = bytearray()
-    for token in split_tokens(text.replace("\\\n", " ")):
+    for token in iterate_code_tokens(text.replace("\\\n", " ")):
         encoded += token.encode()
         encoded += b"\n"
     return bytes(encoded[:-1])
 
 
-def split_tokens(text: str) -> Iterator[str]:
+def iterate_code_tokens(text: str) -> Iterator[str]:
     """Yield the words of code that has no comments; '' where a directive's line ends."""
     fresh, directive = True, False  # nothing yet on this line; in a directive
     for token in _TOKEN.finditer(text):
@@ -391,7 +393,9 @@ def split_tokens(text: str) -> Iterator[str]:
                 yield token[0]
 
 
-def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
+def iterate_bytes_and_tokens_of_includes(
+    file: Path, seen: set[Path]
+) -> Iterator[tuple[bytes, bytes]]:
     """Yield the text and the code of a file and of all that it includes with quotes, each once."""
     waiting = [file]
     while waiting:
@@ -401,7 +405,9 @@ def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, by
             continue
         seen.add(file)
         try:
-            text, bare, includes = read_file_tokens(file, state.st_mtime_ns, state.st_size)
+            text, bare, includes = read_bytes_tokens_and_includes(
+                file, state.st_mtime_ns, state.st_size
+            )
         except OSError as error:
             raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
         except BudgetSpent as error:
@@ -414,12 +420,14 @@ _COPIES = 4  # of a source's text, which are there at the same time
 
 
 @functools.lru_cache(maxsize=1024)
-def read_file_tokens(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
-    """Return a file's bytes, its tokens as `encode_tokens` has them, and the files that it includes."""
+def read_bytes_tokens_and_includes(
+    file: Path, _mtime: int, _size: int
+) -> tuple[bytes, bytes, tuple[Path, ...]]:
+    """Return a file's bytes, its tokens without comments, and the files that it includes."""
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     # One letter that is no ASCII makes the text, and what is made of it, up to four times as large.
     ReadBudget(len(text)).spend_bytes(_COPIES * sys.getsizeof(decoded))
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple(resolve_path(file.parent / n) for n in _INCLUDE.findall(bare))
-    return text, encode_tokens(decoded), includes
+    return text, remove_comments_and_encode_tokens(decoded), includes

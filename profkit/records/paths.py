@@ -79,13 +79,15 @@ def expand_paths(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]
     if not isinstance(patterns, Iterable):
         message = f"{type(patterns).__name__}: cannot read reports from this type"
         raise ProfkitError(message, "give a path, a folder, a glob or a list of these")
-    paths = list(chain.from_iterable(expand_pattern(str(pattern)) for pattern in patterns))
+    paths = list(
+        chain.from_iterable(expand_pattern_to_report_paths(str(pattern)) for pattern in patterns)
+    )
     if not paths:
         raise ProfkitError("no report was named", "give a .ncu-rep file, a folder or a glob")
     return tuple(dict.fromkeys(paths))
 
 
-def expand_pattern(pattern: str) -> list[str]:
+def expand_pattern_to_report_paths(pattern: str) -> list[str]:
     """Return the reports that a file, folder or pattern stands for; a name without any as it is."""
     path = expand_home(pattern)
     try:
@@ -93,7 +95,7 @@ def expand_pattern(pattern: str) -> list[str]:
     except ProfkitError:
         return [str(path)]  # it may be there: the reader of it says why it cannot be read
     if state is not None and stat.S_ISDIR(state.st_mode):
-        return _find_reports(path)
+        return _list_reports_and_closed_folders_below(path)
     # A file first: [ and ] are legal in file names.
     if state is not None or is_link(path) or not glob.has_magic(str(path)):
         return [str(path)]
@@ -102,10 +104,12 @@ def expand_pattern(pattern: str) -> list[str]:
         shown = shorten_path(pattern)
         raise ProfkitError(f"{shown}: matches no file", "check the path and the quotes")
     files = [name for name in matched if not is_folder(name)]
-    return files or list(chain.from_iterable(_find_reports(Path(name)) for name in matched))
+    return files or list(
+        chain.from_iterable(_list_reports_and_closed_folders_below(Path(name)) for name in matched)
+    )
 
 
-def _find_reports(folder: Path) -> list[str]:
+def _list_reports_and_closed_folders_below(folder: Path) -> list[str]:
     """Return the reports below a folder, and what of it may not be looked at: its reader says why."""
     files, unread = walk_folder(folder)
     reports = []
@@ -304,7 +308,7 @@ def is_valid_run_name(name: str) -> bool:
     return _WORD.fullmatch(name) is not None
 
 
-def find_run_files(stem: Path) -> RunFiles:
+def find_record_and_report(stem: Path) -> RunFiles:
     """Return what is there: a record, a report, both or neither."""
     record = stem.with_name(f"{stem.name}.json")
     reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
@@ -323,13 +327,13 @@ def find_all_run_files(
     found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
     for path, depth in _iterate_records_and_reports(root, found):
-        name = read_run_name(path, depth)
+        name = parse_run_name_of_file(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
     runs: dict[RunName, tuple[RunFiles, ...]] = {}
     for name, paths in sorted(stems.items()):
         try:
-            runs[name] = tuple(map(find_run_files, sorted(paths)))
+            runs[name] = tuple(map(find_record_and_report, sorted(paths)))
         except ProfkitError as problem:
             found.append(problem)
     if problems is not None:
@@ -345,9 +349,9 @@ def make_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[P
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
     """
     stem = root / problem / case / variant
-    flat = find_run_files(root / f"{variant}.{case}")
+    flat = find_record_and_report(root / f"{variant}.{case}")
     if flat.record or flat.report:
-        there = find_run_files(stem)
+        there = find_record_and_report(stem)
         require_single_run(
             (flat, there) if there.record or there.report else (flat,), (variant, case)
         )
@@ -395,16 +399,16 @@ def _iterate_records_and_reports(
         folders = sorted(below, key=is_link)  # a run has its own name before that of a link
 
 
-def read_run_name(path: Path, depth: int) -> RunName | None:
+def parse_run_name_of_file(path: Path, depth_below_root: int) -> RunName | None:
     """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:
         variant, case = path.stem, resolve_path(path).parent.name
-    elif depth == 2:
+    elif depth_below_root == 2:
         return None  # a folder of something else: a search keeps its champion so
     if not (is_valid_run_name(variant) and is_valid_run_name(case)):
         return None
-    if dot or depth == 2 or _has_record_in_file_beside(path):
+    if dot or depth_below_root == 2 or _has_record_in_file_beside(path):
         return (variant, case)
     return None
 

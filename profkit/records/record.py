@@ -26,9 +26,9 @@ from profkit.records.store import (
     Document,
     Unprinted,
     WhereKnown,
-    amend_document,
     convert_struct_to_json,
     get_printed_schema,
+    merge_changed_fields_into_document,
     read_struct,
 )
 
@@ -204,14 +204,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def max_abs(self) -> float | None:
         """Return the largest absolute error over all cases; None without a check."""
         if self.check:
-            return find_largest_known(c.max_abs for c in self.check.cases)
+            return find_largest_known_or_none(c.max_abs for c in self.check.cases)
         return None
 
     @property
     def max_rel(self) -> float | None:
         """Return the largest relative error over all cases; None without a check."""
         if self.check:
-            return find_largest_known(c.max_rel for c in self.check.cases)
+            return find_largest_known_or_none(c.max_rel for c in self.check.cases)
         return None
 
     @property
@@ -224,12 +224,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         """Return the most over all kernels: per thread by the build, per block by the launch."""
         launches, kernels = self.launches, self.resources
         return parts.Resources(
-            registers=find_largest_known(x.regs for x in launches)
-            or find_largest_known(k.regs for k in kernels),
-            shared_static=find_largest_known(x.static_smem for x in launches),
-            shared_dynamic=find_largest_known(x.dynamic_smem for x in launches),
-            spills=find_largest_known(k.spills for k in kernels),
-            stack=find_largest_known(k.stack for k in kernels),
+            registers=find_largest_known_or_none(x.regs for x in launches)
+            or find_largest_known_or_none(k.regs for k in kernels),
+            shared_static=find_largest_known_or_none(x.static_smem for x in launches),
+            shared_dynamic=find_largest_known_or_none(x.dynamic_smem for x in launches),
+            spills=find_largest_known_or_none(k.spills for k in kernels),
+            stack=find_largest_known_or_none(k.stack for k in kernels),
         )
 
     def is_stale(self, source_hash: str) -> bool:
@@ -255,7 +255,7 @@ class ProfileDocument(
     runs: tuple[ProfiledRun, ...] = ()
 
 
-def find_largest_known(values: Iterable[float | None]) -> float | None:
+def find_largest_known_or_none(values: Iterable[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
@@ -340,7 +340,9 @@ def write_record(path: Path, record: Record) -> None:
 def amend_record(record: Record) -> None:
     """Write a record over the file it was read from: only what was changed since is other there."""
     before = read_record(record.path)
-    document = amend_document(read_json(record.path), before.to_json(), record.to_json())
+    document = merge_changed_fields_into_document(
+        read_json(record.path), before.to_json(), record.to_json()
+    )
     write_text(record.path, json.dumps(document, indent=1) + "\n")
 
 

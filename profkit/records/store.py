@@ -132,15 +132,17 @@ def make_json_safe(value: Any) -> Any:
 # What is not known, of the kinds of values that JSON has; msgspec's own types say which are meant.
 
 
-def read_struct(kind: type[S], document: Mapping[str, Any], damaged: list[str] | None = None) -> S:
+def read_struct(
+    struct_type: type[S], document: Mapping[str, Any], damaged_fields: list[str] | None = None
+) -> S:
     """Return a Struct of what a JSON document says of it.
 
-    What is absent, null or of another kind is the field's default. `damaged` takes the path of each
-    value that is of another kind: `timing.l2.warm.samples[3]`.
+    What is absent, null or of another kind is the field's default. `damaged_fields` takes the path of
+    each value that is of another kind: `timing.l2.warm.samples[3]`.
     """
-    known = _FieldReader([] if damaged is None else damaged)
-    values = known.read_fields(kind, document, "")
-    return msgspec.convert(values, kind)
+    known = _FieldReader([] if damaged_fields is None else damaged_fields)
+    values = known.read_fields(struct_type, document, "")
+    return msgspec.convert(values, struct_type)
 
 
 class _FieldReader:
@@ -154,7 +156,7 @@ class _FieldReader:
         self.damaged = damaged
 
     def read_fields(
-        self, struct: type[msgspec.Struct], document: Mapping[str, Any], path: str
+        self, struct: type[msgspec.Struct], document: Mapping[str, Any], parent_path: str
     ) -> JsonObject:
         """Return the known fields that are of their kind; the others are noted as damaged."""
         values = {}
@@ -165,8 +167,8 @@ class _FieldReader:
             if field.is_scalar is not None and field.is_scalar(found):
                 values[field.key] = found
                 continue
-            if path:
-                place = f"{path}.{field.key}"
+            if parent_path:
+                place = f"{parent_path}.{field.key}"
             else:
                 place = field.key
             value = self.read_value(field.kind, found, place)
@@ -174,40 +176,44 @@ class _FieldReader:
                 values[field.key] = value
         return values
 
-    def read_value(self, kind: inspect.Type, value: Any, path: str) -> Any:
+    def read_value(self, value_type: inspect.Type, value: Any, field_path: str) -> Any:
         """Return the value as one of this type; None, with its path kept, where it is none."""
-        kind = _strip_null_type(kind)
-        if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
-            return self.read_fields(kind.cls, value, path)
-        if isinstance(kind, inspect.DataclassType) and isinstance(value, Mapping):
-            return kind.cls.from_record(value)  # type: ignore[attr-defined]  # a kernel's header
-        if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
-            return self.read_items(kind.value_type, value, path)
+        value_type = _strip_null_type(value_type)
+        if isinstance(value_type, inspect.StructType) and isinstance(value, Mapping):
+            return self.read_fields(value_type.cls, value, field_path)
+        if isinstance(value_type, inspect.DataclassType) and isinstance(value, Mapping):
+            return value_type.cls.from_record(value)  # type: ignore[attr-defined]  # a kernel's header
+        if isinstance(value_type, inspect.DictType) and isinstance(value, Mapping):
+            return self.read_mapping_items(value_type.value_type, value, field_path)
         # A record made in this process has tuples.
-        if isinstance(kind, inspect.VarTupleType) and isinstance(value, list | tuple):
-            return self.read_list(kind.item_type, value, path)
-        is_scalar = _SCALARS.get(type(kind))
+        if isinstance(value_type, inspect.VarTupleType) and isinstance(value, list | tuple):
+            return self.read_list_items(value_type.item_type, value, field_path)
+        is_scalar = _SCALARS.get(type(value_type))
         if is_scalar is not None and is_scalar(value):
             return value
         if len(self.damaged) < _MOST_DAMAGED:
-            self.damaged.append(path)
+            self.damaged.append(field_path)
         return None
 
-    def read_items(self, kind: inspect.Type, items: Mapping[str, Any], path: str) -> JsonObject:
-        """Return the items of a mapping that can be read; `path` is its name in problems."""
+    def read_mapping_items(
+        self, item_type: inspect.Type, items: Mapping[str, Any], field_path: str
+    ) -> JsonObject:
+        """Return the items of a mapping that can be read; `field_path` is its name in problems."""
         read = {}
         for key, item in items.items():
             if item in (None, ""):
                 value = None
             else:
-                value = self.read_value(kind, item, f"{path}.{key}")
+                value = self.read_value(item_type, item, f"{field_path}.{key}")
             if value is not None:
                 read[key] = value
         return read
 
-    def read_list(self, kind: inspect.Type, items: list[Any] | tuple[Any, ...], path: str) -> Any:
+    def read_list_items(
+        self, item_type: inspect.Type, items: list[Any] | tuple[Any, ...], field_path: str
+    ) -> Any:
         """Return the items; a number that is none stays as NaN, to be counted."""
-        is_number = isinstance(kind, inspect.FloatType)
+        is_number = isinstance(item_type, inspect.FloatType)
         if is_number and all(map(_is_float, items)):
             return tuple(items)
         read = []
@@ -216,7 +222,7 @@ class _FieldReader:
             if is_absent:
                 value = None
             else:
-                value = self.read_value(kind, item, f"{path}[{place}]")
+                value = self.read_value(item_type, item, f"{field_path}[{place}]")
             if is_number:
                 read.append(nan if value is None else value)
             elif value is not None:
@@ -264,7 +270,7 @@ _SCALARS: Mapping[type[inspect.Type], Callable[[Any], bool]] = {
 }
 
 
-def amend_document(
+def merge_changed_fields_into_document(
     document: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a JSON object with what changed put in, and everything else as it is, to the letter.
@@ -283,7 +289,7 @@ def amend_document(
             continue
         held, read = items.get(key), before.get(key)
         if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
-            items[key] = amend_document(held, read, new)
+            items[key] = merge_changed_fields_into_document(held, read, new)
         elif key in items:
             items[key] = new
         else:
@@ -316,7 +322,7 @@ def get_printed_schema(schema: object) -> str:
     return "something else"
 
 
-def hash_file(path: Path) -> str:
+def compute_sha256_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's content, as hexadecimal digits."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.errors import is_memory_limited
 from profkit.reports.cubin import Function, LineTable, find_launched_function
-from profkit.reports.frame import clean_text
+from profkit.reports.frame import escape_non_utf8
 from profkit.reports.instruction import (
     BYTES,
     ENDS,
@@ -33,7 +33,7 @@ from profkit.reports.instruction import (
     STORES,
     TENSOR,
     Instruction,
-    decode_function,
+    decode_function_or_none,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ _BEHIND = {
 _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are there
 
 
-def find_awaited_producers(program: DecodedFunction, pc: int, state: str = "") -> list[Instruction]:
+def find_awaited_producers(
+    program: DecodedFunction, pc: int, stall_state: str = ""
+) -> list[Instruction]:
     """Return the instructions that the one at an address waits for, in the order of their addresses.
 
     Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
@@ -116,20 +118,22 @@ def find_awaited_producers(program: DecodedFunction, pc: int, state: str = "") -
     at = program.index.get(pc)
     if at is None:
         return []
-    if state == "drain":
+    if stall_state == "drain":
         sources = _find_stores_before_exit(program, at)
-    elif state in _BEHIND:
-        sources = _find_nearest_opcodes_before(program, at, _BEHIND[state])
-    elif state == "wait":
+    elif stall_state in _BEHIND:
+        sources = _find_nearest_opcodes_before(program, at, _BEHIND[stall_state])
+    elif stall_state == "wait":
         # A load or a special function has no fixed latency: its result is waited for by another name.
         code = program.instructions
         sources = {n for n in program.before[at] if code[n].opcode not in _VARIABLE}
-    elif state in _OF_NO_RESULT:
+    elif stall_state in _OF_NO_RESULT:
         sources = set()
     else:
         sources = _replace_closers_by_async_copies(program, _find_awaited_instructions(program, at))
-    if state in _UNITS:
-        sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
+    if stall_state in _UNITS:
+        sources = {
+            n for n in sources if program.instructions[n].opcode in _UNITS[stall_state]
+        } or sources
     return [program.instructions[n] for n in sorted(sources)]
 
 
@@ -351,11 +355,11 @@ class LaunchedCode:
         self._functions = functions  # gives the machine code in the report
         self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
         self._metric = cache(partial(_sum_instances_by_address, action))
-        self.place: Callable[[int], Place] = cache(self._find_line_of_user_code)
+        self.place: Callable[[int], Place] = cache(self._find_place_in_user_code)
         self.producers: Callable[[int, str], list[int]] = cache(self._list_awaited_addresses)
         self._function_code = cache(self._decode_function)
         self._word = cache(self._disassemble_opcode)
-        self._statements = cache(lambda file: find_python_statements(self.sources[file]))
+        self._statements = cache(lambda file: find_statement_ends_by_line(self.sources[file]))
 
     def close(self) -> None:
         """Forget the launch, so that the library can close its report.
@@ -365,10 +369,12 @@ class LaunchedCode:
         """
         vars(self).clear()
 
-    def sum_by_address(self, terms: Mapping[str, float]) -> dict[int, float] | None:
+    def sum_metrics_by_address(
+        self, factor_by_metric: Mapping[str, float]
+    ) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}
-        for name, factor in terms.items():
+        for name, factor in factor_by_metric.items():
             values = self._metric(name)
             if values is None:
                 return None
@@ -376,16 +382,16 @@ class LaunchedCode:
                 total[pc] = total.get(pc, 0.0) + factor * value
         return total
 
-    def _find_line_of_user_code(self, pc: int) -> Place:
+    def _find_place_in_user_code(self, pc: int) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
-        place = self._get_line_of_address(pc)
+        place = self._get_place_of_address(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
         start, table = self._find_function_start_and_line_table(pc)
-        for file, line in table.find_inlined_lines(pc - start) if table else ():
+        for file, line in table.find_lines_at_offset_innermost_first(pc - start) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
-        near = self._find_line_of_nearby_instruction(pc)
+        near = self._find_place_of_nearby_instruction(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
     def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable | None]:
@@ -401,10 +407,10 @@ class LaunchedCode:
         start, table = self._find_function_start_and_line_table(pc)
         if table is None or not self._has_bounded_lines():
             return None
-        frames = table.find_inlined_lines(pc - start)
+        frames = table.find_lines_at_offset_innermost_first(pc - start)
         while frames and _TOOLKIT.search(frames[0][0]):
             frames = frames[1:]
-        call = table.find_distinguishing_call(frames)
+        call = table.find_call_that_tells_use_apart(frames)
         if call is None:
             return None
         return _cleaned(call[0]), call[1]
@@ -430,8 +436,8 @@ class LaunchedCode:
         own = self.sources.get(file or "", [])
         if file is None or not file.endswith(".py") or not library or not own or line is None:
             return None
-        name = find_enclosing_function(library, library_place[1])[0]
-        first, last = find_enclosing_function(own, line)[1]
+        name = find_name_and_lines_of_python_function(library, library_place[1])[0]
+        first, last = find_name_and_lines_of_python_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
         spans = {span for at, span in self._statements(file).items() if first < at <= last}
         calls = []
@@ -442,16 +448,16 @@ class LaunchedCode:
             return (file, min(calls, key=lambda at: abs(at - line)))
         return None
 
-    def _find_line_of_nearby_instruction(self, pc: int) -> Place | None:
+    def _find_place_of_nearby_instruction(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
-                file, line = self._get_line_of_address(near)
+                file, line = self._get_place_of_address(near)
                 if file is not None and not _TOOLKIT.search(file):
                     return file, line
         return None
 
-    def _get_line_of_address(self, pc: int) -> Place:
+    def _get_place_of_address(self, pc: int) -> Place:
         if not self._has_bounded_lines():
             return None, pc
         info = self._action.source_info(pc)
@@ -468,11 +474,11 @@ class LaunchedCode:
         sources = {}
         for name, text in files:
             if text:
-                sources[clean_text(name)] = clean_text(text).splitlines()
+                sources[escape_non_utf8(name)] = escape_non_utf8(text).splitlines()
         return sources
 
-    def find_source_line(
-        self, file: str | None, line: int | None, *, whole: bool = True
+    def get_source_text_of_line(
+        self, file: str | None, line: int | None, *, is_whole_statement_wanted: bool = True
     ) -> str | None:
         """Return the text of a line, None where the report has no source for it.
 
@@ -482,16 +488,16 @@ class LaunchedCode:
         texts = self.sources.get(file or "", [])
         if not file or not line or line > len(texts):
             return None
-        if not whole or not file.endswith(".py"):
+        if not is_whole_statement_wanted or not file.endswith(".py"):
             return texts[line - 1]
         first, last = self._statements(file).get(line, (line, line))
         if first == last:
             return texts[line - 1]
         return " ".join(text.strip() for text in texts[first - 1 : last])[:STATEMENT]
 
-    def find_opcode(self, pc: int) -> str:
+    def get_opcode_or_empty(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
-        program = self.find_decoded_function(pc)
+        program = self.get_decoded_function_at(pc)
         at = None
         if program:
             at = program.index.get(pc)
@@ -501,17 +507,17 @@ class LaunchedCode:
 
     def is_gather(self, pc: int) -> bool:
         """Return whether a load's index was loaded just for it; False if its code is not known."""
-        program = self.find_decoded_function(pc)
+        program = self.get_decoded_function_at(pc)
         return program is not None and is_gather(program, pc)
 
-    def _list_awaited_addresses(self, pc: int, state: str) -> list[int]:
+    def _list_awaited_addresses(self, pc: int, stall_state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
-        program = self.find_decoded_function(pc)
+        program = self.get_decoded_function_at(pc)
         if program:
-            return [x.pc for x in find_awaited_producers(program, pc, state)]
+            return [x.pc for x in find_awaited_producers(program, pc, stall_state)]
         return []
 
-    def find_decoded_function(self, pc: int) -> DecodedFunction | None:
+    def get_decoded_function_at(self, pc: int) -> DecodedFunction | None:
         """Return the function that an address is in; None where its machine code is not known."""
         start = self._find_function_start(pc)
         if start is None:
@@ -519,14 +525,14 @@ class LaunchedCode:
         return self._function_code(start)
 
     def _decode_function(self, start: int) -> DecodedFunction | None:
-        code = decode_function(
+        code = decode_function_or_none(
             self._functions_by_start[start].code, start, self.capability, self._word
         )
         if code is None:
             return None
         return DecodedFunction(code)
 
-    def read_function_code(self, pc: int) -> bytes:
+    def get_machine_code_of_function_at(self, pc: int) -> bytes:
         """Return the machine code of the function that an address is in; nothing where not known."""
         start = self._find_function_start(pc)
         if start is not None:
@@ -541,7 +547,7 @@ class LaunchedCode:
         """
         if not self._has_bounded_lines():
             return ""
-        text = clean_text(self._action.sass_by_pc(pc) or "")
+        text = escape_non_utf8(self._action.sass_by_pc(pc) or "")
         if text.strip() not in ("", _NOT_WRITTEN):
             return text
         if is_memory_limited():
@@ -595,7 +601,9 @@ class LaunchedCode:
     def _is_function_at(self, function: Function, start: int) -> bool:
         """Return whether a function is here, by the text: before 2023.2 a report has no address."""
         code = (
-            decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
+            decode_function_or_none(
+                function.code[: _FIRST * BYTES], start, self.capability, self._word
+            )
             or []
         )
         return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
@@ -610,19 +618,19 @@ class LaunchedCode:
         return 0
 
 
-def group_by_decoded_function(
-    kernel: LaunchedCode, counted: Iterable[int]
+def group_addresses_by_function(
+    kernel: LaunchedCode, addresses: Iterable[int]
 ) -> list[tuple[DecodedFunction, list[int]]]:
     """Return each function of a launch with the addresses in it that count."""
     groups: dict[int, tuple[DecodedFunction, list[int]]] = {}
-    for pc in sorted(counted):
-        program = kernel.find_decoded_function(pc)
+    for pc in sorted(addresses):
+        program = kernel.get_decoded_function_at(pc)
         if program is not None and pc in program.index:
             groups.setdefault(id(program), (program, []))[1].append(pc)
     return list(groups.values())
 
 
-def make_register_definitions(
+def index_register_definitions(
     kernel: LaunchedCode, program: DecodedFunction
 ) -> RegisterDefinitions:
     """Return who writes which register in a function of a launch."""
@@ -630,36 +638,38 @@ def make_register_definitions(
 
     pcs = [instruction.pc for instruction in program.instructions]
     return RegisterDefinitions(
-        kernel.read_function_code(pcs[0]),
+        kernel.get_machine_code_of_function_at(pcs[0]),
         lambda n: kernel.disassemble_instruction(pcs[n]),
         program.before,
     )
 
 
-_cleaned = cache(clean_text)
+_cleaned = cache(escape_non_utf8)
 STATEMENT = 160  # characters of a statement over several lines
 
 
-def find_enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tuple[int, int]]:
+def find_name_and_lines_of_python_function(
+    source_lines: Sequence[str], line: int | None
+) -> tuple[str, tuple[int, int]]:
     """Return the name and the lines of the Python function that a line is in; ("", (0, 0)) for none."""
-    for at in range(min(line or 0, len(texts)), 0, -1):
-        found = _FUNCTION.match(texts[at - 1])
+    for at in range(min(line or 0, len(source_lines)), 0, -1):
+        found = _FUNCTION.match(source_lines[at - 1])
         if found:
             inside = []
-            for n, text in enumerate(texts[at:], at + 1):
-                if text.strip() and _measure_indent(text) <= len(found[1]):
+            for n, text in enumerate(source_lines[at:], at + 1):
+                if text.strip() and _count_indent_characters(text) <= len(found[1]):
                     inside.append(n)
-            return found[2], (at, inside[0] - 1 if inside else len(texts))
+            return found[2], (at, inside[0] - 1 if inside else len(source_lines))
     return "", (0, 0)
 
 
-def _measure_indent(text: str) -> int:
+def _count_indent_characters(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def find_python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
+def find_statement_ends_by_line(source_lines: Sequence[str]) -> dict[int, tuple[int, int]]:
     """Return line -> first and last line of its statement, as far as the text is Python."""
-    lines = iter(f"{text}\n" for text in texts)
+    lines = iter(f"{text}\n" for text in source_lines)
     spans: dict[int, tuple[int, int]] = {}
     first = 0
     try:

@@ -21,8 +21,8 @@ from profkit.reports.addresses import (
     LaunchedCode,
     Layout,
     Layouts,
-    group_by_decoded_function,
-    make_register_definitions,
+    group_addresses_by_function,
+    index_register_definitions,
 )
 from profkit.reports.lanes import (
     LANES,
@@ -31,8 +31,8 @@ from profkit.reports.lanes import (
     SassStatement,
     WarpRegisters,
     add_lanes,
-    broadcast_value,
-    multiply_lanes,
+    make_uniform_lanes,
+    multiply_lanes_or_none,
 )
 
 BANKS, BANK = 32, 4  # bytes
@@ -69,7 +69,7 @@ class SharedMemoryAccess:
     @cached_property
     def predicted_wavefronts(self) -> float:
         """Return wavefronts per request by the addresses, averaged over the warps."""
-        return self.average_wavefronts(self.warps)
+        return self.compute_average_wavefronts_per_request(self.warps)
 
     @property
     def is_prediction_right(self) -> bool:
@@ -94,9 +94,14 @@ class SharedMemoryAccess:
         """Return whether its addresses take more wavefronts than needed, beyond the tolerance."""
         return self.predicted_wavefronts > self.needed_wavefronts * (1 + AGREES)
 
-    def average_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
+    def compute_average_wavefronts_per_request(
+        self, addresses_by_warp: Sequence[Sequence[int]]
+    ) -> float:
         """Return wavefronts per request, by the addresses of each warp."""
-        counts = [count_wavefronts(lanes, self.size, is_load=self.is_load) for lanes in warps]
+        counts = [
+            count_wavefronts_of_request(lanes, self.size, is_load=self.is_load)
+            for lanes in addresses_by_warp
+        ]
         return sum(counts) / len(counts)
 
     @property
@@ -105,27 +110,29 @@ class SharedMemoryAccess:
         return min(map(min, self.warps)), max(map(max, self.warps)) + self.size
 
 
-def count_wavefronts(addresses: Sequence[int], size: int, *, is_load: bool) -> int:
-    """Return the wavefronts of one request of a warp, `size` bytes at each address."""
+def count_wavefronts_of_request(
+    addresses: Sequence[int], bytes_per_lane: int, *, is_load: bool
+) -> int:
+    """Return the wavefronts of one request of a warp, `bytes_per_lane` bytes at each address."""
     total = 0
-    for group in _group_addresses_served_together(addresses, size, is_load=is_load):
+    for group in _group_addresses_served_together(addresses, bytes_per_lane, is_load=is_load):
         banks: dict[int, set[int]] = defaultdict(set)
         for address in group:
-            for word in range(address // BANK, (address + size - 1) // BANK + 1):
+            for word in range(address // BANK, (address + bytes_per_lane - 1) // BANK + 1):
                 banks[word % BANKS].add(word)
         total += max(map(len, banks.values()))
     return total
 
 
 def _group_addresses_served_together(
-    addresses: Sequence[int], size: int, *, is_load: bool
+    addresses: Sequence[int], bytes_per_lane: int, *, is_load: bool
 ) -> list[Sequence[int]]:
     """Return the addresses that are served at once.
 
     Two groups of a load go as one where each lane has the address of a neighbour: all of the next
     lane, or all of the next but one.
     """
-    lanes = min(LINE // max(size, BANK), len(addresses))
+    lanes = min(LINE // max(bytes_per_lane, BANK), len(addresses))
     step = min(2 * lanes, len(addresses))
     groups: list[Sequence[int]] = []
     for first in range(0, len(addresses), step):
@@ -163,13 +170,13 @@ class SharedAccesses:
         return [access for access in self.decoded if access.is_prediction_right]
 
 
-def find_shared_accesses(kernel: LaunchedCode) -> SharedAccesses:
+def find_shared_memory_accesses(kernel: LaunchedCode) -> SharedAccesses:
     """Return what is known of a launch's accesses; nothing where its machine code is not."""
     counted, ideal = _read_counted_and_ideal_wavefronts(kernel)
-    executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
+    executed = kernel.sum_metrics_by_address({"inst_executed": 1.0}) or {}
     decoded: list[SharedMemoryAccess] = []
     widest = BANK
-    for program, places in group_by_decoded_function(kernel, counted):
+    for program, places in group_addresses_by_function(kernel, counted):
         worked_out = _get_or_make_address_lookup(kernel, program)
         for pc in places:
             at = program.index[pc]
@@ -221,9 +228,9 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
     second.
     """
     start = program.instructions[0].pc
-    known = "addresses", kernel.read_function_code(start), start, kernel.block_size
+    known = "addresses", kernel.get_machine_code_of_function_at(start), start, kernel.block_size
     if known not in kernel.shared:
-        definitions = make_register_definitions(kernel, program)
+        definitions = index_register_definitions(kernel, program)
         warps = _list_warp_registers(kernel, definitions)
 
         def look_up_addresses(at: int) -> _Addresses:
@@ -246,8 +253,8 @@ def _read_counted_and_ideal_wavefronts(
 ) -> tuple[dict[int, float], dict[int, float]]:
     """Return address -> wavefronts of its accesses, and those that it needs at least."""
     for name in _WAVEFRONTS:
-        counted = kernel.sum_by_address({name: 1.0})
-        ideal = kernel.sum_by_address({f"{name}_ideal": 1.0})
+        counted = kernel.sum_metrics_by_address({name: 1.0})
+        ideal = kernel.sum_metrics_by_address({f"{name}_ideal": 1.0})
         if counted and ideal:
             return counted, ideal
     return {}, {}
@@ -313,9 +320,9 @@ def _compute_lane_addresses(
         name, *parts = term.split(".")
         names.append(name)
         scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
-    total = broadcast_value(0)
+    total = make_uniform_lanes(0)
     for value, scale in zip(warp.evaluate_operands(position, names), scales, strict=True):
-        scaled = value and multiply_lanes(value, broadcast_value(scale))
+        scaled = value and multiply_lanes_or_none(value, make_uniform_lanes(scale))
         if scaled is None:
             return None
         total = add_lanes(total, scaled)
@@ -328,11 +335,11 @@ def _compute_lane_addresses(
 def find_conflict_free_layouts(kernel: LaunchedCode) -> Layouts:
     """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
     counted, _ = _read_counted_and_ideal_wavefronts(kernel)
-    groups = group_by_decoded_function(kernel, counted)
+    groups = group_addresses_by_function(kernel, counted)
     # Nothing is looked for there, and the text of machine code is slow.
     if not groups or any(_uses_tile_instructions(program) for program, _ in groups):
         return Layouts(0.0, ())
-    shared = find_shared_accesses(kernel)
+    shared = find_shared_memory_accesses(kernel)
     if not shared.excess:
         return Layouts(0.0, ())
     decoded = sum(access.excess_wavefronts for access in shared.well_predicted) / shared.excess
@@ -365,7 +372,7 @@ def _make_layout(
         file=file,
         line=line if file else None,
         before=first.predicted_wavefronts,
-        after=first.average_wavefronts(moved),
+        after=first.compute_average_wavefronts_per_request(moved),
         warps=len(moved),
         accesses=len(array),
         share=sum(access.excess_wavefronts for access in array) / excess,
@@ -412,7 +419,7 @@ LayoutChange = tuple[Literal["padding", "swizzle"], int, int, Warps]
 
 def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> LayoutChange | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
-    row = _find_row_pitch(array[0])
+    row = _find_row_pitch_in_bytes(array[0])
     if row < NARROWEST or row % alignment:
         return None
     for padding in range(alignment, LINE + 1, alignment):
@@ -433,12 +440,12 @@ def _is_layout_free_of_conflicts(
         most = access.needed_wavefronts
         if not access.has_conflicts:
             most = max(most, access.predicted_wavefronts)
-        if access.average_wavefronts(warps) > most * (1 + AGREES):
+        if access.compute_average_wavefronts_per_request(warps) > most * (1 + AGREES):
             return False
     return True
 
 
-def _find_row_pitch(access: SharedMemoryAccess) -> int:
+def _find_row_pitch_in_bytes(access: SharedMemoryAccess) -> int:
     """Return how many bytes apart the rows are that lanes access at once; 0 where they are in one."""
     apart = 0
     for lanes in access.warps:
@@ -452,7 +459,7 @@ def _find_row_pitch(access: SharedMemoryAccess) -> int:
 
 
 def _compute_padded_addresses(
-    access: SharedMemoryAccess, row: int, padding: int
+    access: SharedMemoryAccess, row_bytes: int, padding_bytes: int
 ) -> list[list[int]]:
     """Return where an access goes when each row of its array has so many bytes more.
 
@@ -461,22 +468,24 @@ def _compute_padded_addresses(
     moved = []
     for lanes in access.warps:
         first = min(lanes)
-        moved.append([address + (address - first) // row * padding for address in lanes])
+        moved.append(
+            [address + (address - first) // row_bytes * padding_bytes for address in lanes]
+        )
     return moved
 
 
 def _compute_swizzled_addresses(
-    array: Sequence[SharedMemoryAccess], row: int, chunk: int
+    array: Sequence[SharedMemoryAccess], row_bytes: int, chunk_bytes: int
 ) -> list[list[list[int]]]:
     """Return where accesses go when chunks change places by the number of their line of 128 bytes.
 
     Nothing where rows are no power of two, or what all lanes add may change the line's number.
     """
-    line = max(row, LINE)
-    chunks = min(row, LINE) // chunk
+    line = max(row_bytes, LINE)
+    chunks = min(row_bytes, LINE) // chunk_bytes
     repeats = line * chunks  # bytes after which the same chunks change places again
     known = min(access.bits for access in array)
-    if row & (row - 1) or chunks < 2 or repeats > 1 << known:
+    if row_bytes & (row_bytes - 1) or chunks < 2 or repeats > 1 << known:
         return []
     base = min(access.byte_range[0] for access in array)
     moved = []
@@ -484,6 +493,6 @@ def _compute_swizzled_addresses(
         warps = []
         for lanes in access.warps:
             offsets = [address - base for address in lanes]
-            warps.append([x ^ x // line % chunks * chunk for x in offsets])
+            warps.append([x ^ x // line % chunks * chunk_bytes for x in offsets])
         moved.append(warps)
     return moved

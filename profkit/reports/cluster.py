@@ -38,7 +38,7 @@ def connect_to_cluster(address: str) -> Any:
         raise ProfkitError(f"--on {address}: {summarize_error_in_one_line(error)}", hint) from error
 
 
-def require_executor(client: Any) -> Any:
+def require_dask_client_or_executor(client: Any) -> Any:
     """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
@@ -71,17 +71,20 @@ def iterate_results_by_path(
 
 
 def _iterate_on_executor(
-    function: str, paths: Iterable[str], died: str, client: Any
+    function_path: str, paths: Iterable[str], path_of_function_for_dead: str, client: Any
 ) -> Iterator[tuple[str, Any]]:
     """Do the same on a client's workers, some files at a time."""
     todo = iter(paths)
-    executor, workers = require_executor(client), _count_workers(client)
+    executor, workers = require_dask_client_or_executor(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
     while True:
         for chunk in islice(chunks, window - len(open_)):
-            open_[_submit_chunk(executor, function, chunk, died)] = chunk, 1
+            open_[_submit_chunk(executor, function_path, chunk, path_of_function_for_dead)] = (
+                chunk,
+                1,
+            )
         if not open_:
             return
         for call in wait(open_, return_when=FIRST_COMPLETED).done:
@@ -92,28 +95,46 @@ def _iterate_on_executor(
             if error is None:
                 yield from call.result()
             elif tried < _TRIES:
-                open_[_submit_chunk(executor, function, chunk, died)] = chunk, tried + 1
+                open_[_submit_chunk(executor, function_path, chunk, path_of_function_for_dead)] = (
+                    chunk,
+                    tried + 1,
+                )
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
                 read = run_in_child_processes(
-                    function, chunk, count_usable_cpus(), import_function(died)
+                    function_path,
+                    chunk,
+                    count_usable_cpus(),
+                    import_function(path_of_function_for_dead),
                 )
                 yield from zip(chunk, read, strict=True)
 
 
-def _submit_chunk(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
+def _submit_chunk(
+    executor: Any, function_path: str, chunk: list[str], path_of_function_for_dead: str
+) -> Future[Any]:
     """Return a task; one that a broken pool does not take has failed."""
     try:
-        task: Future[Any] = executor.submit(run_on_chunk, function, chunk, died)
+        task: Future[Any] = executor.submit(
+            run_function_on_paths_in_child, function_path, chunk, path_of_function_for_dead
+        )
     except RuntimeError as error:  # BrokenExecutor is one
         task = Future()
         task.set_exception(error)
     return task
 
 
-def run_on_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
+def run_function_on_paths_in_child(
+    function_path: str, paths: Sequence[str], path_of_function_for_dead: str
+) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
     return list(
-        zip(paths, run_in_child_processes(function, paths, 1, import_function(died)), strict=True)
+        zip(
+            paths,
+            run_in_child_processes(
+                function_path, paths, 1, import_function(path_of_function_for_dead)
+            ),
+            strict=True,
+        )
     )
 
 

@@ -41,7 +41,7 @@ from profkit.reports.wire import (
     ResultKind,
     find_message_shape,
     iterate_fields,
-    read_field,
+    read_field_and_next_offset,
     read_varint,
     verify_field,
     verify_field_order,
@@ -77,7 +77,7 @@ def read_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
         else:
             about += whole  # in place: what is joined to bytes is copied each time
         if number == NAMES:
-            table = read_string_table(data, start, stop)
+            table = parse_string_table(data, start, stop)
             if table is None or names is None:
                 names = None
             else:
@@ -156,9 +156,9 @@ def verify_and_summarize_result(data: bytes, kind: ResultKind, oddities: Odditie
         if data[at] == tag:
             verify_field_order(kind.metrics, before, shape, oddities)
             before = kind.metrics
-            at = _collect_metrics(data, at, tag, (ids, metrics), oddities)
+            at = _collect_consecutive_metrics(data, at, tag, (ids, metrics), oddities)
             continue
-        number, wire_type, start, stop, at = read_field(data, at, len(data))
+        number, wire_type, start, stop, at = read_field_and_next_offset(data, at, len(data))
         verify_field_order(number, before, shape, oddities)
         before = number
         seen.add(number)
@@ -295,7 +295,7 @@ def _iterate_fields_with_offsets(data: bytes) -> Iterator[tuple[int, int, int, i
     at = 0
     while at < len(data):
         begin = at
-        number, wire_type, start, stop, at = read_field(data, at, len(data))
+        number, wire_type, start, stop, at = read_field_and_next_offset(data, at, len(data))
         yield number, wire_type, start, stop, begin, at
 
 
@@ -324,18 +324,18 @@ def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
 _LAST = rb"[\x00-\x7f]"
 
 
-def _write_varint_pattern(size: int) -> bytes:
+def _make_varint_pattern(size: int) -> bytes:
     """Return a pattern of a varint of so many bytes, the shortest for its number."""
     if size == 1:
         return _LAST
     return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
 
 
-def _write_value_pattern(size: int) -> bytes:
+def _make_value_pattern(size: int) -> bytes:
     """Return a pattern of a metric's value of so many bytes, its size in front; not of a text."""
-    kinds = [rb"\x28" + _write_varint_pattern(size - 1)]
+    kinds = [rb"\x28" + _make_varint_pattern(size - 1)]
     if size <= 5:
-        kinds.append(rb"\x20" + _write_varint_pattern(size - 1))
+        kinds.append(rb"\x20" + _make_varint_pattern(size - 1))
     if size == 5:
         kinds.append(rb"\x15.{4}")
     if size == 9:
@@ -343,8 +343,8 @@ def _write_value_pattern(size: int) -> bytes:
     return re.escape(bytes([size])) + b"(?:" + b"|".join(kinds) + b")"
 
 
-_ID = rb"(?:%b|%b)" % (_write_varint_pattern(2), _write_varint_pattern(1))
-_VALUES = b"(?:%b)" % b"|".join(map(_write_value_pattern, (9, 2, 3, 4, 5, 6, 7, 8)))
+_ID = rb"(?:%b|%b)" % (_make_varint_pattern(2), _make_varint_pattern(1))
+_VALUES = b"(?:%b)" % b"|".join(map(_make_value_pattern, (9, 2, 3, 4, 5, 6, 7, 8)))
 _CATEGORY = rb"\x20" + _LAST
 
 
@@ -353,10 +353,10 @@ def _compile_plain_metric_pattern(tag: int) -> re.Pattern[bytes]:
     """Return a pattern of a metric under a tag without instances and texts, as nearly all are."""
     forms = []
     for size in (9, 2, 3, 4, 5, 0):
-        value = rb"\x12" + _write_value_pattern(size) if size else b""
+        value = rb"\x12" + _make_value_pattern(size) if size else b""
         for digits in (2, 1):
             length = 1 + digits + (2 + size if size else 0)
-            body = rb"\x08" + _write_varint_pattern(digits) + value
+            body = rb"\x08" + _make_varint_pattern(digits) + value
             forms.append(re.escape(bytes([length + 2])) + body + _CATEGORY)
             forms.append(re.escape(bytes([length])) + body)
     begin = re.escape(bytes([tag]))
@@ -386,7 +386,7 @@ def _compile_instance_patterns() -> tuple[re.Pattern[bytes], ...]:
     ):
         size = re.escape(bytes([4 + key + value]))
         instances.append(
-            size + rb"\n" + _write_value_pattern(key) + rb"\x12" + _write_value_pattern(value)
+            size + rb"\n" + _make_value_pattern(key) + rb"\x12" + _make_value_pattern(value)
         )
     run = rb"(?:\x1a(?:" + b"|".join(instances) + rb"))*+"
     return (
@@ -423,7 +423,7 @@ def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) ->
         match = value.match(data, offset + 6 + head[5], stop)
         if match and match.end() == offset + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
-    _, _, start, behind, offset = read_field(data, offset, stop)
+    _, _, start, behind, offset = read_field_and_next_offset(data, offset, stop)
     verify_message(data, start, behind, find_message_shape("MetricInstance"), oddities)
     return offset
 
@@ -433,7 +433,7 @@ def _read_metric_id(data: bytes, start: int) -> bytes:
     return data[start + 1 : read_varint(data, start + 1)[1]]
 
 
-def _collect_metrics(
+def _collect_consecutive_metrics(
     data: bytes,
     offset: int,
     tag: int,
@@ -453,7 +453,7 @@ def _collect_metrics(
             id_ = match[1]
             offset = match.end()
         else:
-            _, _, start, stop, offset = read_field(data, offset, end)
+            _, _, start, stop, offset = read_field_and_next_offset(data, offset, end)
             _verify_metric(data, start, stop, oddities)
             id_ = _read_metric_id(data, start)
         ids.append(id_)
@@ -492,7 +492,7 @@ def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     return True
 
 
-def read_string_table(data: bytes, offset: int, end: int) -> list[bytes] | None:
+def parse_string_table(data: bytes, offset: int, end: int) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
     names = _split_plain_string_table(data[offset:end])
     try:

@@ -74,14 +74,14 @@ def read_elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[El
     texts: dict[int, str] = {}  # by where they stand: a name that sections share is one
     for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
         if name not in texts:
-            texts[name] = read_elf_text(image, rows[names][4] + name)
+            texts[name] = read_zero_terminated_text(image, rows[names][4] + name)
             budget.spend_bytes(len(texts[name]))
         text = texts[name]
         sections.append(ElfSection(text, kind, flags, at, size, info, entry, image))
     return sections
 
 
-def read_elf_text(data: bytes, start: int) -> str:
+def read_zero_terminated_text(data: bytes, start: int) -> str:
     """Return the zero-terminated text at an offset."""
     return data[start : data.index(b"\0", start)].decode("latin-1")
 
@@ -174,14 +174,14 @@ class LineTable:
             rows.setdefault((row.file, row.line), []).append(row)
         return rows
 
-    def find_inlined_lines(self, offset: int) -> list[SourceLine]:
+    def find_lines_at_offset_innermost_first(self, offset: int) -> list[SourceLine]:
         """Return the lines at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         if at < 0:
             return []
         return self._list_inline_frames(self._ordered[at])
 
-    def find_distinguishing_call(self, frames: Sequence[SourceLine]) -> SourceLine | None:
+    def find_call_that_tells_use_apart(self, frames: Sequence[SourceLine]) -> SourceLine | None:
         """Return the call that tells this use of an inlined line from its others; None where it is one.
 
         It is the nearest frame that no other use comes through: a wrapper in a wrapper says nothing.
@@ -212,11 +212,11 @@ class LineTable:
 
 
 def read_line_tables(
-    section: bytes, functions: dict[int, str], budget: ReadBudget | None = None
+    section: bytes, function_by_relocation_offset: dict[int, str], budget: ReadBudget | None = None
 ) -> dict[str, LineTable]:
     """Return function -> line table of a cubin's .debug_line.
 
-    `functions` are by the offset of their relocated address in the section. None for a version that
+    The functions are by the offset of their relocated address in the section. None for a version that
     is not known, or bytes that are no table.
     """
     tables: dict[str, LineTable] = {}
@@ -227,7 +227,7 @@ def read_line_tables(
         stop = at + 4 + size
         try:
             tables |= _LineProgram(section, at, min(stop, len(section)), budget).run_line_program(
-                functions
+                function_by_relocation_offset
             )
         except (IndexError, ValueError, struct.error, Malformed):
             return tables
@@ -281,7 +281,9 @@ class _LineProgram:
             return value - (1 << bits)
         return value
 
-    def run_line_program(self, functions: dict[int, str]) -> dict[str, LineTable]:
+    def run_line_program(
+        self, function_by_relocation_offset: dict[int, str]
+    ) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
         tables: dict[str, LineTable] = {}
         self._reset_row()
@@ -294,7 +296,7 @@ class _LineProgram:
                 self._add_row()
             elif opcode:
                 self._run_standard_opcode(opcode)
-            elif self._run_extended_opcode(functions) and self._function:
+            elif self._run_extended_opcode(function_by_relocation_offset) and self._function:
                 tables[self._function] = LineTable(tuple(self._rows))
                 self._reset_row()
         return tables
@@ -329,14 +331,14 @@ class _LineProgram:
             for _ in range(self._lengths[opcode - 1]):
                 self._read_leb128_number()
 
-    def _run_extended_opcode(self, functions: dict[int, str]) -> bool:
+    def _run_extended_opcode(self, function_by_relocation_offset: dict[int, str]) -> bool:
         """Run an extended opcode; whether it ends a sequence."""
         size = self._read_leb128_number()
         start = self._at
         opcode: int = self._data[start]
         self._at += 1
         if opcode == _SET_ADDRESS:
-            self._function = functions.get(self._at, "")
+            self._function = function_by_relocation_offset.get(self._at, "")
             self._address = 0
         elif opcode == _INLINED:
             self._caller = self._read_leb128_number()
@@ -378,7 +380,7 @@ class ReportCode:
         return all(cubin.has_bounded_lines() for cubin in cubins)
 
 
-def read_machine_code(path: str | Path) -> ReportCode:
+def read_machine_code_of_report(path: str | Path) -> ReportCode:
     """Read the machine code of a report, as far as it can be read; never an error."""
     known: list[Function] = []
     budget = ReadBudget(0, spare=_SPARE)
@@ -396,16 +398,16 @@ def read_machine_code(path: str | Path) -> ReportCode:
 
 
 def find_launched_function(
-    functions: list[Function], name: str, starts: Collection[int]
+    functions: list[Function], mangled_name: str, called_addresses: Collection[int]
 ) -> Function | None:
     """Return a kernel, with its start, by its mangled name and the addresses of all that it calls.
 
     None when the report has no code of it, or cannot tell which it ran.
     """
-    named = [f for f in functions if f.name == name]
-    placed = [f for f in named if f.start in starts]
-    if len(starts) == 1 and not placed:  # no address in the report: this one must be it
-        placed = [replace(f, start=next(iter(starts))) for f in named if f.start is None]
+    named = [f for f in functions if f.name == mangled_name]
+    placed = [f for f in named if f.start in called_addresses]
+    if len(called_addresses) == 1 and not placed:  # no address in the report: this one must be it
+        placed = [replace(f, start=next(iter(called_addresses))) for f in named if f.start is None]
     if len({f.code for f in placed}) == 1:
         return placed[0]
     return None

@@ -59,7 +59,7 @@ def read_scalar_metrics(action: Any) -> dict[str, float | str]:
     values: dict[str, float | str] = {}
     for name in action.metric_names():
         value = _read_metric_value_or_none(action, name)
-        if clean_text(name) != name or value is None:
+        if escape_non_utf8(name) != name or value is None:
             continue
         values[name] = value if isinstance(value, str) else float(value)
     return values
@@ -70,7 +70,7 @@ def read_launch_identity(action: Any, record: Record | None, time: float) -> Ide
     ranges = _read_nvtx_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return identify_launch(
-        kernel and clean_text(kernel),
+        kernel and escape_non_utf8(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
         {name: _read_metric_value_or_none(action, name) for name in IDENTITY},
         _parse_marked_range(ranges) or ((record.variant, record.case) if record else (None, None)),
@@ -85,7 +85,7 @@ def identify_launch(
     values: Mapping[str, Any],
     variant_and_case: tuple[str | None, str | None],
     ranges: Sequence[str],
-    time: float,
+    duration_s: float,
 ) -> Identified:
     """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
@@ -95,7 +95,7 @@ def identify_launch(
     cc = None if None in version else f"{version[0]}.{version[1]}"
     grid, block = _read_dimensions(dims[:3]), _read_dimensions(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
-    failed = isnan(time) and (grid is None or workload != "kernel")
+    failed = isnan(duration_s) and (grid is None or workload != "kernel")
     return (
         kernel,
         workload,
@@ -133,7 +133,11 @@ def list_nvidia_rules(results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
         title, message = text["title"] or rule.name(), _LINK.sub(_strip_link, text["message"])
         yield NvidiaAdvice(
-            rule.rule_identifier(), clean_text(title), clean_text(message), speedup, scope
+            rule.rule_identifier(),
+            escape_non_utf8(title),
+            escape_non_utf8(message),
+            speedup,
+            scope,
         )
 
 
@@ -151,11 +155,11 @@ def _read_metric_value_or_none(action: Any, name: str) -> Any:
     if metric is not None and metric.has_value():
         value = metric.value()
     if isinstance(value, str):
-        return clean_text(value)
+        return escape_non_utf8(value)
     return value
 
 
-def clean_text(text: str) -> str:
+def escape_non_utf8(text: str) -> str:
     r"""Return a text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
     if text.isascii():
         return text
@@ -177,10 +181,10 @@ def _read_dimensions(dims: Sequence[Any]) -> Dims | None:
     return x, y, z
 
 
-def _read_whole_number(value: Any, most: int) -> int | None:
+def _read_whole_number(value: Any, largest: int) -> int | None:
     """Return a number as int; None for anything but a whole number from 0 to the most."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= most or value != int(value):
+    if not is_number or not 0 <= value <= largest or value != int(value):
         return None
     return int(value)
 
@@ -191,7 +195,7 @@ def _read_nvtx_ranges(action: Any) -> list[str]:
     if state is None:
         return []
     ranges = (state.domain_by_id(index).push_pop_ranges() for index in state.domains())
-    return [clean_text(name) for name in chain.from_iterable(ranges)]
+    return [escape_non_utf8(name) for name in chain.from_iterable(ranges)]
 
 
 def _parse_marked_range(ranges: Sequence[str]) -> tuple[str, str | None] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from profkit.reports.addresses import (
     DecodedFunction,
     LaunchedCode,
-    group_by_decoded_function,
-    make_register_definitions,
+    group_addresses_by_function,
+    index_register_definitions,
 )
 from profkit.reports.instruction import FAMILIES
 from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
@@ -17,17 +17,17 @@ from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
 _ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
 
 
-def compute_fusable_share(kernel: LaunchedCode) -> float | None:
+def compute_share_of_adds_that_could_fuse(kernel: LaunchedCode) -> float | None:
     """Return the share of the FP32 instructions that are adds of a product rounded by itself.
 
     None where the machine code of none is known.
     """
-    executed = kernel.sum_by_address({"inst_executed": 1.0}) or {}
+    executed = kernel.sum_metrics_by_address({"inst_executed": 1.0}) or {}
     all_fp32 = fusable = 0.0
-    for program, places in group_by_decoded_function(kernel, executed):
+    for program, places in group_addresses_by_function(kernel, executed):
         opcodes = {instruction.opcode for instruction in program.instructions}
         has_both = not opcodes.isdisjoint(_ADDS) and not opcodes.isdisjoint(_PRODUCTS)
-        definitions = make_register_definitions(kernel, program)
+        definitions = index_register_definitions(kernel, program)
         for pc in places:
             at = program.index[pc]
             opcode = program.instructions[at].opcode

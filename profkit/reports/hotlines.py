@@ -21,7 +21,7 @@ from profkit.files import expand_home, make_temporary_folder
 from profkit.records.paths import is_csv_table
 from profkit.reports.addresses import CallSite, LaunchedCode, Layouts, Place
 from profkit.reports.container import check_report, split_report
-from profkit.reports.cubin import read_machine_code
+from profkit.reports.cubin import read_machine_code_of_report
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
@@ -181,7 +181,7 @@ def _answer_without_lines(counters: Iterable[str] = ()) -> HotLines:
 def answer_requests_of_report(item: Sequence[Any]) -> list[HotLines]:
     """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
-    code = cache(lambda: read_machine_code(path))
+    code = cache(lambda: read_machine_code_of_report(path))
     answers = []
     shared: dict[Any, Any] = {}
     with open_report_actions(path) as action_of:
@@ -356,9 +356,9 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 
             layouts[key] = find_conflict_free_layouts(kernel)
         if _UNFUSED in names:
-            from profkit.reports.fusing import compute_fusable_share
+            from profkit.reports.fusing import compute_share_of_adds_that_could_fuse
 
-            share = compute_fusable_share(kernel)
+            share = compute_share_of_adds_that_could_fuse(kernel)
             if share is not None:
                 fusable[key] = share
     return HotLines(
@@ -380,7 +380,7 @@ def _compute_gathered_sector_share(kernel: LaunchedCode) -> float:
 def _sum_first_collected(kernel: LaunchedCode, counter: Counter) -> dict[int, float]:
     """Return address -> a counter's value, of the first of its alternatives that was collected."""
     for terms in counter.alternatives:
-        values = kernel.sum_by_address(terms)
+        values = kernel.sum_metrics_by_address(terms)
         if values is not None:
             return values
     return {}
@@ -426,7 +426,7 @@ class _LineSum:
 def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _LineSum]:
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for pc, value in _sum_first_collected(kernel, counter).items():
-        if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
+        if value > 0 and (not counter.opcodes or kernel.get_opcode_or_empty(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
     return sums
 
@@ -439,7 +439,7 @@ def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[
     """
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for state in counter.states:
-        for pc, value in (kernel.sum_by_address({RAW_SAMPLES[state]: 1.0}) or {}).items():
+        for pc, value in (kernel.sum_metrics_by_address({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
                 sums[kernel.place(pc)].add_value(
@@ -451,27 +451,29 @@ def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[
     return sums
 
 
-def _rank_lines_by_stall_samples(kernel: LaunchedCode, count: int, sass: int) -> list[CounterLine]:
+def _rank_lines_by_stall_samples(
+    kernel: LaunchedCode, count: int, sass_count: int
+) -> list[CounterLine]:
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
-        for pc, value in (kernel.sum_by_address({raw: 1.0}) or {}).items():
+        for pc, value in (kernel.sum_metrics_by_address({raw: 1.0}) or {}).items():
             by_pc[pc][state] += int(value)
     for pc, states in sorted(by_pc.items()):  # of equals, the first instruction represents the line
         place = kernel.place(pc)
         sums[place].add_value(states.total(), pc)
         sums[place].states.update(states)
-    return _rank_lines_by_sum(kernel, "samples", sums, count, sass)
+    return _rank_lines_by_sum(kernel, "samples", sums, count, sass_count)
 
 
 def _rank_lines_by_sum(
-    kernel: LaunchedCode, name: str, sums: Mapping[Place, _LineSum], count: int, sass: int = 0
+    kernel: LaunchedCode, name: str, sums: Mapping[Place, _LineSum], count: int, sass_count: int = 0
 ) -> list[CounterLine]:
     """Return the largest sums as lines, the largest first."""
     total = sum(x.value for x in sums.values())
     lines: list[tuple[CounterLine, _LineSum]] = []
     for x in sums.values():
-        stall, samples_there = _find_main_stall(x.states)
+        stall, samples_there = _find_stall_with_most_samples(x.states)
         stalled = x.value / total, x.value, stall, samples_there / x.value
         producer = _locate_instruction(kernel, x.producer)
         line = CounterLine(name, *_locate_instruction(kernel, x.pc), *stalled, *producer)
@@ -480,12 +482,12 @@ def _rank_lines_by_sum(
     listed = []
     for line, x in lines[:count]:
         called_at = kernel.find_call_with_most_of_line(x.by_pc)
-        instructions = _list_heaviest_instructions_of_line(kernel, x, sass)
+        instructions = _list_heaviest_instructions_of_line(kernel, x, sass_count)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
 
 
-def _find_main_stall(states: Tally[str]) -> tuple[str, int]:
+def _find_stall_with_most_samples(states: Tally[str]) -> tuple[str, int]:
     """Return the state with most samples, issuing only where there is no other; "" of none."""
     waiting = states.copy()
     del waiting[_ISSUING]
@@ -518,25 +520,25 @@ def _locate_instruction(kernel: LaunchedCode, pc: int | None) -> _Location:
     if pc is None:
         return _Location()
     file, line = kernel.place(pc)
-    return _Location(file, line if file else None, pc, kernel.find_opcode(pc))
+    return _Location(file, line if file else None, pc, kernel.get_opcode_or_empty(pc))
 
 
 def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
-    text = kernel.find_source_line(line.file, line.line, whole=strip)
+    text = kernel.get_source_text_of_line(line.file, line.line, is_whole_statement_wanted=strip)
     if text is None:
         return line
     return replace(line, source=text.strip() if strip else text.rstrip())
 
 
 def _list_context_lines(
-    kernel: LaunchedCode, hot: Sequence[CounterLine], around: int
+    kernel: LaunchedCode, hot: Sequence[CounterLine], lines_around: int
 ) -> Iterator[CounterLine]:
     """Yield the lines of code near hot ones, in order; nothing was sampled in them."""
     at = {(x.file, x.line) for x in hot}
     near: set[tuple[str, int | None]] = set()
     for file, line in at:
         if file in kernel.sources and line is not None:
-            last = min(line + around, len(kernel.sources[file]))
-            near |= {(file, number) for number in range(max(line - around, 1), last + 1)}
-    for file, line in sorted(near - at) if around else ():
+            last = min(line + lines_around, len(kernel.sources[file]))
+            near |= {(file, number) for number in range(max(line - lines_around, 1), last + 1)}
+    for file, line in sorted(near - at) if lines_around else ():
         yield CounterLine("samples", file, line, None, "", 0.0, 0.0)

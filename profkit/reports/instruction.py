@@ -49,7 +49,7 @@ class Instruction:
     reads: tuple[int, ...] = ()
 
 
-def decode_control(upper_half: int) -> Control:
+def decode_control_fields(upper_half: int) -> Control:
     """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
     write, read = upper_half >> 46 & 7, upper_half >> 49 & 7
     return Control(
@@ -60,54 +60,54 @@ def decode_control(upper_half: int) -> Control:
     )
 
 
-def split_opcodes(text: str) -> frozenset[str]:
+def split_into_set_of_opcodes(text: str) -> frozenset[str]:
     """Return the opcodes of a text."""
     return frozenset(text.split())
 
 
 # Answered by L1TEX: a warp that needs the answer is in long_scoreboard.
-L1TEX = split_opcodes("""
+L1TEX = split_into_set_of_opcodes("""
     LD LDG LDL ATOM ATOMG RED REDG ST STG STL LDGSTS LDGDEPBAR TEX TLD TLD4 TMML TXD TXQ SULD SUST
     SUATOM SURED CCTL LDTM STTM UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF QSPC MATCH
     ARRIVES SYNCS UTMACMDFLUSH
 """)
 # Answered by the MIO: a warp that needs the answer is in short_scoreboard.
-MIO = split_opcodes("""
+MIO = split_into_set_of_opcodes("""
     LDS LDSM STS STSM STAS ATOMS SHFL MUFU S2R S2UR LDC LDCU I2F F2I F2F FRND I2I POPC FLO BREV MOVM
     REDUX CREDUX R2UR VOTE VOTEU FCHK UPOPC UFLO AL2P B2R R2B IPA ISBERD PIXLD SYNCS ARRIVES DADD
     DMUL DFMA DSETP DMMA CS2UR ELECT UF2F UI2F UF2I
 """)
 # Copies that no register waits for: what waits is a counter of groups.
-GROUPED = split_opcodes("LDGSTS")
-STORES = split_opcodes(
+GROUPED = split_into_set_of_opcodes("LDGSTS")
+STORES = split_into_set_of_opcodes(
     "ST STG STL STS RED REDG SUST SURED UTMASTG UTMAREDG UBLKRED ATOM ATOMG STAS"
 )
-TENSOR = split_opcodes("""
+TENSOR = split_into_set_of_opcodes("""
     HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA
 """)
 # Family of opcodes -> which they are; each is the counter "instructions <family>".
 FAMILIES = {
     "tensor": TENSOR,
-    "fp32": split_opcodes("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2"),
-    "fp64": split_opcodes("DFMA DADD DMUL DSETP DMNMX DMMA"),
-    "fp16": split_opcodes("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I"),
-    "int": split_opcodes("""
+    "fp32": split_into_set_of_opcodes("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2"),
+    "fp64": split_into_set_of_opcodes("DFMA DADD DMUL DSETP DMNMX DMMA"),
+    "fp16": split_into_set_of_opcodes("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I"),
+    "int": split_into_set_of_opcodes("""
         IADD IADD3 IMAD IMUL ISETP LOP LOP3 SHF SHL SHR LEA IMNMX IABS VIADD VIMNMX VIADDMNMX
         VIMNMX3 PRMT SEL BMSK SGXT IDP IDP4A ISCADD VABSDIFF VABSDIFF4 IADD32I IMAD32I
     """),
-    "xu": split_opcodes("MUFU I2F F2I F2F FRND POPC FLO BREV"),
-    "exponential": split_opcodes("MUFU"),
-    "atomics": split_opcodes("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED"),
-    "texture": split_opcodes("TEX TLD TLD4 TMML TXD TXQ"),
-    "constant": split_opcodes("LDC LDCU ULDC"),
-    "local": split_opcodes("LDL STL"),
-    "unfused": split_opcodes("FADD FMUL FADD32I FMUL32I DADD DMUL"),
-    "branches": split_opcodes("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK"),
+    "xu": split_into_set_of_opcodes("MUFU I2F F2I F2F FRND POPC FLO BREV"),
+    "exponential": split_into_set_of_opcodes("MUFU"),
+    "atomics": split_into_set_of_opcodes("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED"),
+    "texture": split_into_set_of_opcodes("TEX TLD TLD4 TMML TXD TXQ"),
+    "constant": split_into_set_of_opcodes("LDC LDCU ULDC"),
+    "local": split_into_set_of_opcodes("LDL STL"),
+    "unfused": split_into_set_of_opcodes("FADD FMUL FADD32I FMUL32I DADD DMUL"),
+    "branches": split_into_set_of_opcodes("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK"),
 }
 FAMILIES["fma"] = FAMILIES["fp32"] | FAMILIES["fp16"]
 # Nothing falls through one of these when it runs without a predicate.
-ENDS = split_opcodes("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
-INDIRECT = split_opcodes("BRX BRXU JMX JMXU")
+ENDS = split_into_set_of_opcodes("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
+INDIRECT = split_into_set_of_opcodes("BRX BRXU JMX JMXU")
 
 # Code (bits 0-8) and opcode.
 _OPCODES = """
@@ -150,19 +150,22 @@ _HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
 _ALWAYS = 7  # the predicate PT
 
 
-def decode_function(
-    code: bytes, start: int, capability: int, named: Callable[[int], str] = lambda _: ""
+def decode_function_or_none(
+    code: bytes,
+    first_address: int,
+    capability: int,
+    name_unknown_opcode: Callable[[int], str] = lambda _: "",
 ) -> list[Instruction] | None:
     """Return the instructions of a function's machine code.
 
-    `start` is the address of the first one, `capability` ten times the compute capability (75, 120),
-    `named` gives the opcode at an address where the code is not known. None where it gives none: then
-    nothing that follows from them would be sure.
+    `first_address` is that of the first one, `capability` ten times the compute capability (75, 120),
+    `name_unknown_opcode` gives the opcode at an address where the code is not known. None where it
+    gives none: then nothing that follows from them would be sure.
     """
     instructions = []
     for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
-        pc = start + BYTES * at
-        opcode = decode_opcode(low, capability) or named(pc)
+        pc = first_address + BYTES * at
+        opcode = decode_opcode_or_none(low, capability) or name_unknown_opcode(pc)
         if not opcode:
             return None
         instructions.append(
@@ -172,7 +175,7 @@ def decode_function(
                 guard=_read_guard(low),
                 target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
-                control=decode_control(high),
+                control=decode_control_fields(high),
                 writes=_list_written_registers(low, high, opcode),
                 reads=_list_read_registers(low, high, opcode),
             )
@@ -181,9 +184,9 @@ def decode_function(
 
 
 # Loads from memory, whose result may be an index.
-LOADED = split_opcodes("LD LDG LDL LDS")
+LOADED = split_into_set_of_opcodes("LD LDG LDL LDS")
 # What addresses are made with.
-ADDRESSING = FAMILIES["int"] - split_opcodes("ISETP") | split_opcodes(
+ADDRESSING = FAMILIES["int"] - split_into_set_of_opcodes("ISETP") | split_into_set_of_opcodes(
     "MOV"
 )  # that sets a predicate
 _ZERO = 255  # the register RZ
@@ -221,7 +224,7 @@ def _list_read_registers(lower_half: int, upper_half: int, opcode: str) -> tuple
     return tuple(register for register in operands if register != _ZERO)
 
 
-def decode_opcode(lower_half: int, capability: int) -> str | None:
+def decode_opcode_or_none(lower_half: int, capability: int) -> str | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
     form = lower_half & 0xFFF
     if form in BY_FORM:

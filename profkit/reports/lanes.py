@@ -43,7 +43,7 @@ class Lanes:
         return min(self.values) == max(self.values)
 
 
-def broadcast_value(value: int) -> Lanes:
+def make_uniform_lanes(value: int) -> Lanes:
     """Return one known value in all lanes."""
     return Lanes((value % WORD,) * LANES)
 
@@ -62,12 +62,12 @@ def negate_lanes(value: Lanes) -> Lanes:
     return Lanes(tuple(-x % WORD for x in value.values), value.bits)
 
 
-def count_trailing_zeros(value: int) -> int:
+def count_low_zero_bits(value: int) -> int:
     """Return how many low bits are 0; all of a word's for 0."""
     return (value & -value).bit_length() - 1 if value else BITS
 
 
-def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
+def multiply_lanes_or_none(left: Lanes, right: Lanes) -> Lanes | None:
     """Return the product; None where an unknown factor meets one that differs between lanes."""
     bits = BITS
     for unknown, other in ((left, right), (right, left)):
@@ -75,25 +75,25 @@ def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
             continue
         if not other.is_uniform:
             return None
-        factor = min(count_trailing_zeros(other.values[0]), other.bits)
+        factor = min(count_low_zero_bits(other.values[0]), other.bits)
         bits = min(bits, unknown.bits + factor)
     pairs = zip(left.values, right.values, strict=True)
     return Lanes(tuple(x * y % WORD for x, y in pairs), bits)
 
 
-def shift_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
+def shift_lanes_right_or_none(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
     """Return the value shifted right in each lane; None if too few bits are known for that."""
     if value.is_exact:
         numbers = value.values
         if signed:
-            numbers = tuple(map(convert_to_signed, numbers))
+            numbers = tuple(map(convert_word_to_signed, numbers))
         return Lanes(tuple((x >> count) % WORD for x in numbers))
     if value.bits > count:
         return Lanes(tuple(x >> count for x in value.values), value.bits - count)
     return UNKNOWN if value.is_uniform else None
 
 
-def convert_to_signed(value: int) -> int:
+def convert_word_to_signed(value: int) -> int:
     """Return an unsigned word as a signed number."""
     return value - WORD if value >> (BITS - 1) else value
 
@@ -154,7 +154,7 @@ def _apply_truth_table(operands: Sequence[Sequence[int]], table: int) -> tuple[i
     return _REGISTERS.unpack(result.to_bytes(_REGISTERS.size, "little"))
 
 
-def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
+def keep_what_both_lanes_know(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     """Return what is known of a register that comes from two places, one at a time in all lanes."""
     if left is None or right is None:
         return None
@@ -164,7 +164,7 @@ def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     apart = {(y - x) % WORD for x, y in pairs}
     if len(apart) > 1:
         return None
-    return Lanes(left.values, min(left.bits, right.bits, count_trailing_zeros(apart.pop())))
+    return Lanes(left.values, min(left.bits, right.bits, count_low_zero_bits(apart.pop())))
 
 
 # A machine instruction as text.
@@ -258,7 +258,7 @@ def _compute_product(statement: SassStatement, operands: Sequence[Lanes]) -> May
         return None
     if "HI" in statement.modifiers:
         return _compute_high_product(statement, operands)
-    product = multiply_lanes(operands[0], operands[1])
+    product = multiply_lanes_or_none(operands[0], operands[1])
     return product and add_lanes(product, operands[2])
 
 
@@ -270,7 +270,7 @@ def _compute_high_product(statement: SassStatement, operands: Sequence[Lanes]) -
     signed = "U32" not in statement.modifiers
     products = []
     for x, y in zip(left.values, right.values, strict=True):
-        product = convert_to_signed(x) * convert_to_signed(y) if signed else x * y
+        product = convert_word_to_signed(x) * convert_word_to_signed(y) if signed else x * y
         products.append((product >> BITS) % WORD)
     return add_lanes(Lanes(tuple(products)), more)
 
@@ -281,11 +281,13 @@ def _compute_scaled_sum(statement: SassStatement, operands: Sequence[Lanes]) -> 
         return None
     count = operands[-1].values[0] & (BITS - 1)
     if "HI" not in statement.modifiers:
-        product = multiply_lanes(operands[0], broadcast_value(1 << count))
+        product = multiply_lanes_or_none(operands[0], make_uniform_lanes(1 << count))
         return product and add_lanes(product, operands[1])
     if len(operands) == 4 and any(operands[2].values):
         return None
-    moved = shift_right(operands[0], BITS - count, signed="SX32" in statement.modifiers)
+    moved = shift_lanes_right_or_none(
+        operands[0], BITS - count, signed="SX32" in statement.modifiers
+    )
     return moved and add_lanes(moved, operands[1])
 
 
@@ -299,11 +301,11 @@ def _compute_shifted(statement: SassStatement, operands: Sequence[Lanes]) -> May
         return None
     by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
     if "L" in modifiers and "HI" not in modifiers:
-        return multiply_lanes(low, broadcast_value(1 << by))
+        return multiply_lanes_or_none(low, make_uniform_lanes(1 << by))
     if "R" in modifiers and "HI" in modifiers:
-        return shift_right(high, by, signed="S32" in modifiers or "S64" in modifiers)
+        return shift_lanes_right_or_none(high, by, signed="S32" in modifiers or "S64" in modifiers)
     if "R" in modifiers and not any(high.values) and high.is_exact:
-        return shift_right(low, by, signed=False)
+        return shift_lanes_right_or_none(low, by, signed=False)
     return None
 
 
@@ -327,7 +329,7 @@ def _compute_shuffle(statement: SassStatement, operands: Sequence[Lanes]) -> May
 def _compute_absolute(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     if not operands[0].is_exact:
         return None
-    return Lanes(tuple(abs(convert_to_signed(x)) % WORD for x in operands[0].values))
+    return Lanes(tuple(abs(convert_word_to_signed(x)) % WORD for x in operands[0].values))
 
 
 # Opcode -> who works it out, and from how many operands at least.
@@ -350,7 +352,7 @@ _OWN = re.compile(
 )
 
 
-def compute_written_register(
+def compute_first_written_register(
     statement: SassStatement, operands: Sequence[Lanes | None]
 ) -> MaybeLanes:
     """Return the first register that an instruction writes."""
@@ -462,7 +464,7 @@ class WarpRegisters:
             if value is PENDING:
                 continue
             if (n, register) in self._made:
-                value = merge_lanes(self._made[n, register], value)
+                value = keep_what_both_lanes_know(self._made[n, register], value)
                 if value == self._made[n, register]:
                     continue
             self._made[n, register] = value
@@ -481,14 +483,14 @@ class WarpRegisters:
                 return PENDING
             operands.append(value)
         if register == statement.writes[0]:
-            return compute_written_register(statement, operands)
+            return compute_first_written_register(statement, operands)
         # The upper half.
         uniform = all(value is not None and value.is_uniform for value in operands)
         return UNKNOWN if uniform and not _OWN.match(statement.opcode) else None
 
     def _read_operand(self, position: int, operand: str) -> MaybeLanes | Pending:
         if _NUMBER.match(operand):
-            return broadcast_value(_parse_sass_number(operand))
+            return make_uniform_lanes(_parse_sass_number(operand))
         plain = operand.lstrip("-~|!").rstrip("|")
         value: MaybeLanes | Pending = UNKNOWN
         constant = _CONSTANT.match(plain)
@@ -506,7 +508,7 @@ class WarpRegisters:
         if operand.startswith("-"):
             value = negate_lanes(value)
         if operand.startswith("~"):
-            value = add_lanes(negate_lanes(value), broadcast_value(-1))
+            value = add_lanes(negate_lanes(value), make_uniform_lanes(-1))
         return value
 
     def _read_memory(self, position: int, place: str) -> MaybeLanes | Pending:
@@ -521,19 +523,19 @@ class WarpRegisters:
 
     def _read_constant(self, bank: int, offset: int) -> Lanes:
         if bank == 0 and offset in self._constants:
-            return broadcast_value(self._constants[offset])
+            return make_uniform_lanes(self._constants[offset])
         return UNKNOWN
 
     def _read_register(self, position: int, register: str) -> MaybeLanes | Pending:
         if register.endswith("Z"):
-            return broadcast_value(0)
+            return make_uniform_lanes(0)
         definitions = self._code.find(position, register)
         if not definitions:
             return None
         known = [self._made[n, register] for n in definitions if (n, register) in self._made]
         if not known:
             return PENDING
-        return reduce(merge_lanes, known)
+        return reduce(keep_what_both_lanes_know, known)
 
 
 def _parse_sass_number(text: str) -> int:

@@ -21,8 +21,8 @@ from profkit.reports.frame import (
     ReportFile,
     ReportLaunches,
     Reports,
-    clean_text,
     drop_uncollected_columns,
+    escape_non_utf8,
     identify_launch,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate_metrics
@@ -125,7 +125,7 @@ def _get_text_or_none(row: Mapping[str, Any], key: str, index: int) -> str | Non
         return None
     if not isinstance(value, str):
         raise ProfkitError(f"from_raw: row {index}: {key} is {value!r}, not a text")
-    return clean_text(value)
+    return escape_non_utf8(value)
 
 
 def read_printed_table(path: str) -> ReportLaunches:
@@ -139,7 +139,7 @@ def read_printed_table(path: str) -> ReportLaunches:
         content = read_bytes(path, TABLE_MOST)
         sha256 = hashlib.sha256(content).hexdigest()
         if content and not content.isspace():
-            table = open_printed_table(lambda: _decode_lines(content), path)
+            table = check_and_open_printed_table(lambda: _decode_lines(content), path)
             lost = table.loss_sentence
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
             part = make_report_of_raw_counters(table.iterate_launches(), unread, budget)
@@ -228,7 +228,7 @@ class PrintedTable:
             raise ProfkitError(f"{self.name}: no column is a metric", _HOW)
         return self._read_launch_rows()
 
-    def scan_table(self) -> None:
+    def check_all_rows_once(self) -> None:
         """Look at all of it once.
 
         A ProfkitError where it is no such table.
@@ -253,7 +253,7 @@ class PrintedTable:
                 continue
             for first, place in twice:
                 if row[first] != row[place]:
-                    column = clean_text(self.head[place])
+                    column = escape_non_utf8(self.head[place])
                     raise ProfkitError(f"{self.name}: has two columns {column}", _HOW)
             if row != self.head:
                 is_last_whole = True
@@ -326,7 +326,7 @@ class PrintedTable:
         metrics = self._list_number_columns()
         for row in self._iterate_value_rows():
             cells = dict(zip(self.head, row, strict=True))
-            launch = _convert_identity_columns(cells)
+            launch = _make_raw_identity_of_cells(cells)
             for n in metrics:
                 column = self.head[n]
                 launch |= _parse_cell(column, row[n], units.get(column, ""), self.has_comma)
@@ -343,12 +343,13 @@ class PrintedTable:
             key = (cells.get("Process ID", ""), cells[_LAUNCH])
             launch = launches.get(key)
             if launch is None:
-                launch = launches[key] = _convert_identity_columns(cells)
+                launch = launches[key] = _make_raw_identity_of_cells(cells)
             for read, number in _parse_cell(metric, value, unit, self.has_comma).items():
                 if launch.setdefault(names.setdefault(read, read), number) != number:
-                    why = f"{self.name}: has two values of {clean_text(read)} for the launch"
+                    why = f"{self.name}: has two values of {escape_non_utf8(read)} for the launch"
                     raise ProfkitError(
-                        f"{why} {clean_text(key[1])}", "give each table as a file of its own"
+                        f"{why} {escape_non_utf8(key[1])}",
+                        "give each table as a file of its own",
                     )
         if not launches:
             raise ProfkitError(
@@ -358,10 +359,12 @@ class PrintedTable:
         yield from launches.values()
 
 
-def open_printed_table(lines: Callable[[], Iterable[str]], name: str) -> PrintedTable:
-    """Return a table that was looked at once; `name` is its own in an error."""
-    table = PrintedTable(lines, name)
-    table.scan_table()
+def check_and_open_printed_table(
+    read_lines: Callable[[], Iterable[str]], file_name: str
+) -> PrintedTable:
+    """Return a table that was looked at once; `file_name` is its own in an error."""
+    table = PrintedTable(read_lines, file_name)
+    table.check_all_rows_once()
     return table
 
 
@@ -392,7 +395,7 @@ def _is_metric_name(column: str) -> bool:
     return "__" in column or column in RAW_NAMES
 
 
-def _convert_identity_columns(cells: Mapping[str, str]) -> RawLaunch:
+def _make_raw_identity_of_cells(cells: Mapping[str, str]) -> RawLaunch:
     """Return what the columns in front say of a launch, under the raw names that reports have it by."""
     launch: RawLaunch = {"kernel": cells[_KERNEL]}
     for column, names in _SHAPES.items():
@@ -414,7 +417,7 @@ def _parse_cell(metric: str, text: str, unit: str, has_decimal_comma: bool) -> R
         return {}
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
-    is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
+    is_scaled = "/" not in unit and _split_prefix_factor_from_unit(unit)[0] in ("second", "s", "hz")
     factor = _get_factor_of_printed_unit(unit) / (get_factor_to_si(metric) if is_scaled else 1.0)
     value = _parse_number_of_locale(whole, has_decimal_comma)
     if value is None:
@@ -445,10 +448,12 @@ def _parse_number_of_locale(text: str, has_decimal_comma: bool) -> float | None:
 def _get_factor_of_printed_unit(unit: str) -> float:
     """Return the factor from a printed unit to SI: 1e9 for Gbyte/second, 1e-6 for usecond, 1 for %."""
     above, _, below = unit.partition("/")
-    return _split_prefix(above)[1] / (_split_prefix(below)[1] if below else 1.0)
+    return _split_prefix_factor_from_unit(above)[1] / (
+        _split_prefix_factor_from_unit(below)[1] if below else 1.0
+    )
 
 
-def _split_prefix(unit: str) -> tuple[str, float]:
+def _split_prefix_factor_from_unit(unit: str) -> tuple[str, float]:
     """Return a unit without its prefix, and the prefix as a factor."""
     unit = unit.strip()
     lower = unit.lower()

@@ -14,7 +14,7 @@ from profkit.lab.ablation.binary import write_problem_of_binary
 from profkit.lab.ablation.foreign import CASE, read_launch_file, write_problem_of_source_file
 from profkit.lab.measure.cuda.library import load_library
 from profkit.lab.measure.data import load_or_compute_case_data
-from profkit.lab.measure.targets import LabFolders, make_target_of_options
+from profkit.lab.measure.targets import LabFolders, find_target_by_options
 from profkit.lab.verbs.ablate import HINTS, choose_hint
 from profkit.records.header import parse_header
 from profkit.records.record import Record
@@ -60,7 +60,7 @@ def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path
     name = write_problem_of_source_file(
         source, "scale<float>", read_launch_file(file), tmp_path / "kernels"
     )
-    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_by_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     module = target.problem.module
     floats, order = module.inputs(None, 0)
     assert (floats.dtype, order.tolist()) == ("float32", list(range(1000)))
@@ -131,7 +131,7 @@ def test_a_kernel_may_have_no_array_at_all(tmp_path: Path) -> None:
     name = write_problem_of_source_file(
         source, "count", read_launch_file(file), tmp_path / "kernels"
     )
-    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_by_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     assert target.problem.module.inputs(None, 0) == ()
     assert len(target.problem.module.outputs(None)) == 1, "a problem has one at least"
 
@@ -203,7 +203,7 @@ def load_inputs(folder: Path) -> list[list[float]]:
     name = write_problem_of_source_file(
         folder / "my.cu", "scale<float>", launch, folder / "kernels"
     )
-    target = make_target_of_options(LabFolders(folder / "kernels"), [name], False, (CASE,), False)
+    target = find_target_by_options(LabFolders(folder / "kernels"), [name], False, (CASE,), False)
     assert len(target.problem.module.outputs(None)) == 1
     prepared = load_or_compute_case_data(target.problem, CASE, 0, folder / "build", None)
     return [array.tolist() for array in prepared.load_inputs()]
@@ -412,7 +412,7 @@ def test_a_kernel_of_a_program_is_launched_with_the_code_that_it_holds(
     program = put_program(tmp_path, monkeypatch, plain)
     launch = read_launch_file(tmp_path / "launch.toml")
     name = write_problem_of_binary(program, "scale", launch, tmp_path / "kernels", "90")
-    target = make_target_of_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
+    target = find_target_by_options(LabFolders(tmp_path / "kernels"), [name], False, (CASE,), False)
     (variant,) = target.variants
     source = variant.path.read_text()
     assert "unsigned value2 = (unsigned)7;" in source

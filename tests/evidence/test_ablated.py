@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from profkit.evidence.ablated import (
-    check_fix_by_ablation,
     describe_causes_that_cost_more,
     describe_changed_ablation_gains,
-    make_ablation_rows,
+    judge_by_ablation_whether_cause_is_gone,
+    make_history_rows_of_ablation,
 )
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.history import History, add_artifacts, query_history
@@ -61,16 +61,19 @@ def test_a_fix_is_kept_where_nothing_is_left_to_win(
 ) -> None:
     before = read_changed("stage2")
     after = read_changed("stage2swizzle", low=low, gain=gain, control=1.0)
-    assert check_fix_by_ablation(CONFLICTS, before, after)[0] is kept
+    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, before, after)[0] is kept
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
     before, after = read_changed("stage2"), read_changed("stage2swizzle")
     document = read_document("stage2swizzle")
     bare = parse_record({**document, "ablation": None})
-    assert check_fix_by_ablation(CONFLICTS, before, bare) == (None, "")
-    assert check_fix_by_ablation(CONFLICTS, bare, after) == (None, "")
-    assert check_fix_by_ablation("uncoalesced-access", before, after) == (None, "")
+    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, before, bare) == (None, "")
+    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, bare, after) == (None, "")
+    assert judge_by_ablation_whether_cause_is_gone("uncoalesced-access", before, after) == (
+        None,
+        "",
+    )
     assert not list(describe_changed_ablation_gains(before, bare))
 
 
@@ -80,7 +83,9 @@ def test_a_cause_of_which_nothing_is_left_is_gone() -> None:
     found["measured"] = [row for row in found["measured"] if row["ablation"] != "conflict-free"]
     gone = {"code": "nothing-to-take-away", "observed": "", "threshold": "", "remedy": ""}
     found["refused"] = [{"ablation": "conflict-free", **gone}]
-    kept, because = check_fix_by_ablation(CONFLICTS, read_changed("stage2"), parse_record(document))
+    kept, because = judge_by_ablation_whether_cause_is_gone(
+        CONFLICTS, read_changed("stage2"), parse_record(document)
+    )
     assert kept is True
     assert because == "removing it brought 1.57x, and there is nothing left of it"
 
@@ -114,14 +119,14 @@ def test_compare_says_what_a_cause_costs_that_came_back() -> None:
 def test_a_cause_that_was_not_measured_before(code: str, said: str | None) -> None:
     before = made("v1", ablation=refuse_conflicts(read_ablation("stage2swizzle"), code))
     after = made("v1", ablation=read_ablation("stage2"))
-    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     assert describe_causes_that_cost_more(*rows).get("conflict-free") == said
 
 
 def test_a_cause_that_costs_no_more_than_its_interval_allows_is_not_told() -> None:
     before = made("v1", ablation=read_ablation("stage2", gain=1.5, low=1.4, high=1.6))
     after = made("v1", ablation=read_ablation("stage2", gain=1.57, low=1.56, high=1.58))
-    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     assert "conflict-free" not in describe_causes_that_cost_more(*rows)
 
 
@@ -132,7 +137,7 @@ def test_a_cost_without_an_interval_is_not_compared(side: str) -> None:
     unsure = {"before": "stage2swizzle", "after": "stage2"}[side]
     ablations[side] = read_ablation(unsure, low=None, high=None)
     before, after = (made("v1", ablation=ablations[name]) for name in ("before", "after"))
-    rows = make_ablation_rows(before, ""), make_ablation_rows(after, "")
+    rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     assert "conflict-free" not in describe_causes_that_cost_more(*rows)
 
 

@@ -8,11 +8,11 @@ from math import log, nan, sqrt
 import pytest
 
 from profkit.evidence.causes import (
-    compare_estimate_with_gain,
+    compare_estimate_of_fixed_finding_with_gain,
     estimate_explained_share,
     find_cause_of_time_change,
 )
-from profkit.evidence.compare import compare_sides, compare_times
+from profkit.evidence.compare import compare_sides, compare_warm_times
 from profkit.evidence.counters import (
     CauseAmounts,
     FindingChange,
@@ -130,10 +130,10 @@ def test_a_change_that_fixed_nothing_has_no_estimate():
     time = make_time(before=100.0, after=90.0)
     run = compare_variants("stage2", "stage2")
     verdict = find_verdict("stage2")
-    assert compare_estimate_with_gain(run.launches[0], verdict, time) is None
-    assert compare_estimate_with_gain(run.launches[0], verdict, None) is None
+    assert compare_estimate_of_fixed_finding_with_gain(run.launches[0], verdict, time) is None
+    assert compare_estimate_of_fixed_finding_with_gain(run.launches[0], verdict, None) is None
     unknown = TimeComparison(speedup=Interval(nan))
-    assert compare_estimate_with_gain(run.launches[0], verdict, unknown) is None
+    assert compare_estimate_of_fixed_finding_with_gain(run.launches[0], verdict, unknown) is None
 
 
 def find_verdict(variant: str):
@@ -159,8 +159,8 @@ def list_pairs_of_sessions():
     for timed in seen.values():
         for first, second in combinations(timed, 2):
             yield (
-                compare_times(first[0].timed, first[1].timed),
-                compare_times(second[0].timed, second[1].timed),
+                compare_warm_times(first[0].timed, first[1].timed),
+                compare_warm_times(second[0].timed, second[1].timed),
             )
 
 

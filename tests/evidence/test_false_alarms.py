@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from profkit.evidence import stats
 from profkit.evidence.history import History
-from profkit.evidence.noise import estimate_spreads, widen_spread_for_few_runs
+from profkit.evidence.noise import compute_deviation_to_assume, estimate_spreads
 from profkit.evidence.stats import (
     PROCESS_SPREAD,
     Taken,
     TimeComparison,
     compare_samples,
-    is_significant,
+    is_speedup_significant,
 )
 from profkit.evidence.tables import HistoryTwin
 from profkit.records.paths import HISTORY, find_all_run_files
@@ -132,7 +132,7 @@ def scenarios(pool: list[Array]) -> list[Scenario]:
 
 def closed(time: TimeComparison) -> bool:
     """Whether a gate sees a difference."""
-    return time.answer in ("faster", "slower") and is_significant(time)
+    return time.answer in ("faster", "slower") and is_speedup_significant(time)
 
 
 def alarms(scenario: Scenario, n: int, runs: int, rng: np.random.Generator) -> int:
@@ -162,7 +162,7 @@ def real(
     for name, known in (("apart, assumed", False), ("apart, measured", True)):
         found = []
         for (uuid, *_), runs in kernels.items():
-            sigma = widen_spread_for_few_runs(spreads[uuid or ""]) if known else PROCESS_SPREAD
+            sigma = compute_deviation_to_assume(spreads[uuid or ""]) if known else PROCESS_SPREAD
             numbers = replace(stats.GATE, process_spread=sigma)
             for before, after in pairwise(runs):
                 sides = before.samples[:n], [factor * x for x in after.again[:n]]
@@ -192,7 +192,7 @@ def test_a_change_of_two_percent_is_seen_in_turns(twins: list[HistoryTwin]) -> N
     """98.9 % of 270 with 30 rounds, all with 60."""
     for n, least in ((30, 0.97), (60, 0.99)):
         found = dict(real(twins, n, 1.02))["interleaved"]
-        assert sum(map(is_significant, found)) / len(found) >= least
+        assert sum(map(is_speedup_significant, found)) / len(found) >= least
 
 
 @pytest.mark.slow

@@ -12,16 +12,19 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
-from profkit.evidence.conditions import list_machine_differences, list_method_differences
+from profkit.evidence.conditions import (
+    list_notes_on_machine_differences,
+    list_timing_method_differences,
+)
 from profkit.evidence.gate import GateReport, GateSubject, judge_head_against_base, make_gate_report
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     GATE,
     GATE_ROUNDS,
     compare_samples,
-    count_needed_samples,
-    find_smallest_detectable_change,
-    is_significant,
+    compute_smallest_detectable_share,
+    count_samples_needed_per_side,
+    is_speedup_significant,
 )
 from profkit.records.header import Header
 from profkit.records.parts import (
@@ -389,8 +392,8 @@ def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
         return replace(record, timing=replace(record.timing, after=state, session=None))
 
     slow = held(after, ("hardware thermal slowdown",))
-    assert list_machine_differences(held(before, None), slow) == []
-    assert list_machine_differences(held(before, ()), slow) == [
+    assert list_notes_on_machine_differences(held(before, None), slow) == []
+    assert list_notes_on_machine_differences(held(before, ()), slow) == [
         "clocks limited by nothing and by hardware thermal slowdown"
     ]
 
@@ -403,16 +406,24 @@ def test_methods_are_compared_where_both_are_known() -> None:
         return replace(record, timing=replace(record.timing, method=method, l2=TimedSides(**sides)))
 
     warm, cold, both = taken(warm=samples), taken(cold=samples), taken(warm=samples, cold=samples)
-    assert list_method_differences(cold, warm) == [
+    assert list_timing_method_differences(cold, warm) == [
         "BASE was timed with a cold L2, HEAD with a warm one"
     ]
-    assert list_method_differences(both, warm) == list_method_differences(cold, both) == []
-    assert list_method_differences(taken(), warm) == []
+    assert (
+        list_timing_method_differences(both, warm)
+        == list_timing_method_differences(cold, both)
+        == []
+    )
+    assert list_timing_method_differences(taken(), warm) == []
     events, graph = taken("events", warm=samples), taken("graph replay", warm=samples)
-    assert list_method_differences(events, graph) == [
+    assert list_timing_method_differences(events, graph) == [
         "BASE was timed by events, HEAD by graph replay"
     ]
-    assert list_method_differences(events, warm) == list_method_differences(graph, graph) == []
+    assert (
+        list_timing_method_differences(events, warm)
+        == list_timing_method_differences(graph, graph)
+        == []
+    )
 
 
 def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> None:
@@ -423,12 +434,12 @@ def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> Non
         states = {"before": GpuState(throttle=before), "after": GpuState(throttle=after)}
         return replace(record, timing=replace(record.timing, session=None, **states))
 
-    assert list_machine_differences(held(()), held(("software power cap",))) == []
+    assert list_notes_on_machine_differences(held(()), held(("software power cap",))) == []
     for reason in ("software thermal slowdown", "hardware slowdown", "unknown"):
-        assert list_machine_differences(held((reason,)), held((), (reason,))) == []
-        assert list_machine_differences(held(()), held((), (reason, "software power cap"))) == [
-            f"clocks limited by nothing and by {reason}"
-        ]
+        assert list_notes_on_machine_differences(held((reason,)), held((), (reason,))) == []
+        assert list_notes_on_machine_differences(
+            held(()), held((), (reason, "software power cap"))
+        ) == [f"clocks limited by nothing and by {reason}"]
 
 
 def test_a_cold_and_a_warm_time_are_two_methods(tmp_path: Path) -> None:
@@ -527,15 +538,15 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
     seen, quick = [], replace(GATE, resamples=300)
     for _ in range(150):
         before, after = (1e-5 * (1 + rng.exponential(0.005, 120)) for _ in range(2))
-        smallest = find_smallest_detectable_change(
+        smallest = compute_smallest_detectable_share(
             compare_samples(before, after, taken="interleaved", thresholds=quick)
         )
         assert 0.001 < smallest < 0.05
         more = after * (1 + smallest)
         later = compare_samples(before, more, taken="interleaved", thresholds=quick)
-        seen.append(is_significant(later))
+        seen.append(is_speedup_significant(later))
     assert sum(seen) / len(seen) >= 0.95
-    assert isnan(find_smallest_detectable_change(compare_samples([1.0], [1.0])))
+    assert isnan(compute_smallest_detectable_share(compare_samples([1.0], [1.0])))
 
 
 def test_bench_takes_what_a_gate_needs() -> None:
@@ -558,19 +569,19 @@ def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
             sides.append(1 + x)
         thresholds = replace(GATE, resamples=200)
         time = compare_samples(*sides, taken="interleaved", thresholds=thresholds)
-        alarms += is_significant(time) and time.answer in ("faster", "slower")
+        alarms += is_speedup_significant(time) and time.answer in ("faster", "slower")
     assert alarms <= 1, "2 of 4,000 were counted"
 
 
 def test_more_samples_help_only_against_noise() -> None:
-    assert count_needed_samples(0.02, 0.04, 200, "wide") == 785
-    assert count_needed_samples(0.02, 0.04, 100, "wide") == 273, (
+    assert count_samples_needed_per_side(0.02, 0.04, 200, "wide") == 785
+    assert count_samples_needed_per_side(0.02, 0.04, 100, "wide") == 273, (
         "from 120 on, nothing is added for too few"
     )
-    assert count_needed_samples(0.02, 0.04, 30, "wide") == 48
-    assert count_needed_samples(0.02, 0.02, 100, "wide") == 100
-    assert count_needed_samples(0.02, 0.04, 100, "levels") is None
-    assert count_needed_samples(0.02, float("nan"), 3, "too-few") is None
+    assert count_samples_needed_per_side(0.02, 0.04, 30, "wide") == 48
+    assert count_samples_needed_per_side(0.02, 0.02, 100, "wide") == 100
+    assert count_samples_needed_per_side(0.02, 0.04, 100, "levels") is None
+    assert count_samples_needed_per_side(0.02, float("nan"), 3, "too-few") is None
 
 
 def test_the_document_is_plain(tmp_path: Path) -> None:
@@ -790,7 +801,7 @@ def test_how_many_samples_it_takes_is_counted_from_the_fewer(tmp_path: Path) -> 
     after = replace(changed(before, 1e-5, 2), timing=timed(1e-5, 2, "s", 60, 0.05))
     for name, sides in (("a", (before, after)), ("b", (after, before))):
         (found,) = gated(tmp_path / name, [sides[0]], [sides[1]]).subjects
-        wanted = count_needed_samples(0.02, found.smallest_change, 60, found.time.reason)
+        wanted = count_samples_needed_per_side(0.02, found.smallest_change, 60, found.time.reason)
         assert found.samples_needed == wanted > 60
 
 

@@ -10,7 +10,12 @@ from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.ladder import build_ladder, order_variants_after_parents
-from profkit.evidence.runs import Evidence, Run, load_runs_of_side, pair_runs
+from profkit.evidence.runs import (
+    Evidence,
+    Run,
+    load_runs_of_side,
+    match_runs_and_list_leftover_names,
+)
 from tests.copies import replace
 from tests.evidence.made import frame, row, run, samples
 
@@ -115,10 +120,12 @@ def test_a_variant_stands_for_all_its_cases():
 
 
 def test_runs_pair_by_case_and_by_variant():
-    pairs, alone = pair_runs([run("a"), run("a", "C")], [run("b"), run("b", "D")])
+    pairs, alone = match_runs_and_list_leftover_names(
+        [run("a"), run("a", "C")], [run("b"), run("b", "D")]
+    )
     assert [(b.name, a.name) for b, a in pairs] == [("a.B", "b.B")]
     assert alone == ("a.C", "b.D")
-    pairs, alone = pair_runs([run("a"), run("b")], [run("b"), run("c")])
+    pairs, alone = match_runs_and_list_leftover_names([run("a"), run("b")], [run("b"), run("c")])
     assert [(b.name, a.name) for b, a in pairs] == [("b.B", "b.B")]
     assert alone == ("a.B", "c.B")
 
@@ -126,7 +133,7 @@ def test_runs_pair_by_case_and_by_variant():
 def test_two_runs_with_nothing_in_common():
     two = [run("a"), run("a", "C")]
     evidence_free = [replace(r, case="D") for r in two]
-    assert pair_runs(two, evidence_free)[0] == []
+    assert match_runs_and_list_leftover_names(two, evidence_free)[0] == []
 
 
 def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
@@ -134,7 +141,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     for one in rows:
         one["report"] = str(tmp_path / "both.ncu-rep")
     monkeypatch.setattr(
-        "profkit.evidence.runs.read_launches_of_whole_reports", lambda reports: frame(*rows)
+        "profkit.evidence.runs.read_launches_or_raise_if_damaged", lambda reports: frame(*rows)
     )
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
@@ -148,7 +155,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs_module, "read_launches_of_whole_reports", lambda reports: frame())
+    monkeypatch.setattr(runs_module, "read_launches_or_raise_if_damaged", lambda reports: frame())
     for name in ("stage1.B", "stage1.C", "sdpa-cudnn.B"):
         (tmp_path / f"{name}.ncu-rep").write_bytes(b"")
     (tmp_path / "README.md").write_text("not a run")
@@ -224,7 +231,7 @@ def test_a_report_of_no_variant_is_called_as_its_file_and_beside_variants_left_o
         for mark in ("variant", "case"):  # as a report's rows have it
             read[mark] = read[mark].where(read[mark].notna(), None)
         monkeypatch.setattr(
-            runs_module, "read_launches_of_whole_reports", lambda _, read=read: read
+            runs_module, "read_launches_or_raise_if_damaged", lambda _, read=read: read
         )
         found = load_runs_of_side(report, Evidence(tmp_path))
         assert [r.name for r in found] == names

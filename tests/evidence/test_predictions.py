@@ -67,7 +67,7 @@ def test_the_figures_stand_beside_it():
     ],
 )
 def test_a_move_holds_up_to_its_border(move, before, after, holds):
-    assert parse_expected_changes(move, "x")[0].is_fulfilled(before, after) is holds
+    assert parse_expected_changes(move, "x")[0].is_fulfilled_by_values(before, after) is holds
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_reports_of_many_runs_are_read_together(monkeypatch):
         return real(paths)
 
     monkeypatch.setattr(reader, "read_report_files", read_report_files)
-    runs, problems = Evidence(ROOT / "artifacts").load_readable(
+    runs, problems = Evidence(ROOT / "artifacts").load_all_usable_runs(
         lambda name: name[0] in {"copy", "matmul"}
     )
     with_reports = [run for run in runs if run.report]
@@ -295,9 +295,9 @@ def test_half_a_folder_is_used_where_somebody_takes_its_problems(tmp_path):
 def test_a_damaged_report_spoils_counters_and_not_the_record(tmp_path):
     (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "stage2.B.ncu-rep").write_bytes(b"no report")
-    (recorded,), problems = Evidence(tmp_path).load_readable(counters=False)
+    (recorded,), problems = Evidence(tmp_path).load_all_usable_runs(are_counters_needed=False)
     assert (recorded.samples, problems) == ((1e-5, 1.1e-5), [])
-    runs, (problem,) = Evidence(tmp_path).load_readable()
+    runs, (problem,) = Evidence(tmp_path).load_all_usable_runs()
     assert runs == []
     assert "stage2.B.ncu-rep: unreadable: " in problem.message
     assert problem.hint == "record it again: profkit profile"

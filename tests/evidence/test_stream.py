@@ -19,7 +19,11 @@ from profkit.evidence import stream
 from profkit.evidence.history import History
 from profkit.evidence.stream import diagnose_reports_into_history
 from profkit.reports import cluster
-from profkit.reports.cluster import connect_to_cluster, iterate_results_by_path, require_executor
+from profkit.reports.cluster import (
+    connect_to_cluster,
+    iterate_results_by_path,
+    require_dask_client_or_executor,
+)
 from tests.conftest import ROOT
 
 pytest.importorskip("pyarrow")
@@ -79,7 +83,7 @@ def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
     assert list(frame["report"]) == list(pk.load(reports)["report"])
 
 
-READ = cluster.run_on_chunk
+READ = cluster.run_function_on_paths_in_child
 
 
 def kill_once(function: str, chunk: list[str], died: str):
@@ -96,7 +100,7 @@ def test_a_killed_worker_loses_nothing(
     tmp_path: Path, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool of concurrent.futures is broken then: what it does not take is read here."""
-    monkeypatch.setattr(cluster, "run_on_chunk", kill_once)
+    monkeypatch.setattr(cluster, "run_function_on_paths_in_child", kill_once)
     kept = History(tmp_path / "h")
     with ProcessPoolExecutor(1) as client:
         done = diagnose_reports_into_history(reports, kept, client)
@@ -164,7 +168,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_clients_that_are_none() -> None:
     with pytest.raises(ProfkitError, match="a str takes no tasks"):
-        require_executor("tcp://host")
+        require_dask_client_or_executor("tcp://host")
     pytest.importorskip("distributed")
     with pytest.raises(ProfkitError, match="--on tcp"):
         connect_to_cluster("tcp://127.0.0.1:1")

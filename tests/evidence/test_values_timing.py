@@ -16,21 +16,21 @@ from profkit.evidence.samples import (
     Interval,
     Spread,
     Thresholds,
-    estimate_process_spread,
+    estimate_spread_between_processes,
     group_samples_by_process,
-    measure_drift,
-    measure_level_gap,
+    measure_gap_between_levels,
+    measure_significant_drift,
     summarize_samples,
 )
 from profkit.evidence.stats import (
     TimeComparison,
     compare_samples,
     compute_hedges_g,
-    count_needed_samples,
+    compute_smallest_detectable_share,
+    count_samples_needed_per_side,
     estimate_median,
-    find_smallest_detectable_change,
     format_ratio,
-    is_significant,
+    is_speedup_significant,
 )
 
 X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
@@ -57,7 +57,7 @@ def test_the_numbers_that_decide():
 )
 def test_what_cannot_be_times(bad, message):
     with pytest.raises(ProfkitError, match=message):
-        group_samples_by_process(bad, "SIDE", positive=True)
+        group_samples_by_process(bad, "SIDE", must_be_positive=True)
 
 
 # --- spread of processes
@@ -68,14 +68,14 @@ def _of(*medians: float) -> list[np.ndarray]:
 
 
 def test_spread_is_the_standard_deviation_of_the_medians():
-    assert estimate_process_spread(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
-    assert estimate_process_spread(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
+    assert estimate_spread_between_processes(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
+    assert estimate_spread_between_processes(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
     # Pooled: 2 + 8 squares over 1 + 2 degrees; a side of one process says nothing.
-    pooled = estimate_process_spread(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
+    pooled = estimate_spread_between_processes(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
     assert pooled is not None
     assert (pooled.sigma, pooled.dof) == (pytest.approx(sqrt(10 / 3)), 3)
-    assert estimate_process_spread(_of(7.0)) is None
-    assert estimate_process_spread() is None
+    assert estimate_spread_between_processes(_of(7.0)) is None
+    assert estimate_spread_between_processes() is None
 
 
 # --- intervals
@@ -166,7 +166,7 @@ def test_a_drift_widens_both_sides_by_all_of_it():
     x = 10 + rng.normal(0, 0.01, 40) + np.arange(40) * 0.05
     found = summarize_samples([x], FAST)
     assert found.faults[0] == "drift"
-    drift = measure_drift(x)
+    drift = measure_significant_drift(x)
     assert drift == pytest.approx(39 * 0.05, rel=0.02)
     assert found.interval.median - found.interval.low > drift
     assert found.interval.high - found.interval.median > drift
@@ -301,37 +301,41 @@ def seen(deviations: float, below=0.01, above=0.01, effective=1e9) -> TimeCompar
     ],
 )
 def test_a_difference_needs_its_nearer_end_and_samples_enough(deviations, sides, effective, answer):
-    assert is_significant(seen(deviations, effective=effective, **sides)) is answer
+    assert is_speedup_significant(seen(deviations, effective=effective, **sides)) is answer
     none = compare_samples([1.0, 1.1], [9.0, 9.2])
-    assert not is_significant(none), "without an interval nothing is"
+    assert not is_speedup_significant(none), "without an interval nothing is"
 
 
 def test_the_smallest_change_is_what_the_wider_end_would_see():
     """The critical value of one in a thousand, and what 95 of 100 such changes lie above."""
     reach = (stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)) * 0.02
     for sides in ({"below": 0.02}, {"above": 0.02}):
-        assert find_smallest_detectable_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
+        assert compute_smallest_detectable_share(seen(1.0, **sides)) == pytest.approx(
+            exp(reach) - 1
+        )
     few = (stats.t.ppf(0.9995, 12) + stats.norm.ppf(0.95)) * 0.01
-    assert find_smallest_detectable_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
+    assert compute_smallest_detectable_share(seen(0.0, effective=13.0)) == pytest.approx(
+        exp(few) - 1
+    )
     per = stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)
     nearly = log(1e6) / per
-    assert find_smallest_detectable_change(seen(0.0, above=0.999 * nearly)) > 9e5
-    assert isnan(find_smallest_detectable_change(seen(0.0, above=1.001 * nearly))), (
+    assert compute_smallest_detectable_share(seen(0.0, above=0.999 * nearly)) > 9e5
+    assert isnan(compute_smallest_detectable_share(seen(0.0, above=1.001 * nearly))), (
         "a factor of a million"
     )
 
 
 @pytest.mark.parametrize("reason", ["drift", "levels", "processes", "constant"])
 def test_more_samples_do_not_help_against(reason):
-    assert count_needed_samples(0.02, 0.04, 100, reason) is None
+    assert count_samples_needed_per_side(0.02, 0.04, 100, reason) is None
 
 
 @pytest.mark.parametrize("reason", ["autocorrelated", "unseen", "difference", "within", "too-few"])
 def test_more_samples_help_where(reason):
-    assert count_needed_samples(0.02, 0.02, 120, reason) == 120
+    assert count_samples_needed_per_side(0.02, 0.02, 120, reason) == 120
     wider = log(1.04) / log(1.02)
-    assert count_needed_samples(0.02, 0.04, 120, reason) == ceil(120 * wider**2)
-    assert count_needed_samples(0.02, 0.01, 120, reason) < 120
+    assert count_samples_needed_per_side(0.02, 0.04, 120, reason) == ceil(120 * wider**2)
+    assert count_samples_needed_per_side(0.02, 0.01, 120, reason) < 120
 
 
 # --- what few samples cannot show
@@ -407,7 +411,7 @@ def test_levels_widen_both_ends_by_all_of_their_distance():
         summarize_samples([x], replace(FAST, lag_p=1e-12, level_p=p)) for p in (0.05, 0)
     )
     assert (found.faults, alone.faults) == (("levels",), ())
-    apart = measure_level_gap(x)
+    apart = measure_gap_between_levels(x)
     assert apart == pytest.approx(0.3, abs=0.02)
     for end in ("low", "high"):
         moved = abs(getattr(found.interval, end) - getattr(alone.interval, end))

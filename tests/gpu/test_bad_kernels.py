@@ -36,8 +36,8 @@ def caught_by(*checks: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module")
 def target_run(tmp_path_factory: pytest.TempPathFactory) -> TargetRun:
     places = LabFolders(TESTS, tmp_path_factory.mktemp("build"))
-    target = targets.make_target_of_options(places, (), True, ("B", "tiny"), False)
-    return pipeline.measure_target(target, lambda _: None)
+    target = targets.find_target_by_options(places, (), True, ("B", "tiny"), False)
+    return pipeline.build_check_and_time_target(target, lambda _: None)
 
 
 def faults(target_run: TargetRun, name: str) -> list[str]:
@@ -79,16 +79,16 @@ def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, nam
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> None:
     tool = BAD[name].header.caught_by
-    found = sanitize.run_sanitizer_tool(
-        sanitizer(), make_profile_plan(target_run, name, "S17"), tool, timeout=60
+    found = sanitize.run_sanitizer_tool_and_summarize(
+        sanitizer(), make_profile_plan(target_run, name, "S17"), tool, timeout_s=60
     )
     assert found != sanitize.CLEAN, found
 
 
 @pytest.mark.parametrize("tool", sanitize.TOOLS)
 def test_the_right_kernel_is_clean(target_run: TargetRun, tool: str) -> None:
-    found = sanitize.run_sanitizer_tool(
-        sanitizer(), make_profile_plan(target_run, "right", "S17"), tool, timeout=60
+    found = sanitize.run_sanitizer_tool_and_summarize(
+        sanitizer(), make_profile_plan(target_run, "right", "S17"), tool, timeout_s=60
     )
     assert found == sanitize.CLEAN, found
 
@@ -112,7 +112,7 @@ def test_a_local_array_shows_as_a_stack_frame(target_run: TargetRun, name: str) 
     (kernel,) = target_run.builds[name].kernels
     assert kernel.spills == 0
     assert kernel.stack >= 128
-    assert build.list_budget_excesses(target_run.builds[name])
+    assert build.describe_budget_excesses(target_run.builds[name])
 
 
 def test_launches_read_from_a_graph_are_those_of_the_build(target_run: TargetRun) -> None:

@@ -221,7 +221,7 @@ def emulate(
         "none",
         *objects,
     )
-    asked = problem.load_problem(variants.find_problem_dir(file))
+    asked = problem.load_problem(variants.find_problem_folder_of_kernel(file))
     each = [data.load_or_compute_case_data(asked, case, 0, _inputs()) for case in cases]
     work = [(at, folder / f"{at.case}-{n}-out") for n, _ in enumerate(schedules) for at in each]
     told = iter([_told(asked, at, out) for at, out in work])
@@ -266,7 +266,7 @@ def _told(asked: problem.Problem, at: data.CaseData, out: Path) -> str:
     files = [
         (at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size) for i in range(len(at.shapes))
     ]
-    files += [(f"{out}{i}", size) for i, size in enumerate(at.output_bytes())]
+    files += [(f"{out}{i}", size) for i, size in enumerate(at.list_output_sizes_in_bytes())]
     numbers = (
         values.get("scale", 1.0),
         int(values.get("causal", False)),

@@ -55,7 +55,9 @@ def made_of(variant: Variant, arch: str) -> str:
 def kept() -> dict[str, dict[str, Any]]:
     """`problem/variant arch` -> the most that any of its kernels takes, for those still of today."""
     rows = json.loads(KEPT.read_text("utf-8"))
-    today = {name_of(v, arch): made_of(v, arch) for v, arch in HELD if v.choose_target(arch)}
+    today = {
+        name_of(v, arch): made_of(v, arch) for v, arch in HELD if v.choose_compile_target_for(arch)
+    }
     return {
         name: {key: n for key, n in row.items() if key not in ("made_of", "nvcc")}
         for name, row in rows.items()
@@ -112,4 +114,4 @@ def write(made: Sequence[ladder.CompiledVariant]) -> None:
 
 
 if __name__ == "__main__":
-    write(compiled((v, arch) for v, arch in HELD if v.choose_target(arch)))
+    write(compiled((v, arch) for v, arch in HELD if v.choose_compile_target_for(arch)))

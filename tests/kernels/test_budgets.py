@@ -25,7 +25,7 @@ AGAIN = take_part([("onepass", "90"), ("stage2", "80"), ("champion", "90")], one
 @needs_nvcc
 def test_the_ladder_keeps_its_budgets_on_three_architectures():
     _keep_their_budgets(
-        [(v, a) for v in LADDER for a in ("80", "89", "90") if v.choose_target(a)], 70
+        [(v, a) for v in LADDER for a in ("80", "89", "90") if v.choose_compile_target_for(a)], 70
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from profkit.errors import ProfkitError
 from profkit.lab.measure import data
 from profkit.lab.measure.check import judge_output_values
-from profkit.lab.measure.targets import LabFolders, make_target_of_options
+from profkit.lab.measure.targets import LabFolders, find_target_by_options
 from profkit.lab.measure.variants import problem
 from tests.found import find_files
 from tests.kernels import passed
@@ -118,7 +118,7 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
 
 def asked_tolerance(case: str) -> tuple[float, float]:
     """What acceptance at a case is."""
-    return problem.load_problem(KERNELS / "layernorm").get_tolerance(case)
+    return problem.load_problem(KERNELS / "layernorm").get_absolute_and_relative_tolerance(case)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def asked_tolerance(case: str) -> tuple[float, float]:
 )
 def test_a_case_says_of_which_problem_a_reference_is(case: str, of: str) -> None:
     name = "flex" if of != "attention" else "sdpa"
-    target = make_target_of_options(LabFolders(KERNELS), [name], False, [case], False)
+    target = find_target_by_options(LabFolders(KERNELS), [name], False, [case], False)
     assert (target.problem.name, target.references) == (of, (name,))
-    assert make_target_of_options(LabFolders(KERNELS), [], True, [case], False).problem.name == of
+    assert find_target_by_options(LabFolders(KERNELS), [], True, [case], False).problem.name == of
 
 
 def test_a_reference_of_several_problems_needs_a_case() -> None:
     with pytest.raises(ProfkitError, match="problems: attention, decode, fp8, gqa"):
-        make_target_of_options(LabFolders(KERNELS), ["sdpa"], False, [], False)
+        find_target_by_options(LabFolders(KERNELS), ["sdpa"], False, [], False)
 
 
 @pytest.mark.parametrize("name", ["decode", "gqa", "blocksparse"])

@@ -11,7 +11,7 @@ import pytest
 
 from profkit.cli.sources import open_evidence
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import HeaderPrediction, check_predictions
+from profkit.evidence.counters import HeaderPrediction, judge_predictions_of_header
 from profkit.evidence.runs import Evidence, Run
 from profkit.lab.measure.variants.problem import load_problem
 from tests.conftest import ROOT
@@ -41,12 +41,12 @@ def cases_of(variant: str) -> list[str]:
 
 
 def _is_whole(variant: str, case: str) -> bool:
-    files = EVIDENCE.find_files(variant, case)
+    files = EVIDENCE.find_files_of_run(variant, case)
     return bool(files and files.record and files.report)
 
 
 def _has_report(variant: str, case: str) -> bool:
-    files = EVIDENCE.find_files(variant, case)
+    files = EVIDENCE.find_files_of_run(variant, case)
     return bool(files and files.report)
 
 
@@ -65,7 +65,7 @@ def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
     return [
         (after.name, promise)
         for before, after in recorded(variant)
-        for promise in check_predictions(before, after)
+        for promise in judge_predictions_of_header(before, after)
         if promise.kept is not True and not promise.because.startswith("applies to case")
     ]
 
@@ -76,7 +76,7 @@ def test_what_the_header_promises_holds(variant):
 
 
 def test_the_ladder_was_recorded_and_promises_were_tried():
-    tried = [p for v in LADDER for b, a in recorded(v) for p in check_predictions(b, a)]
+    tried = [p for v in LADDER for b, a in recorded(v) for p in judge_predictions_of_header(b, a)]
     assert len([v for v in LADDER if cases_of(v)]) >= 20
     assert len(tried) >= 40
 

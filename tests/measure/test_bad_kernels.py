@@ -15,7 +15,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, build.Build]:
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
     wanted = [BAD[i] for i in ("right", "sameflag", "localarray", "slots")]
-    made = build.compile_variants(wanted, ["90"], tmp_path_factory.mktemp("build"))
+    made = build.compile_variants_not_built_yet(wanted, ["90"], tmp_path_factory.mktemp("build"))
     return {b.variant.id: b for b in made}
 
 
@@ -39,7 +39,7 @@ def test_a_local_array_shows_as_a_stack_frame_without_spills(
 ) -> None:
     (kernel,) = built["localarray"].kernels
     assert (kernel.spills, kernel.stack) == (0, 128)
-    assert build.list_budget_excesses(built["localarray"]) == [
+    assert build.describe_budget_excesses(built["localarray"]) == [
         "localarray_indexed_at_run_time.cu sm_90 gather: stack=128, budget 0"
     ]
-    assert build.list_budget_excesses(built["right"]) == []
+    assert build.describe_budget_excesses(built["right"]) == []

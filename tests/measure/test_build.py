@@ -59,7 +59,7 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 
 
 def test_ptxas_output() -> None:
-    foo, bar = resources.parse_ptxas(LOG)
+    foo, bar = resources.parse_kernel_resources_in_ptxas_log(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
     assert get_base_name_of_kernel(foo.mangled) == "foo"
     assert get_base_name_of_kernel(foo.name) == "foo"
@@ -86,38 +86,38 @@ def test_check_budget() -> None:
     variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
     kernel = resources.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
-    assert build.list_budget_excesses(built) == [
+    assert build.describe_budget_excesses(built) == [
         "v.cu sm_90 k: regs=11, budget 10",
         "v.cu sm_90 k: spills=4, budget 0",
     ]
-    assert len(build.list_budget_excesses(built, {"k(int)": 100})) == 3
+    assert len(build.describe_budget_excesses(built, {"k(int)": 100})) == 3
     fits = replace(kernel, regs=10, spills=0)
-    assert build.list_budget_excesses(replace(built, kernels=(fits,))) == []
+    assert build.describe_budget_excesses(replace(built, kernels=(fits,))) == []
 
 
 def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROFKIT_BUILD", raising=False)
     kernels = tmp_path / "kernels"
     kernels.mkdir()
-    assert build.find_build_dir(kernels) == tmp_path / "build"
+    assert build.choose_build_folder_of_kernels(kernels) == tmp_path / "build"
     assert (tmp_path / "build/.gitignore").read_text() == "*\n"
-    assert build.find_build_dir(kernels, tmp_path / "x") == tmp_path / "x"
+    assert build.choose_build_folder_of_kernels(kernels, tmp_path / "x") == tmp_path / "x"
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert build.find_build_dir(kernels).parent == tmp_path / "cache/profkit"
+    assert build.choose_build_folder_of_kernels(kernels).parent == tmp_path / "cache/profkit"
 
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
-        build.compile_variants([], ["90"], tmp_path)
+        build.compile_variants_not_built_yet([], ["90"], tmp_path)
 
 
 def test_a_path_that_nvcc_would_expand_is_refused(tmp_path: Path) -> None:
     job = CompileJob(tmp_path / "a$(touch x).cu", tmp_path, "90")
     with pytest.raises(ProfkitError, match=r"'\$'"):
-        cuda.make_ninja_file([job], Path("/bin/nvcc"))
+        cuda.make_text_of_ninja_file([job], Path("/bin/nvcc"))
 
 
 @NVCC
@@ -129,7 +129,7 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
     same = write(kernels, "same_y.cu", keys="flags: -DNOTHING=1")
     other = write(kernels, "other_z.cu", factor="3.f")
     hopper = write(kernels, "hopper_z.cu", keys="arch: 90a")
-    first = build.compile_variants([one, same, other, hopper], ["80", "90"], folder)
+    first = build.compile_variants_not_built_yet([one, same, other, hopper], ["80", "90"], folder)
     assert [(b.variant.id, b.arch) for b in first] == [
         *(("one", "80"), ("one", "90"), ("same", "80"), ("same", "90")),
         *(("other", "80"), ("other", "90"), ("hopper", "90a")),
@@ -141,13 +141,15 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
     assert len({one80.sass, one90.sass, other90.sass, None}) == 4
 
     started = time.process_time(), os.times().children_user
-    second = build.compile_variants([one, same, other, hopper], ["80", "90"], folder)
+    second = build.compile_variants_not_built_yet([one, same, other, hopper], ["80", "90"], folder)
     assert time.process_time() - started[0] < 0.3
     assert os.times().children_user == started[1], "no compiler was started"
     assert [replace(b, seconds=0.0) for b in first] == second
 
     one.path.write_text(one.path.read_text() + "// a comment\n")
-    (third,) = build.compile_variants([variants.read_variant(one.path)], ["90"], folder)
+    (third,) = build.compile_variants_not_built_yet(
+        [variants.read_variant(one.path)], ["90"], folder
+    )
     assert third.seconds > 0
     assert third.source == one90.source
     assert third.key != one90.key, "the line tables moved"
@@ -159,7 +161,7 @@ def test_build_caches_and_hashes(tmp_path: Path) -> None:
 def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) -> None:
     good = write(tmp_path / "kernels", "good_x.cu")
     bad = write(tmp_path / "kernels", "bad_x.cu", factor="no_such_thing")
-    built, failed = build.compile_variants([good, bad], ["90"], tmp_path)
+    built, failed = build.compile_variants_not_built_yet([good, bad], ["90"], tmp_path)
     assert built.library
     assert failed.error
     assert not failed.library
@@ -174,9 +176,9 @@ def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) ->
 @pytest.mark.nvcc
 def test_a_damaged_build_is_built_again(tmp_path: Path) -> None:
     variant = write(tmp_path / "kernels", "one_x.cu")
-    (first,) = build.compile_variants([variant], ["90"], tmp_path)
+    (first,) = build.compile_variants_not_built_yet([variant], ["90"], tmp_path)
     assert first.library
     first.library.write_bytes(b"short")
-    (again,) = build.compile_variants([variant], ["90"], tmp_path)
+    (again,) = build.compile_variants_not_built_yet([variant], ["90"], tmp_path)
     assert again.seconds > 0
     assert again.sass == first.sass

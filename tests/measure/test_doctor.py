@@ -11,14 +11,14 @@ from .conftest import Machine
 
 
 def by_name() -> dict[str, doctor.Inspection]:
-    return {f.name: f for f in doctor.examine_machine()}
+    return {f.name: f for f in doctor.examine_gpu_and_tools()}
 
 
 def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing() -> None:
         raise ProfkitError("no NVIDIA driver: libcuda.so.1 was not found")
 
-    for cached in (device.query_gpu, device.open_gpu, device._init_driver):
+    for cached in (device.query_gpu, device.open_gpu, device._init_driver_once):
         cached.cache_clear()
     monkeypatch.setattr(device, "_load_driver", nothing)
     monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)
@@ -66,13 +66,13 @@ def test_a_lock_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_throttle_bits_in_words() -> None:
-    assert device.list_throttle_reasons(0) == ()
-    assert device.list_throttle_reasons(0x1 | 0x2) == ()
-    assert device.list_throttle_reasons(0x4 | 0x40) == (
+    assert device.list_causes_of_throttling(0) == ()
+    assert device.list_causes_of_throttling(0x1 | 0x2) == ()
+    assert device.list_causes_of_throttling(0x4 | 0x40) == (
         "software power cap",
         "hardware thermal slowdown",
     )
-    assert device.list_throttle_reasons(1 << 20) == ("unknown reason 0x100000",)
+    assert device.list_causes_of_throttling(1 << 20) == ("unknown reason 0x100000",)
 
 
 def test_without_nvml_nothing_is_known_and_nothing_is_zero() -> None:

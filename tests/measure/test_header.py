@@ -71,23 +71,23 @@ def test_a_file_without_header_is_named(source: str) -> None:
 
 
 def test_budget() -> None:
-    assert header.read_budget("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(
+    assert header.parse_budget_limits("regs=128 smem=64K, spills=0 stack=0", "x") == Budget(
         128, 65536, 0, 0
     )
-    assert header.read_budget("", "x") == Budget()
+    assert header.parse_budget_limits("", "x") == Budget()
     for bad in ("regs=many", "registers=3", "smem=64G"):
         with pytest.raises(ProfkitError, match="x: cannot read"):
-            header.read_budget(bad, "x")
+            header.parse_budget_limits(bad, "x")
 
 
 def test_tune_and_its_combinations() -> None:
-    tunables = header.read_tunables("M=16,32 N=1,2", "x")
+    tunables = header.parse_values_of_tunables("M=16,32 N=1,2", "x")
     assert tunables == {"M": ("16", "32"), "N": ("1", "2")}
-    every = header.list_combinations(tunables)
+    every = header.list_value_by_macro_combinations(tunables)
     assert every[0] == {"M": "16", "N": "1"}
     assert len(every) == 4
     with pytest.raises(ProfkitError):
-        header.read_tunables("16,32", "x")
+        header.parse_values_of_tunables("16,32", "x")
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from profkit.lab.measure.languages import plan
 from profkit.lab.measure.languages.plan import (
     LaunchArgs,
     decode_array_address,
-    make_array_at_coded_address,
+    make_array_whose_address_codes_its_place,
 )
 from profkit.lab.measure.languages.triton import (
     LANGUAGE,
     remove_comments_and_layout,
-    shorten_traceback,
+    summarize_traceback_in_one_line,
 )
 from profkit.lab.measure.variants import build, variants
 
@@ -182,11 +182,13 @@ def test_one_more_language_is_one_file(
         machine.write("one_x.cu")
         found = variants.find_variants(machine.kernels)
         assert [(v.id, v.language.name) for v in found] == [("one", "CUDA"), ("toy", "Toy")]
-        made = build.compile_variants(found, ["90"], tmp_path)
+        made = build.compile_variants_not_built_yet(found, ["90"], tmp_path)
         assert [(b.error, b.compiler.split()[0]) for b in made] == [(None, "nvcc"), (None, "gcc")]
         assert all(b.library and b.library.is_file() for b in made)
         path.write_text("/* A toy. */\nint profkit_launch(\n")
-        (bad,) = build.compile_variants([variants.read_variant(path)], ["90"], tmp_path)
+        (bad,) = build.compile_variants_not_built_yet(
+            [variants.read_variant(path)], ["90"], tmp_path
+        )
         assert "error" in (bad.error or "")
     finally:
         registry.list_languages.cache_clear()
@@ -197,14 +199,14 @@ def test_arrays_are_told_by_their_addresses() -> None:
     args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
     more = args.scratch((16,), "float32", zero=True)
     x, y = (
-        make_array_at_coded_address("in", 1, "float16", (4, 8)),
-        make_array_at_coded_address("out", 0, "float16", (4, 8)),
+        make_array_whose_address_codes_its_place("in", 1, "float16", (4, 8)),
+        make_array_whose_address_codes_its_place("out", 0, "float16", (4, 8)),
     )
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
     assert decode_array_address(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
     assert decode_array_address(y.data_ptr()) == plan.Parameter("out", 0, 0)
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
-        last = make_array_at_coded_address(where, index, "int8", (1,))
+        last = make_array_whose_address_codes_its_place(where, index, "int8", (1,))
         assert decode_array_address(last.data_ptr()) == plan.Parameter(where, index, 0)
     assert decode_array_address(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
@@ -242,7 +244,7 @@ Traceback (most recent call last):
   File "somewhere/else.py", line 3, in run
 AttributeError: module 'triton.language' has no attribute 'swizzle9d'
 """
-    said = shorten_traceback(output, path)
+    said = summarize_traceback_in_one_line(output, path)
     assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
     assert said.endswith("at case n17")
 

@@ -8,17 +8,17 @@ import pytest
 
 from profkit.lab.measure import pipeline, session, targets
 from profkit.lab.measure.targets import TargetRun
-from profkit.records.store import hash_file
+from profkit.records.store import compute_sha256_of_file
 from tests.measure.conftest import Machine
 
 pytestmark = pytest.mark.slow
 
 
 def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
-    target = targets.make_target_of_options(
+    target = targets.find_target_by_options(
         targets.LabFolders(machine.kernels), names, False, (), False
     )
-    return pipeline.measure_target(target, lambda _: None, time=time)
+    return pipeline.build_check_and_time_target(target, lambda _: None, is_timed=time)
 
 
 def faults(target_run: TargetRun, name: str) -> list[str]:
@@ -130,7 +130,7 @@ def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> Non
         f.startswith("B: after timing: output 0: 1 of 500") for f in faults(target_run, "worn")
     )
     assert [name for name, _ in target_run.measured.times] == ["good"]
-    why = pipeline.explain_no_verdict(target_run, "worn", "B")
+    why = pipeline.make_error_where_no_verdict_is_given(target_run, "worn", "B")
     assert why is not None
     assert "after timing" in why.message
 
@@ -152,10 +152,10 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
     from profkit.collect import profiler
 
-    target = targets.make_target_of_options(
+    target = targets.find_target_by_options(
         targets.LabFolders(machine.kernels), names, False, ("B",), False
     )
-    return pipeline.profile_target(
+    return pipeline.check_time_and_profile_target(
         target,
         machine.artifacts,
         profiler.CollectOptions(**options),
@@ -177,7 +177,7 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     assert result.problem is None
     assert result.report == machine.recorded("B") / "v1.ncu-rep"
     said = json.loads((machine.recorded("B") / "v1.json").read_text())
-    assert said["report"]["sha256"] == hash_file(result.report)
+    assert said["report"]["sha256"] == compute_sha256_of_file(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32

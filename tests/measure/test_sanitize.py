@@ -37,13 +37,13 @@ NO_RACE = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warning
     ],
 )
 def test_verdicts(tool: str, status: int, output: str, clean: bool, verdict: str) -> None:
-    found = sanitize.parse_sanitizer_output(tool, status, output)
+    found = sanitize.summarize_sanitizer_output(tool, status, output)
     assert (found == sanitize.CLEAN) == clean
     assert found.startswith(verdict)
 
 
 def test_the_place_is_in_the_verdict() -> None:
-    assert "base.cuh:60" in sanitize.parse_sanitizer_output("memcheck", 86, OUT_OF_BOUNDS)
+    assert "base.cuh:60" in sanitize.summarize_sanitizer_output("memcheck", 86, OUT_OF_BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_the_place_is_in_the_verdict() -> None:
 )
 def test_no_summary_is_no_verdict(status: int, output: str) -> None:
     with pytest.raises(ProfkitError, match="gave no verdict"):
-        sanitize.parse_sanitizer_output("memcheck", status, output)
+        sanitize.summarize_sanitizer_output("memcheck", status, output)
 
 
 def test_a_program_that_fails_by_itself_is_not_clean() -> None:
     with pytest.raises(ProfkitError, match="exit status 2") as caught:
-        sanitize.parse_sanitizer_output("memcheck", 2, "profkit: cannot load v.so\n" + CLEAN)
+        sanitize.summarize_sanitizer_output("memcheck", 2, "profkit: cannot load v.so\n" + CLEAN)
     assert "cannot load v.so" in caught.value.hint
 
 
@@ -64,5 +64,7 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nsleep 60\n")
     tool.chmod(0o755)
-    found = sanitize.run_sanitizer_tool(tool, LaunchPlan("x", "y"), "synccheck", timeout=0.3)
+    found = sanitize.run_sanitizer_tool_and_summarize(
+        tool, LaunchPlan("x", "y"), "synccheck", timeout_s=0.3
+    )
     assert "stopped after" in found

@@ -9,13 +9,16 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.variants import problem, variants
-from profkit.lab.measure.variants.problem import create_problem, list_templates
+from profkit.lab.measure.variants.problem import (
+    get_template_file_by_language,
+    write_files_of_new_problem,
+)
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize("language", sorted(list_templates()))
+@pytest.mark.parametrize("language", sorted(get_template_file_by_language()))
 def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
-    made = create_problem("row-sum", language, tmp_path / "kernels")
+    made = write_files_of_new_problem("row-sum", language, tmp_path / "kernels")
     folder = made[0].parent
     (variant,) = variants.find_variants(tmp_path / "kernels")
     assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", folder)
@@ -32,7 +35,7 @@ def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
 
 
 def test_there_is_a_template_for_each_language_that_ships() -> None:
-    assert set(list_templates()) == {"cuda", "triton"}
+    assert set(get_template_file_by_language()) == {"cuda", "triton"}
 
 
 @pytest.mark.parametrize(
@@ -45,16 +48,16 @@ def test_there_is_a_template_for_each_language_that_ships() -> None:
 )
 def test_what_cannot_be_is_one_line(tmp_path: Path, name: str, language: str, says: str) -> None:
     with pytest.raises(ProfkitError, match=says) as caught:
-        create_problem(name, language, tmp_path)
+        write_files_of_new_problem(name, language, tmp_path)
     assert caught.value.hint
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    made, *_ = create_problem("x", "cuda", tmp_path)
+    made, *_ = write_files_of_new_problem("x", "cuda", tmp_path)
     made.write_text("mine")
     with pytest.raises(ProfkitError, match="is there already"):
-        create_problem("x", "triton", tmp_path)
+        write_files_of_new_problem("x", "triton", tmp_path)
     assert made.read_text() == "mine"
 
 

@@ -37,8 +37,8 @@ def test_ladder_order_and_ids(kernels: Path) -> None:
     found = variants.find_variants(kernels)
     assert [v.id for v in found] == ["a", "v1", "v2", "v2tile", "v10"]
     assert {v.problem for v in found} == {"attention"}
-    assert variants.select_variant(found, "v2").path.name == "v2_wmma_two.cu"
-    assert variants.select_variant(found, "attention/v2").header.title == "v2_wmma_two.cu"
+    assert variants.select_variant_by_id(found, "v2").path.name == "v2_wmma_two.cu"
+    assert variants.select_variant_by_id(found, "attention/v2").header.title == "v2_wmma_two.cu"
 
 
 def test_faults_name_the_file(kernels: Path) -> None:
@@ -61,7 +61,7 @@ def test_faults_name_the_file(kernels: Path) -> None:
 
 def test_an_unknown_variant_lists_the_known(kernels: Path) -> None:
     with pytest.raises(ProfkitError) as caught:
-        variants.select_variant(variants.find_variants(kernels), "v3")
+        variants.select_variant_by_id(variants.find_variants(kernels), "v3")
     assert "v10" in caught.value.hint
 
 
@@ -69,8 +69,8 @@ def test_an_id_in_two_problems_must_be_qualified(kernels: Path) -> None:
     write(kernels / "copy", "v1_copy.cu")
     found = variants.find_variants(kernels)
     with pytest.raises(ProfkitError, match="two problems"):
-        variants.select_variant(found, "v1")
-    assert variants.select_variant(found, "copy/v1").problem == "copy"
+        variants.select_variant_by_id(found, "v1")
+    assert variants.select_variant_by_id(found, "copy/v1").problem == "copy"
     assert [v.id for v in variants.find_variants(kernels, "copy")] == ["v1"]
 
 

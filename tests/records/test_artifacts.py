@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
 from profkit.records.paths import (
     find_all_run_files,
-    find_run_files,
+    find_record_and_report,
     make_run_paths,
     require_single_run,
 )
@@ -58,7 +58,7 @@ def test_what_is_no_run_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_record_is_a_run_and_said_so(tmp_path: Path) -> None:
     put(tmp_path, "p/B/v1.json", text="{")
-    runs, (problem,) = Evidence(tmp_path).load_readable()
+    runs, (problem,) = Evidence(tmp_path).load_all_usable_runs()
     assert runs == []
     assert "p/B/v1.json: not JSON" in problem.message
 
@@ -68,9 +68,11 @@ def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path)
     with pytest.raises(ProfkitError, match=r"v1 at case B exists twice: .*p/B/v1 and .*q/B/v1"):
         evidence.load("v1", "B")
-    assert len(evidence.load_readable()[1]) == 1
-    assert len(evidence.load_readable(counters=False)[1]) == 1
-    assert Evidence(tmp_path / "q").find_files("v1", "B") == find_run_files(tmp_path / "q/B/v1")
+    assert len(evidence.load_all_usable_runs()[1]) == 1
+    assert len(evidence.load_all_usable_runs(are_counters_needed=False)[1]) == 1
+    assert Evidence(tmp_path / "q").find_files_of_run("v1", "B") == find_record_and_report(
+        tmp_path / "q/B/v1"
+    )
 
 
 def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path) -> None:
@@ -88,9 +90,9 @@ def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path)
 
 def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path)
-    assert evidence.find_files("v1", "B") is None
+    assert evidence.find_files_of_run("v1", "B") is None
     put(tmp_path, "p/B/v1.json")
-    assert evidence.find_files("v1", "B") is not None
+    assert evidence.find_files_of_run("v1", "B") is not None
     assert evidence.list_cases() == ["B"]
 
 

@@ -196,12 +196,12 @@ def test_sums_of_metrics_by_address() -> None:
         "plain": 3.0,
     }
     kernel = _kernel(metrics=held)
-    assert kernel.sum_by_address({"a": 1.0}) == {16: 1.0, 32: 2.0}
-    assert kernel.sum_by_address({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
-    assert kernel.sum_by_address({"a": 1.0, "absent": 1.0}) is None
-    assert kernel.sum_by_address({"plain": 1.0}) is None
-    assert kernel.sum_by_address({"none": 1.0}) == {}
-    assert kernel.sum_by_address({}) == {}
+    assert kernel.sum_metrics_by_address({"a": 1.0}) == {16: 1.0, 32: 2.0}
+    assert kernel.sum_metrics_by_address({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
+    assert kernel.sum_metrics_by_address({"a": 1.0, "absent": 1.0}) is None
+    assert kernel.sum_metrics_by_address({"plain": 1.0}) is None
+    assert kernel.sum_metrics_by_address({"none": 1.0}) == {}
+    assert kernel.sum_metrics_by_address({}) == {}
 
 
 def test_places() -> None:
@@ -245,16 +245,16 @@ def test_else_the_nearest_of_somebody_s_own(near: dict[int, str], place: str) ->
 
 def test_the_text_of_a_line() -> None:
     kernel = _kernel(sources={"a.cu": "one\ntwo\nthree", "empty.cu": "", "b\udcff": "x\udcff"})
-    assert [kernel.find_source_line("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
+    assert [kernel.get_source_text_of_line("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
         None,
         None,
         "one",
         "three",
         None,
     ]
-    assert kernel.find_source_line(None, 1) is None
-    assert kernel.find_source_line("empty.cu", 1) is None
-    assert kernel.find_source_line("b\\xff", 1) == "x\\xff"
+    assert kernel.get_source_text_of_line(None, 1) is None
+    assert kernel.get_source_text_of_line("empty.cu", 1) is None
+    assert kernel.get_source_text_of_line("b\\xff", 1) == "x\\xff"
 
 
 LIBRARY = "/opt/site-packages/triton/language/standard.py"
@@ -317,13 +317,16 @@ def test_the_text_of_a_line_of_python_is_its_statement() -> None:
         sources={"k.py": TRITON_TEXT, "cut.py": "x = f(1,\n  2", "odd.py": "\tx\n y = ("}
     )
     whole = "row = tl.load( x + at, at < 100, )"
-    assert [kernel.find_source_line("k.py", n) for n in (10, 11, 13)] == [whole] * 3
-    assert kernel.find_source_line("k.py", 11, whole=False) == "        x + at,"
-    assert kernel.find_source_line("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
-    assert kernel.find_source_line("cut.py", 2) == "  2"
-    assert kernel.find_source_line("odd.py", 2) == " y = ("
+    assert [kernel.get_source_text_of_line("k.py", n) for n in (10, 11, 13)] == [whole] * 3
+    assert (
+        kernel.get_source_text_of_line("k.py", 11, is_whole_statement_wanted=False)
+        == "        x + at,"
+    )
+    assert kernel.get_source_text_of_line("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
+    assert kernel.get_source_text_of_line("cut.py", 2) == "  2"
+    assert kernel.get_source_text_of_line("odd.py", 2) == " y = ("
     long = _kernel(sources={"k.py": "f(\n" + "1234567,\n" * 100 + ")"})
-    assert len(long.find_source_line("k.py", 50) or "") == STATEMENT
+    assert len(long.get_source_text_of_line("k.py", 50) or "") == STATEMENT
 
 
 def test_opcodes_of_every_function() -> None:
@@ -335,7 +338,8 @@ def test_opcodes_of_every_function() -> None:
         )
     )
     found = {
-        pc: kernel.find_opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
+        pc: kernel.get_opcode_or_empty(pc)
+        for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
     }
     assert found == {
         0xF0: "",
@@ -354,15 +358,19 @@ def test_a_kernel_without_an_address_is_where_it_was_run() -> None:
     kernel = _kernel(
         (_function("_Zk", None, CODE), _function("other", 0x500, EXITS)), metrics=places
     )
-    assert kernel.find_opcode(0x500) == "NOP"  # what it ran, not what another process had there
+    assert (
+        kernel.get_opcode_or_empty(0x500) == "NOP"
+    )  # what it ran, not what another process had there
     elsewhere = {"launch__function_pcs": Metric(None, {0x500: 0.0, 0x900: 0.0})}
-    assert _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).find_opcode(0x500) == ""
+    assert (
+        _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).get_opcode_or_empty(0x500) == ""
+    )
 
 
 def test_code_that_the_report_has_not_has_its_opcodes_by_the_text() -> None:
     sass = {16: "NOP", 32: "LDG.E R4, [R2]", 48: "@!P0 FADD R5, R4, R4", 64: "EXIT", 80: "???"}
     kernel = _kernel(sass={**sass, 96: ".L_1:", 112: "--"})
-    said = [kernel.find_opcode(pc) for pc in (*sass, 96, 112, 128)]
+    said = [kernel.get_opcode_or_empty(pc) for pc in (*sass, 96, 112, 128)]
     assert said == ["NOP", "LDG", "FADD", "EXIT", "", "", "", ""]
     assert kernel.producers(48, "long_scoreboard") == []  # who waits for whom is in the bits alone
 
@@ -517,7 +525,7 @@ def test_what_a_code_means_is_said_by_the_gpu_of_the_launch(
         if of is not None
     }
     function = _function("_Zk", 0x100, _bits(0x235))
-    assert LaunchedCode(Action(cc), lambda: [function]).find_opcode(0x100) == opcode
+    assert LaunchedCode(Action(cc), lambda: [function]).get_opcode_or_empty(0x100) == opcode
 
 
 def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(

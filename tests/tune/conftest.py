@@ -71,14 +71,14 @@ class Bench:
         from profkit.lab.tune import run, task
 
         at = targets.LabFolders(self.machine.kernels)
-        target = targets.make_target_of_options(at, ["knob"], False, ["B"], False)
-        what = task.prepare_task(target, task.SearchOptions(**options))
+        target = targets.find_target_by_options(at, ["knob"], False, ["B"], False)
+        what = task.build_defaults_and_make_task(target, task.SearchOptions(**options))
         try:
-            return run.tune_task(
-                what, storage or run.choose_storage_url(what), resume, visible, lambda _: None
+            return run.search_fastest_config(
+                what, storage or run.get_default_storage_url(what), resume, visible, lambda _: None
             )
         finally:
-            what.stop_builds()
+            what.cancel_builds_not_begun()
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_bad_configuration_ends_its_trial_only(knob: Bench, fault: str, tmp_pa
     for timeout in (3, 20, 120) if fault == "hang" else (120,):
         storage = f"sqlite:///{tmp_path}/{timeout}.db"
         options = {"trials": 5, "timeout": timeout, "profile": False}
-        trials = knob.search(storage=storage, **options).study.list_trials()
+        trials = knob.search(storage=storage, **options).study.list_trials_but_waiting()
         healthy = {t.outcome for t in trials if t.config.values_by_macro["TILE"] != "4"}
         if healthy <= {"measured", "pruned"}:
             break
@@ -72,7 +72,7 @@ def test_what_does_not_compile_is_refused_and_counted(knob: Bench) -> None:
     knob.write(SMALL, inside=INSIDE.replace("MODE", "1") + stop)
     result = knob.search(trials=5, profile=False)
     assert result.describe_search().refused == {"does not compile": 2}
-    refused = [t for t in result.study.list_trials() if t.outcome == "refused"]
+    refused = [t for t in result.study.list_trials_but_waiting() if t.outcome == "refused"]
     assert all("four is too many" in (t.result.reason or "") for t in refused)
 
 

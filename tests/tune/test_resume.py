@@ -62,7 +62,7 @@ def test_killed_and_resumed_it_has_as_many_distinct_trials(
     knob.write(WIDE)
     status = kill(knob, number, "--trials", "6", after=2)
     assert status == (-9 if number == signal.SIGKILL else 130)
-    trials = knob.search(resume=True, trials=6, profile=False).study.list_trials()
+    trials = knob.search(resume=True, trials=6, profile=False).study.list_trials_but_waiting()
     counted = [t.config for t in trials if t.is_counted]
     assert len(counted) == len(set(counted)) == 6
     assert not [t for t in trials if t.outcome == "running"]
@@ -77,7 +77,7 @@ def test_a_finished_search_is_read_without_a_gpu_worker(knob: Bench) -> None:
     assert again.final.champion == first.final.champion
     assert again.outcome.workers[0].restarts == -1  # nothing was started
     more = knob.search(resume=True, trials=5, profile=False)
-    assert sum(t.is_counted for t in more.study.list_trials()) == 5
+    assert sum(t.is_counted for t in more.study.list_trials_but_waiting()) == 5
 
 
 def test_a_search_is_not_overwritten_nor_mixed(knob: Bench) -> None:
@@ -96,14 +96,16 @@ def test_time_ends_a_search_that_can_be_resumed(knob: Bench) -> None:
     # Five trials take longer wherever it is: the GPU alone is warmed up for 0.05 s in each.
     result = knob.search(resume=True, trials=7, time=0.2, profile=False)
     assert result.outcome.why == "time"
-    assert 2 <= sum(t.is_counted for t in result.study.list_trials()) < 7
-    trials = knob.search(resume=True, trials=7, profile=False).study.list_trials()
+    assert 2 <= sum(t.is_counted for t in result.study.list_trials_but_waiting()) < 7
+    trials = knob.search(resume=True, trials=7, profile=False).study.list_trials_but_waiting()
     assert sum(t.is_counted for t in trials) == 7
 
 
 def test_two_gpus_share_a_search(knob: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GPUS", "2")
-    trials = knob.search(trials=9, visible=["0", "1"], profile=False).study.list_trials()
+    trials = knob.search(
+        trials=9, visible=["0", "1"], profile=False
+    ).study.list_trials_but_waiting()
     counted = [t for t in trials if t.is_counted]
     assert len({t.config for t in counted}) == len(counted) == 9
     assert {t.result.gpu for t in counted} == {"0", "1"}
@@ -121,7 +123,7 @@ def test_a_gpu_that_fails_leaves_the_search_to_the_other(
         result = knob.search(visible=["0", "1"], storage=storage, **options)
         if [x.split(":")[0] for x in result.outcome.lost] == ["GPU 1"]:
             break
-    counted = [t for t in result.study.list_trials() if t.is_counted]
+    counted = [t for t in result.study.list_trials_but_waiting() if t.is_counted]
     assert len(counted) == 6
     assert {t.result.gpu for t in counted} == {"0"}
     assert [x.split(":")[0] for x in result.outcome.lost] == ["GPU 1"]
@@ -136,6 +138,6 @@ def test_two_processes_share_a_storage(knob: Bench, tmp_path: Path) -> None:
     ]
     assert [p.wait(timeout=300) for p in both] == [0, 0]
     result = knob.search(resume=True, storage=url[1], trials=6, profile=False)
-    counted = [t.config for t in result.study.list_trials() if t.is_counted]
+    counted = [t.config for t in result.study.list_trials_but_waiting() if t.is_counted]
     assert len(counted) == len(set(counted))
     assert 6 <= len(counted) <= 7  # both may ask for the last one at the same time

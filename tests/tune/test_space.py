@@ -89,11 +89,11 @@ def test_a_space_is_its_choices_the_defaults_first() -> None:
     assert s.default.values_by_macro == {"M": "64", "W": "2", "KIND": "a"}
     assert s.default.flags == ("-DM=64", "-DW=2", "-DKIND=a")
     assert s.default.name == "64-2-a"
-    assert s.list_configs()[0] == s.default
-    assert len(s.list_configs()) == 12
+    assert s.list_all_configs_even_refused()[0] == s.default
+    assert len(s.list_all_configs_even_refused()) == 12
     assert s.ordered_values["M"] == ("16", "32", "64")
     assert s.ordered_values["KIND"] == ("a", "b")
-    small = s.make_config({"M": "16", "W": "2", "KIND": "b"})
+    small = s.make_declared_config({"M": "16", "W": "2", "KIND": "b"})
     assert small.ranks == (0, 1, 1)
     assert s.get_config_at(small.ranks) == small
     assert s.evaluate_quantities(s.default) == {"M": 64, "W": 2, "threads": 64}
@@ -119,8 +119,8 @@ def test_what_cannot_exist_is_refused_with_its_kind(
     takes: str, budget: Budget, kind: str | None
 ) -> None:
     s = space(tune="W=1,40", takes=takes)
-    assert s.find_arithmetic_refusal(s.make_config({"W": "1"}), "90", budget) is None
-    found = s.find_arithmetic_refusal(s.make_config({"W": "40"}), "90", budget)
+    assert s.find_arithmetic_refusal(s.make_declared_config({"W": "1"}), "90", budget) is None
+    found = s.find_arithmetic_refusal(s.make_declared_config({"W": "40"}), "90", budget)
     assert (found and found.kind) == kind
 
 
@@ -148,7 +148,7 @@ def test_mistakes_name_the_file_and_the_key(keys: dict[str, str], says: str) -> 
 def test_division_by_zero_is_a_mistake_of_the_header() -> None:
     s = space(tune="M=1,0", where="8 % M == 0")
     with pytest.raises(ProfkitError, match="divides by zero at M=0"):
-        s.find_arithmetic_refusal(s.make_config({"M": "0"}), "90", Budget())
+        s.find_arithmetic_refusal(s.make_declared_config({"M": "0"}), "90", Budget())
 
 
 def test_v3_declares_its_space() -> None:
@@ -157,7 +157,7 @@ def test_v3_declares_its_space() -> None:
         reason.kind
         if (reason := v3.space.find_arithmetic_refusal(c, "90", v3.budget))
         else "possible"
-        for c in v3.space.list_configs()
+        for c in v3.space.list_all_configs_even_refused()
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
     assert v3.space.default.values_by_macro == {
@@ -166,10 +166,13 @@ def test_v3_declares_its_space() -> None:
         "WARPS": "4",
         "STAGES": "2",
     }
-    assert 100 < refused["possible"] < len(v3.space.list_configs())
+    assert 100 < refused["possible"] < len(v3.space.list_all_configs_even_refused())
     assert refused["shared memory of a block"] > 0
     assert (
-        max(v3.space.evaluate_quantities(c)["threads"] for c in v3.space.list_configs())
+        max(
+            v3.space.evaluate_quantities(c)["threads"]
+            for c in v3.space.list_all_configs_even_refused()
+        )
         <= MOST_THREADS
     )
 
@@ -185,5 +188,5 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
         map_rules_to_directions(v.space)
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in resources.LIMITS:
-            if v.choose_target(arch) and int(arch) >= 90:
+            if v.choose_compile_target_for(arch) and int(arch) >= 90:
                 assert v.space.find_arithmetic_refusal(v.space.default, arch, v.budget) is None

@@ -10,7 +10,7 @@ from profkit.lab.measure.variants import tunables
 from profkit.lab.measure.variants.tunables import Config
 from profkit.lab.tune import steer
 from profkit.lab.tune.result import FiringRule
-from profkit.lab.tune.steer import Proposal, propose_configs
+from profkit.lab.tune.steer import Proposal, list_proposals_of_findings
 from profkit.records.header import Header
 
 KEYS = {
@@ -22,13 +22,13 @@ KEYS = {
 SPACE = tunables.read_tunable_space(Header("T", keys=KEYS), Path("x.cu"))
 POSSIBLE = [
     c
-    for c in SPACE.list_configs()
+    for c in SPACE.list_all_configs_even_refused()
     if SPACE.find_arithmetic_refusal(c, "90", tunables.Budget()) is None
 ]
 
 
 def config(*values: str) -> Config:
-    return SPACE.make_config(dict(zip(SPACE.macros, values, strict=True)))
+    return SPACE.make_declared_config(dict(zip(SPACE.macros, values, strict=True)))
 
 
 HERE = config("64", "4", "2")
@@ -39,7 +39,7 @@ def firing(rule: str, **evidence: float) -> FiringRule:
 
 
 def test_a_rule_asks_for_one_step_and_one_further() -> None:
-    found = propose_configs(SPACE, HERE, [firing("grid-too-small")], POSSIBLE)
+    found = list_proposals_of_findings(SPACE, HERE, [firing("grid-too-small")], POSSIBLE)
     assert found == [
         Proposal(config("32", "2", "2"), "grid-too-small"),
         Proposal(config("16", "1", "2"), "grid-too-small"),
@@ -47,29 +47,33 @@ def test_a_rule_asks_for_one_step_and_one_further() -> None:
 
 
 def test_shared_memory_goes_below_the_step_to_another_block() -> None:
-    found = propose_configs(SPACE, config("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE)
+    found = list_proposals_of_findings(
+        SPACE, config("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE
+    )
     assert found[0] == Proposal(config("64", "4", "3"), "occupancy-shared")
     step = firing("occupancy-shared", shared_step=20_000.0)
-    (first, *_) = propose_configs(SPACE, config("64", "4", "4"), [step], POSSIBLE)
+    (first, *_) = list_proposals_of_findings(SPACE, config("64", "4", "4"), [step], POSSIBLE)
     here = SPACE.evaluate_quantities(config("64", "4", "4"))["smem"]
     assert here - SPACE.evaluate_quantities(first.config)["smem"] >= 20_000
 
 
 def test_the_first_cause_comes_first_and_nothing_twice() -> None:
     both = [firing("long-scoreboard"), firing("grid-too-small")]
-    found = propose_configs(SPACE, HERE, both, POSSIBLE)
+    found = list_proposals_of_findings(SPACE, HERE, both, POSSIBLE)
     assert [p.rule for p in found] == ["long-scoreboard"] * 2 + ["grid-too-small"] * 2
     left = [c for c in POSSIBLE if c not in {p.config for p in found}]
-    again = propose_configs(SPACE, HERE, both, left)
+    again = list_proposals_of_findings(SPACE, HERE, both, left)
     assert not {p.config for p in again} & {p.config for p in found}
 
 
 def test_rules_that_name_no_tunable_propose_nothing() -> None:
     assert (
-        propose_configs(SPACE, HERE, [firing("xu-pipe"), firing("occupancy-registers")], POSSIBLE)
+        list_proposals_of_findings(
+            SPACE, HERE, [firing("xu-pipe"), firing("occupancy-registers")], POSSIBLE
+        )
         == []
     )
-    assert propose_configs(SPACE, HERE, [firing("grid-too-small")], []) == []
+    assert list_proposals_of_findings(SPACE, HERE, [firing("grid-too-small")], []) == []
 
 
 def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:

@@ -68,7 +68,10 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
 
     opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
     url = f"sqlite:///{tmp_path}/a.db"
-    with pytest.raises(ProfkitError, match="unable to open"), storage.explain_unreachable(url):
+    with (
+        pytest.raises(ProfkitError, match="unable to open"),
+        storage.raise_explained_if_storage_unreachable(url),
+    ):
         storage.open_storage(url)
     assert len(opened) == 1
 
@@ -82,7 +85,8 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 
     space = tunables.read_tunable_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
     one, other = (
-        Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.list_configs()) for _ in "ab"
+        Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.list_all_configs_even_refused())
+        for _ in "ab"
     )
     return one, other
 
@@ -90,15 +94,17 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.lab.tune.storage import name_this_process
+    from profkit.lab.tune.storage import make_host_and_pid_of_this_process
 
     one, other = two
     asked = one._study.ask(one._dists)
-    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", name_this_process()]))
+    signs = threading.Timer(
+        0.5, asked.set_user_attr, ("by", ["tpe", make_host_and_pid_of_this_process()])
+    )
     signs.start()
-    assert other.resume_trials() == 0
+    assert other.resume_interrupted_trials_as_proposals() == 0
     signs.join()
-    assert [t.outcome for t in one.list_trials()] == ["running"]
+    assert [t.outcome for t in one.list_trials_but_waiting()] == ["running"]
 
 
 def test_a_trial_that_nobody_ever_signed_is_taken_up(
@@ -109,9 +115,9 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     one, other = two
     lost = one._study.ask(one._dists)
     monkeypatch.setattr(study, "_SIGNS", 0.2)
-    assert other.resume_trials() == 1
-    assert [t.outcome for t in other.list_trials()] == ["interrupted"]
-    again = other.choose_next_trial()
+    assert other.resume_interrupted_trials_as_proposals() == 1
+    assert [t.outcome for t in other.list_trials_but_waiting()] == ["interrupted"]
+    again = other.begin_next_trial()
     assert again is not None
     assert again.config.values_by_macro == {"A": str(lost.params["A"] + 1)}
 
@@ -119,12 +125,12 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
 def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
     one, other = two
     for _ in range(2):
-        trial = one.choose_next_trial()
+        trial = one.begin_next_trial()
         assert trial is not None
         other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     assert one.report_value_and_ask_to_prune(0, 1.0, 1)
     one.finish_trial(1, "measured", 1.0)
-    assert [t.outcome for t in one.list_trials()] == ["interrupted", "interrupted"]
+    assert [t.outcome for t in one.list_trials_but_waiting()] == ["interrupted", "interrupted"]
 
 
 def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> None:
@@ -183,10 +189,13 @@ def shared_by_three(url: str) -> None:
 def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
     shared_by_three(f"journal://{tmp_path}/search.log")
     from profkit.errors import ProfkitError
-    from profkit.lab.tune.storage import explain_unreachable, open_storage
+    from profkit.lab.tune.storage import open_storage, raise_explained_if_storage_unreachable
 
     url = f"journal://{tmp_path}/nowhere/search.log"
-    with pytest.raises(ProfkitError, match="No such file") as raised, explain_unreachable(url):
+    with (
+        pytest.raises(ProfkitError, match="No such file") as raised,
+        raise_explained_if_storage_unreachable(url),
+    ):
         open_storage(url)
     assert "journal:///shared" in raised.value.hint
 

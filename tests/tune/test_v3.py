@@ -18,13 +18,15 @@ CONFIGS = [("32", "48", "2", "3"), ("128", "32", "4", "2"), ("32", "64", "4", "2
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     v3 = variants.read_variant(ROOT / "kernels/attention/wmma/v3_registers_persistent.cu")
-    the = problem.load_problem(variants.find_problem_dir(v3.path))
-    configs = [v3.space.make_config(dict(zip(v3.space.macros, c, strict=True))) for c in CONFIGS]
+    the = problem.load_problem(variants.find_problem_folder_of_kernel(v3.path))
+    configs = [
+        v3.space.make_declared_config(dict(zip(v3.space.macros, c, strict=True))) for c in CONFIGS
+    ]
     tuned = [v3.with_tunables(**c.values_by_macro) for c in configs]
-    *good, bad = build.compile_variants(tuned, ["90"], tmp_path)
+    *good, bad = build.compile_variants_not_built_yet(tuned, ["90"], tmp_path)
     for made, config in zip(good, configs, strict=False):
         said = v3.space.evaluate_quantities(config)
-        (one,) = dry.list_dry_launches(made, the, "D")
+        (one,) = dry.list_launches_by_dry_run(made, the, "D")
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
         assert gates.list_launched_kernels(made, the, "B") == ("void v3<64>(Attention)",)
         assert min(k.regs for k in made.kernels) >= said["regs"]
@@ -40,7 +42,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     refused = gates.find_build_refusal(gates.ReadyBuild(spilled, None))
     assert refused is not None
     assert refused.kind == "spills"
-    assert len({gates.make_machine_code_key(m) for m in good}) == len(good)
+    assert len({gates.make_key_of_machine_code_and_launcher(m) for m in good}) == len(good)
 
 
 @pytest.mark.slow

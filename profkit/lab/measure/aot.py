@@ -21,7 +21,7 @@ from typing import Any
 
 from profkit.collect.process import exit_with_parent
 from profkit.errors import ProfkitError
-from profkit.evidence.users_code import import_file
+from profkit.evidence.users_code import import_python_file_as
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.languages import plan as plans
 from profkit.lab.measure.languages.language import CompileJob
@@ -32,7 +32,7 @@ from profkit.lab.measure.languages.plan import (
     KernelStart,
     LaunchArgs,
     Where,
-    make_array_at_coded_address,
+    make_array_whose_address_codes_its_place,
 )
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
 from profkit.lab.measure.variants import problem
@@ -80,7 +80,7 @@ def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
     """Return arrays of these shapes and types, at addresses that stand for a place of a kind."""
     arrays = []
     for number, (shape, dtype) in enumerate(types):
-        arrays.append(make_array_at_coded_address(where, number, str(dtype), shape))
+        arrays.append(make_array_whose_address_codes_its_place(where, number, str(dtype), shape))
     return arrays
 
 
@@ -104,7 +104,7 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
         inputs = _make_arrays("in", types_of(case))
         outputs = _make_arrays("out", loaded.module.outputs(case))
         try:
-            with recorder.record_starts(args) as starts:
+            with recorder.record_starts_instead_of_launching(args) as starts:
                 launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
             plan.cases.append(CasePlan(name, values))
@@ -117,28 +117,30 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
 
 def _import_launch_function(job: CompileJob) -> Callable[..., None]:
     """Import a file, set its tunables as its header does, and return its launch function."""
-    module = import_file(job.path, f"_profkit_{job.path.stem}")
+    module = import_python_file_as(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
-        setattr(module, name, convert_to_type_of(getattr(module, name), text))
+        setattr(module, name, convert_text_to_type_of_default(getattr(module, name), text))
     launch: Callable[..., None] = getattr(module, LAUNCH)
     return launch
 
 
-def convert_to_type_of(default: Any, text: str) -> Any:
+def convert_text_to_type_of_default(default_value: Any, text: str) -> Any:
     """Return a tunable's value out of a header, of the kind that the file's own default is."""
-    kind = type(getattr(default, "value", default))
+    kind = type(getattr(default_value, "value", default_value))
     value: Any = text
     if kind is bool:
         value = text in ("1", "True", "true")
     elif kind in (int, float, str):
         value = kind(text)
     # tl.constexpr and its like wrap a value
-    if hasattr(default, "value"):
-        return type(default)(value)
+    if hasattr(default_value, "value"):
+        return type(default_value)(value)
     return value
 
 
-def _make_input_types_getter(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
+def _make_input_types_getter(
+    loaded: problem.Problem, inputs_key: str | None
+) -> Callable[[Any], Types]:
     """Return case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one
@@ -148,7 +150,7 @@ def _make_input_types_getter(loaded: problem.Problem, grid: str | None) -> Calla
         declared: Callable[[Any], Types] = loaded.module.input_types
         return declared
     small = min({**loaded.cases, **loaded.checks}.values(), key=loaded.module.operations)
-    types: Types = [((0,), str(a.dtype)) for a in loaded.module.inputs(small, 0, grid)]
+    types: Types = [((0,), str(a.dtype)) for a in loaded.module.inputs(small, 0, inputs_key)]
     return lambda _: types
 
 
@@ -166,7 +168,7 @@ class RecordingTritonDriver:
         self.latest: _RecordingLauncher
 
     @contextlib.contextmanager
-    def record_starts(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
+    def record_starts_instead_of_launching(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
         """Compile what is started inside, and write it down instead of starting it."""
         from triton.runtime import driver
 
@@ -215,7 +217,7 @@ class RecordingTritonDriver:
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
         """Keep the machine code of the kernel whose launcher was made last."""
         # Called right after launcher_cls, for the same kernel.
-        self.latest.store_image(cubin, self.printed.getvalue())
+        self.latest.keep_machine_code_under_printed_name(cubin, self.printed.getvalue())
         self.printed.seek(0)
         self.printed.truncate()
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
@@ -227,13 +229,13 @@ class _RecordingLauncher:
     def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
         self.driver, self.metadata = driver, metadata
         self.types: Mapping[str, Any] = source.signature
-        self.name = _format_kernel(source, metadata)
+        self.name = _describe_kernel_with_constants(source, metadata)
         self.number = -1
 
-    def store_image(self, cubin: bytes, printed: str) -> None:
+    def keep_machine_code_under_printed_name(self, cubin: bytes, ptxas_output: str) -> None:
         """Keep a kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
-        log = printed.replace(entry, f"entry function '{self.name}'")
+        log = ptxas_output.replace(entry, f"entry function '{self.name}'")
         images = self.driver.images
         self.number = len(images)
         images.append(plans.KernelImage(self.name, self.metadata.name, cubin, log))
@@ -270,7 +272,7 @@ class _RecordingLauncher:
         self.driver.starts.append(start)
 
 
-def _format_kernel(source: Any, metadata: Any) -> str:
+def _describe_kernel_with_constants(source: Any, metadata: Any) -> str:
     """Return a function and what it was compiled for: `attend<BLOCK=64, n%16=0>`."""
     names, types = source.fn.arg_names, source.signature
 

@@ -25,7 +25,7 @@ from profkit.lab.measure.cuda.library import (
     Support,
     capture_graph,
     instantiate_graph,
-    replay_graph,
+    launch_graph,
 )
 from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
@@ -105,10 +105,10 @@ class Times:
         )
 
 
-def capture_driver_graph(body: Action, stream: int) -> Action:
+def capture_driver_graph(enqueue_work: Action, stream: int) -> Action:
     """Capture what a function enqueues as a graph, and return the function that replays it."""
-    graph = instantiate_graph(capture_graph(stream, body))
-    return lambda: replay_graph(graph, stream)
+    graph = instantiate_graph(capture_graph(stream, enqueue_work))
+    return lambda: launch_graph(graph, stream)
 
 
 def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
@@ -149,7 +149,7 @@ def bench_subjects(
 ) -> list[Times]:
     """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
     stream = device.create_non_blocking_stream()
-    clock = _make_replay_timer(stream, tools)
+    clock = _make_replay_clock(stream, tools)
     flushing = tools if cold else None
     graphs = [_capture_graphs(s, stream, flushing, clock) for s in subjects]
     flush = _capture_cache_flushes(tools, stream)
@@ -157,7 +157,7 @@ def bench_subjects(
     before = device.read_gpu_state(gpu.pci)
     taken, why = _time_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = device.read_gpu_state(gpu.pci)
-    bare = _time_empty_kernel(tools, stream)
+    bare = _measure_seconds_per_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
         call = _time_plain_calls(g.subject, stream)
@@ -184,13 +184,13 @@ def bench_subjects(
 def _capture_cache_flushes(tools: Support, stream: int) -> Action:
     """Return a replay of as many flushes of the caches as a cold graph has."""
     return capture_driver_graph(
-        lambda: _enqueue_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
+        lambda: _enqueue_calls_in_turn(_COLD_PER_GRAPH, stream, tools.flush_l2_cache), stream
     )
 
 
-def _time_empty_kernel(tools: Support, stream: int) -> float:
+def _measure_seconds_per_empty_kernel(tools: Support, stream: int) -> float:
     """Return seconds per launch of an empty kernel, the best of four: the first one loads it."""
-    return min(tools.time_empty_kernel(_EAGER, stream) for _ in range(4))
+    return min(tools.measure_host_seconds_per_empty_kernel(_EAGER, stream) for _ in range(4))
 
 
 def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
@@ -201,12 +201,12 @@ def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
 Clock = Callable[[Action, Action | None], float]
 
 
-def _make_replay_timer(stream: int, tools: Support) -> Clock:
+def _make_replay_clock(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start, stop = device.create_event(), device.create_event()
 
     def time_replay(replay: Action, first: Action | None = None) -> float:
-        tools.spin_gpu(_HOLD, stream)
+        tools.keep_stream_busy(_HOLD, stream)
         if first:
             first()
         device.record_event(start, stream)
@@ -222,18 +222,20 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     """Capture a subject; without tools there is no cold graph."""
 
     def capture_calls(n: int, *first: Callable[[int], None]) -> Action:
-        return subject.capture(lambda: _enqueue_calls(n, stream, *first, subject.call), stream)
+        return subject.capture(
+            lambda: _enqueue_calls_in_turn(n, stream, *first, subject.call), stream
+        )
 
     once, few = capture_calls(1), capture_calls(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
     n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
     cold = None
     if tools:
-        cold = capture_calls(_COLD_PER_GRAPH, tools.flush_caches)
+        cold = capture_calls(_COLD_PER_GRAPH, tools.flush_l2_cache)
     return _Graphs(subject, once, capture_calls(n), n, cold)
 
 
-def _enqueue_calls(count: int, stream: int, *calls: Callable[[int], None]) -> None:
+def _enqueue_calls_in_turn(count: int, stream: int, *calls: Callable[[int], None]) -> None:
     """Enqueue some calls, one after the other, n times."""
     for _ in range(count):
         for call in calls:
@@ -262,9 +264,17 @@ class _Samples:
         A quick look while measuring, from order statistics; what is reported is the bootstrap
         interval of profkit.evidence.
         """
-        return max(_compute_half_width(self.warm), _compute_half_width(self.cold)) <= WIDTH
+        return (
+            max(
+                _compute_relative_half_width_of_median(self.warm),
+                _compute_relative_half_width_of_median(self.cold),
+            )
+            <= WIDTH
+        )
 
-    def time_round(self, graphs: _Graphs, clock: Clock, flush_seconds: float) -> None:
+    def time_one_sample_of_each_kind(
+        self, graphs: _Graphs, clock: Clock, flush_seconds: float
+    ) -> None:
         """Take one sample of each kind.
 
         `flush_seconds`: of as many flushes as there are in the graph of cold calls.
@@ -286,7 +296,7 @@ def _time_rounds(
         if any(g.cold for g in graphs):
             flush_seconds = clock(flush, None)
         for graph, samples in zip(graphs, taken, strict=True):
-            samples.time_round(graph, clock, flush_seconds)
+            samples.time_one_sample_of_each_kind(graph, clock, flush_seconds)
         done = len(taken[0].warm)
         if time.monotonic() > until:
             return taken, f"time ran out after {done} rounds"
@@ -298,7 +308,7 @@ def _time_rounds(
             needed = min(2 * needed, most)
 
 
-def _compute_half_width(samples: Sequence[float]) -> float:
+def _compute_relative_half_width_of_median(samples: Sequence[float]) -> float:
     """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
     if not samples:
         return 0.0
@@ -322,7 +332,7 @@ def summarize_times_as_json(times: Times) -> JsonObject:
         if summary is None:
             continue
         if summary["width"] is None:
-            reasons.append(f"{state}: no interval, {_explain_unusable_samples(taken)}")
+            reasons.append(f"{state}: no interval, {_explain_unusable_samples_or_empty(taken)}")
         elif summary["width"] > WIDTH:
             wide.append(state)
     if wide:
@@ -338,7 +348,7 @@ def summarize_times_as_json(times: Times) -> JsonObject:
     }
 
 
-def _explain_unusable_samples(samples: Sequence[float]) -> str:
+def _explain_unusable_samples_or_empty(samples: Sequence[float]) -> str:
     from profkit.evidence.samples import THRESHOLDS, group_samples_by_process, summarize_samples
 
     fault = summarize_samples(group_samples_by_process(samples, "the samples"), THRESHOLDS).unusable

@@ -22,7 +22,10 @@ from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, make_temporary_folder, read_json, write_text
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.pipeline import explain_no_verdict, measure_target
+from profkit.lab.measure.pipeline import (
+    build_check_and_time_target,
+    make_error_where_no_verdict_is_given,
+)
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import Target
 from profkit.lab.measure.variants import build, problem, variants
@@ -36,22 +39,22 @@ _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
-def write_problem_of_captured_launch(
-    captured: Path, folder: Path, program: str, launches: int
+def write_problem_and_variant_of_captured_launch(
+    hook_folder: Path, folder: Path, program: str, launch_count: int
 ) -> Path:
     """Make a problem of the folder that the hook left; return its variant's file.
 
     `folder` must not be there yet.
     """
-    about = read_json(captured / "capture.json")
+    about = read_json(hook_folder / "capture.json")
     folder.mkdir(parents=True)
-    for array in sorted(captured.glob("*.bin")):
+    for array in sorted(hook_folder.glob("*.bin")):
         shutil.move(array, folder / array.name)
     shutil.copy(INJECTED / "captured_problem.py", folder / "problem.py")
-    document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}
+    document = {**_choose_allowed_differences(about), **{key: about[key] for key in _KEPT}}
     write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
-    path = folder / f"{VARIANT}_{_make_folder_word(about['kernel'])}.py"
-    write_text(path, _render_variant(about, program, launches))
+    path = folder / f"{VARIANT}_{_make_word_for_folder_name(about['kernel'])}.py"
+    write_text(path, _render_variant(about, program, launch_count))
     return path
 
 
@@ -60,7 +63,7 @@ CapturedKernel = Mapping[str, Any]  # what the hook wrote of one, in capture.jso
 
 def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
-    stem = _make_folder_word(kernel)
+    stem = _make_word_for_folder_name(kernel)
     name, number = stem, 1
     while name in taken_names:
         number += 1
@@ -68,11 +71,12 @@ def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
     return name
 
 
-def _render_variant(captured_kernel: CapturedKernel, program: str, launches: int) -> str:
+def _render_variant(captured_kernel: CapturedKernel, program: str, launch_count: int) -> str:
     """Return the text of a variant: prose, imports, constants, definitions, the launch."""
     tunables = _choose_tunable_values(captured_kernel)
     parts = [
-        _render_prose(captured_kernel, program, launches, tunables) + captured_kernel["imports"],
+        _render_prose(captured_kernel, program, launch_count, tunables)
+        + captured_kernel["imports"],
         "\n".join(f"{name} = {values[0]}" for name, values in tunables.items()),
         captured_kernel["definitions"],
         _render_launch(captured_kernel, tunables),
@@ -150,11 +154,11 @@ def _choose_tunable_values(captured_kernel: CapturedKernel) -> dict[str, list[in
 def _render_prose(
     captured_kernel: CapturedKernel,
     program: str,
-    launches: int,
+    launch_count: int,
     tunables: Mapping[str, Sequence[int]],
 ) -> str:
     """Return the docstring of a variant, which is its header too."""
-    times = "once" if launches == 1 else f"{launches} times"
+    times = "once" if launch_count == 1 else f"{launch_count} times"
     file = _clean_docstring_text(captured_kernel["file"]) or "a file of the program"
     lines = [
         f'"""{captured_kernel["kernel"]} as a program launched it.',
@@ -171,7 +175,7 @@ def _render_prose(
     return "\n".join([*lines, '"""', ""])
 
 
-def _choose_tolerance(captured_kernel: CapturedKernel) -> JsonObject:
+def _choose_allowed_differences(captured_kernel: CapturedKernel) -> JsonObject:
     """Return what another version may differ by; the captured one is bit-equal or nearly."""
     worst = spread = 0.0
     for output in captured_kernel["outputs"]:
@@ -185,7 +189,7 @@ def _choose_tolerance(captured_kernel: CapturedKernel) -> JsonObject:
     }
 
 
-def _make_folder_word(text: str) -> str:
+def _make_word_for_folder_name(text: str) -> str:
     return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
 
 
@@ -233,7 +237,7 @@ class CaptureDocument(
     kernels: tuple[CapturedEntry, ...] = ()
 
 
-def capture_program(
+def run_program_and_capture_launches(
     command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
@@ -296,15 +300,15 @@ def _write_problem_of_kernel(
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     new = output / make_unused_folder_name(name, {p.name for p in list_folder(output)})
-    file = str(write_problem_of_captured_launch(left, new, program, launches))
+    file = str(write_problem_and_variant_of_captured_launch(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(
         kernel=name, launches=launches, file=file, in_program=about["seconds"], notes=notes
     )
 
 
-def check_and_time_kernels(
-    kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
+def check_and_time_captured_kernels(
+    kernels: Sequence[CapturedEntry], build_folder: Path, progress: Progress
 ) -> list[CapturedEntry]:
     """Return the same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
@@ -313,27 +317,29 @@ def check_and_time_kernels(
         if k.file:
             files[k.file] = variants.read_variant(Path(k.file))
     # Side by side; later they are there.
-    build.compile_variants(files.values(), [device.query_gpu().arch], folder)
+    build.compile_variants_not_built_yet(files.values(), [device.query_gpu().arch], build_folder)
     tried = []
     for kernel in kernels:
         if kernel.file:
-            kernel = _check_and_time_kernel(kernel, files[kernel.file], folder, progress)  # noqa: PLW2901
+            kernel = _check_and_time_kernel(kernel, files[kernel.file], build_folder, progress)  # noqa: PLW2901
         tried.append(kernel)
     return tried
 
 
 def _check_and_time_kernel(
-    kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
+    kernel: CapturedEntry, variant: variants.Variant, build_folder: Path, progress: Progress
 ) -> CapturedEntry:
-    loaded = problem.load_problem(variants.find_problem_dir(variant.path))
-    target = Target(loaded, (variant,), (), (CASE,), folder)
+    loaded = problem.load_problem(variants.find_problem_folder_of_kernel(variant.path))
+    target = Target(loaded, (variant,), (), (CASE,), build_folder)
     try:
-        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+        run = build_check_and_time_target(
+            target, lambda text: progress(f"{kernel.kernel}: {text}"), check_cases=()
+        )
     except ProfkitError as error:  # the others go on
         return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
-    failed = explain_no_verdict(run, variant.id, CASE)
+    failed = make_error_where_no_verdict_is_given(run, variant.id, CASE)
     here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:

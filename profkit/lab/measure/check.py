@@ -53,10 +53,10 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
     with make_thread_pool() as pool:
         pieces = list(pool.map(compare_from, range(0, out.size, _PIECE)))
-    return _combine_pieces(pieces, out.shape)
+    return _combine_accuracies_of_pieces(pieces, out.shape)
 
 
-def _combine_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accuracy:
+def _combine_accuracies_of_pieces(pieces: Sequence[_Piece], shape: tuple[int, ...]) -> Accuracy:
     """Return the accuracy of a whole output from that of its pieces."""
     import numpy as np
 
@@ -82,7 +82,7 @@ class _Piece(NamedTuple):
     worst: tuple[float, int]
 
 
-def _compare_piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
+def _compare_piece(out: Array, ref: Array, first_index: int, atol: float, rtol: float) -> _Piece:
     import numpy as np
 
     expected = ref.astype(np.float64)
@@ -100,7 +100,7 @@ def _compare_piece(out: Array, ref: Array, start: int, atol: float, rtol: float)
         float(error[finite].sum()),
         float(off[finite].max(initial=0.0)),
         float((off[large] / size[large]).max(initial=0.0)),
-        (float(known.max()), -start - int(known.argmax())),
+        (float(known.max()), -first_index - int(known.argmax())),
     )
 
 
@@ -190,13 +190,13 @@ def run_and_check_case(
         call(here)
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case(data, error)
-    host = here.fetch_bytes()
+        return make_failed_case_unless_context_lost(data, error)
+    host = here.copy_arena_to_host()
     device.free_memory(here.base)
     return judge_finished_launch(problem, here, host)
 
 
-def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
+def make_failed_case_unless_context_lost(data: CaseData, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -205,13 +205,13 @@ def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
     return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
 
 
-def judge_finished_launch(problem: Problem, arena: Arena, host: Bytes) -> CaseCheck:
+def judge_finished_launch(problem: Problem, arena: Arena, arena_bytes: Bytes) -> CaseCheck:
     """Judge the outputs and guards of one finished launch."""
     count = range(len(arena.outputs))
-    unwritten = [arena.count_unwritten(host, i) for i in count]
-    outs = [arena.read_output(host, i) for i in count]
+    unwritten = [arena.count_unwritten_elements(arena_bytes, i) for i in count]
+    outs = [arena.cut_output_out_of(arena_bytes, i) for i in count]
     judged = judge_output_values(problem, arena.data, outs, unwritten)
-    out_of_bounds = arena.list_forbidden_writes(host)
+    out_of_bounds = arena.describe_forbidden_writes(arena_bytes)
     if not out_of_bounds:
         return judged
     return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
@@ -236,18 +236,18 @@ def _list_faults(
 
 
 def judge_output_values(
-    problem: Problem, data: CaseData, outputs: Sequence[Any], unwritten: Sequence[int] = ()
+    problem: Problem, data: CaseData, outputs: Sequence[Any], unwritten_counts: Sequence[int] = ()
 ) -> CaseCheck:
-    """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
-    atol, rtol = problem.get_tolerance(data.case)
+    """Judge outputs; `unwritten_counts`: how many elements of each were never written, where known."""
+    atol, rtol = problem.get_absolute_and_relative_tolerance(data.case)
     faults: list[str] = []
     verdicts = []
     for i, (out, reference) in enumerate(zip(outputs, data.load_reference(), strict=True)):
         verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
         left = 0
-        if i < len(unwritten):
-            left = unwritten[i]
+        if i < len(unwritten_counts):
+            left = unwritten_counts[i]
         for fault in _list_faults(verdict, out, reference, left, (atol, rtol)):
             faults.append(f"output {i}: {fault}")
     return CaseCheck(
@@ -262,24 +262,28 @@ def judge_output_values(
 
 
 def check_launcher_is_asynchronous(
-    lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support, stream: int
+    library_handle: ctypes.CDLL,
+    problem: Problem,
+    data: CaseData,
+    tools: library.Support,
+    stream: int,
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = allocate_arena(data)
     args = here.make_args(problem, stream)
     device.wait_for_gpu_or_stream()
     try:
-        tools.spin_gpu(int(_SPIN * 1e9), stream)
+        tools.keep_stream_busy(int(_SPIN * 1e9), stream)
         began = time.perf_counter()
-        library.call_launcher(lib, args)
+        library.call_launcher(library_handle, args)
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
-        early = here.fetch_bytes()
+        early = here.copy_arena_to_host()
         spinning = time.perf_counter() - began < _SPIN
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case(data, error)
-    judged = judge_finished_launch(problem, here, here.fetch_bytes())
+        return make_failed_case_unless_context_lost(data, error)
+    judged = judge_finished_launch(problem, here, here.copy_arena_to_host())
     faults = list(judged.faults)
     if waited > _SPIN / 2:
         faults.append(
@@ -291,9 +295,9 @@ def check_launcher_is_asynchronous(
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 
-def _is_any_output_written(arena: Arena, host: Bytes) -> bool:
+def _is_any_output_written(arena: Arena, arena_bytes: Bytes) -> bool:
     begun = {out for out, _ in arena.data.begins}
     for i, span in enumerate(arena.outputs):
-        if i not in begun and (span.slice_bytes(host) != POISON).any():
+        if i not in begun and (span.cut_span_out_of_allocation(arena_bytes) != POISON).any():
             return True
     return False

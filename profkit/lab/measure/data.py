@@ -45,9 +45,9 @@ class Span(NamedTuple):
     offset: int
     size: int
 
-    def slice_bytes(self, image: Bytes) -> Bytes:
+    def cut_span_out_of_allocation(self, allocation_bytes: Bytes) -> Bytes:
         """Return its bytes, out of those of the whole allocation."""
-        return image[self.offset : self.offset + self.size]
+        return allocation_bytes[self.offset : self.offset + self.size]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CaseData:
             for i, s in enumerate(self.outputs)
         ]
 
-    def output_bytes(self) -> list[int]:
+    def list_output_sizes_in_bytes(self) -> list[int]:
         """Return the size of each output in bytes."""
         return [array.size for array in self.outputs]
 
@@ -106,12 +106,12 @@ def _make_array_types(shapes: list[Any]) -> tuple[ArrayType, ...]:
 
 
 def _compute_and_store_case(
-    problem: Problem, case: Any, seed: int, grid: str | None, place: Path
+    problem: Problem, case: Any, seed: int, inputs_key: str | None, place: Path
 ) -> None:
     import numpy as np
 
     inputs = []
-    for a in problem.module.inputs(case, seed, grid):
+    for a in problem.module.inputs(case, seed, inputs_key):
         inputs.append(np.ascontiguousarray(a))
     outputs = problem.module.reference(case, inputs)
     for i, array in enumerate(inputs):
@@ -126,7 +126,7 @@ def _compute_and_store_case(
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
-        "begins": sorted(problem.get_first_values(case).items()),
+        "begins": sorted(problem.get_input_number_by_inplace_output(case).items()),
     }
     write_text(place / "data.json", json.dumps(shapes))
 
@@ -150,7 +150,7 @@ def decode_stored_values(array: Array, dtype: str) -> Array:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def make_tensor(array: Array, dtype: str) -> Any:
+def make_host_tensor(array: Array, dtype: str) -> Any:
     """Return an array as a tensor on the host, of its shape and of this type."""
     import numpy as np
     import torch
@@ -161,7 +161,7 @@ def make_tensor(array: Array, dtype: str) -> Any:
     return tensor
 
 
-def read_tensor_values(tensor: Any) -> Array:
+def copy_tensor_values_to_host(tensor: Any) -> Array:
     """Return a tensor's values on the host, in its shape; bfloat16 as float32."""
     import torch
 
@@ -194,13 +194,15 @@ class Arena:
 
         image = np.full(self.size, FENCE, np.uint8)
         for span in self.outputs:
-            span.slice_bytes(image)[:] = POISON
+            span.cut_span_out_of_allocation(image)[:] = POISON
         for i, span in enumerate(self.inputs):
-            span.slice_bytes(image)[:] = view_as_bytes(data.load_inputs()[i]) if data else 0
+            span.cut_span_out_of_allocation(image)[:] = (
+                view_as_bytes(data.load_inputs()[i]) if data else 0
+            )
         for out, source in data.begins if data else ():
             span = self.outputs[out]
             first = self.inputs[source].offset
-            span.slice_bytes(image)[:] = image[first : first + span.size]
+            span.cut_span_out_of_allocation(image)[:] = image[first : first + span.size]
         device.copy_to_device(address, image.ctypes.data, self.size)
 
     def make_args(self, problem: Problem, stream: int) -> Args:
@@ -210,7 +212,7 @@ class Arena:
         values = problem.module.arguments(problem.get_case(self.data.case))
         return Args.from_addresses(inputs, outputs, values, stream)
 
-    def fetch_bytes(self) -> Bytes:
+    def copy_arena_to_host(self) -> Bytes:
         """Copy the whole arena, guards included, to the host."""
         import numpy as np
 
@@ -218,32 +220,43 @@ class Arena:
         device.copy_to_host(host.ctypes.data, self.base, self.size)
         return host
 
-    def read_output(self, host: Bytes, index: int) -> Array:
+    def cut_output_out_of(self, arena_bytes: Bytes, output_index: int) -> Array:
         """Return an output in its shape, out of a copy of all the arena's bytes."""
-        shape, dtype = self.data.outputs[index]
-        stored = self.outputs[index].slice_bytes(host).view(choose_storage_type(dtype))
+        shape, dtype = self.data.outputs[output_index]
+        stored = (
+            self.outputs[output_index]
+            .cut_span_out_of_allocation(arena_bytes)
+            .view(choose_storage_type(dtype))
+        )
         return decode_stored_values(stored.reshape(shape), dtype)
 
-    def count_unwritten(self, host: Bytes, index: int) -> int:
+    def count_unwritten_elements(self, arena_bytes: Bytes, output_index: int) -> int:
         """Return how many elements of an output still are the poison; 0 where none ever was."""
-        if any(out == index for out, _ in self.data.begins):
+        if any(out == output_index for out, _ in self.data.begins):
             return 0
-        width = choose_storage_type(self.data.outputs[index].dtype).itemsize
-        words = self.outputs[index].slice_bytes(host).reshape(-1, width)
+        width = choose_storage_type(self.data.outputs[output_index].dtype).itemsize
+        words = (
+            self.outputs[output_index].cut_span_out_of_allocation(arena_bytes).reshape(-1, width)
+        )
         return int((words == POISON).all(axis=1).sum())
 
-    def list_forbidden_writes(self, host: Bytes) -> list[str]:
+    def describe_forbidden_writes(self, arena_bytes: Bytes) -> list[str]:
         """Return what a launch wrote that it should not have, one line each."""
-        return [*self._describe_changed_inputs(host), *self._describe_changed_guards(host)]
+        return [
+            *self._describe_changed_inputs(arena_bytes),
+            *self._describe_changed_guards(arena_bytes),
+        ]
 
-    def _describe_changed_inputs(self, host: Bytes) -> Iterator[str]:
+    def _describe_changed_inputs(self, arena_bytes: Bytes) -> Iterator[str]:
         given = zip(self.inputs, self.data.load_inputs(), strict=True)
         for index, (span, array) in enumerate(given):
-            changed = int((span.slice_bytes(host) != view_as_bytes(array)).sum())
+            changed = int(
+                (span.cut_span_out_of_allocation(arena_bytes) != view_as_bytes(array)).sum()
+            )
             if changed:
                 yield f"input {index} was overwritten: {changed} bytes changed"
 
-    def _describe_changed_guards(self, host: Bytes) -> Iterator[str]:
+    def _describe_changed_guards(self, arena_bytes: Bytes) -> Iterator[str]:
         """Yield a line for each gap between arrays in which a byte changed."""
         arrays = []
         for kind, places in (("input", self.inputs), ("output", self.outputs)):
@@ -251,7 +264,7 @@ class Arena:
                 arrays.append((f"{kind} {index}", offset, size))
         start, behind = 0, ""
         for name, offset, size in [*arrays, ("", self.size, 0)]:
-            touched = int((host[start:offset] != FENCE).sum())
+            touched = int((arena_bytes[start:offset] != FENCE).sum())
             if touched:
                 sides = []
                 if behind:
@@ -262,14 +275,14 @@ class Arena:
             start, behind = offset + size, name
 
 
-def plan_arena(data: CaseData, base: int = 0) -> Arena:
+def plan_arena(data: CaseData, base_address: int = 0) -> Arena:
     """Place inputs and outputs one after another, with guards around each."""
     at, places = GUARD, []
     for array in (*data.shapes, *data.outputs):
         places.append(Span(at, array.size))
         at += (array.size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
     count = len(data.shapes)
-    return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
+    return Arena(base_address, at, data, tuple(places[:count]), tuple(places[count:]))
 
 
 def allocate_arena(data: CaseData) -> Arena:

@@ -83,7 +83,7 @@ class CompiledVariant:
 
     def list_kernel_rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
-        largest = _find_most_dynamic_shared(self.launches)
+        largest = _find_launch_with_most_dynamic_shared(self.launches)
         same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
         rows = []
         for kernel in self.build.kernels:
@@ -118,7 +118,9 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
     variants: tuple[ListedVariant, ...] = ()
 
 
-def list_variants(places: LabFolders, problem: str | None = None) -> Read[list[ListedVariant]]:
+def list_variants_with_record_states(
+    places: LabFolders, problem: str | None = None
+) -> Read[list[ListedVariant]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records_by_variant(places.artifacts_dir())
     found, problems = variants.read_variants_and_problems(places.kernels_dir(), problem)
@@ -156,10 +158,10 @@ def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -
     return states
 
 
-def _find_records_by_variant(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+def _find_records_by_variant(artifacts_folder: Path) -> dict[str, list[tuple[Path, str]]]:
     """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
-    for (variant, case), several in find_all_run_files(artifacts).items():
+    for (variant, case), several in find_all_run_files(artifacts_folder).items():
         records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
     return records
 
@@ -173,7 +175,9 @@ class Refreshed:
     unknown: tuple[Path, ...]
 
 
-def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refreshed:
+def refresh_records_of_same_machine_code(
+    places: LabFolders, compiled_variants: Sequence[CompiledVariant]
+) -> Refreshed:
     """Let records of the very machine code that was just built follow today's source.
 
     A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
@@ -181,7 +185,7 @@ def refresh_records(places: LabFolders, made: Sequence[CompiledVariant]) -> Refr
     the hash that it was made with; one without the launcher's hash, or with that of another host
     compiler, gets it while its source is today's, so that it can follow the next change.
     """
-    builds = [compiled.build for compiled in made]
+    builds = [compiled.build for compiled in compiled_variants]
     today = {}
     for b in builds:
         if b.sass:
@@ -218,30 +222,30 @@ def _update_source_of_record(record: Record, source: RecordedSource, built: Buil
 
 
 def compile_and_check_budgets(
-    places: LabFolders, names: Sequence[str], archs: Sequence[str] | None
+    places: LabFolders, variant_names: Sequence[str], archs: Sequence[str] | None
 ) -> list[CompiledVariant]:
     """Compile variants and hold them to their budgets.
 
     No names take all variants; no architectures take that of the GPU present.
     """
     kernels = places.kernels_dir()
-    if names:
-        chosen = variants.find_named_variants(kernels, names)
+    if variant_names:
+        chosen = variants.find_named_variants(kernels, variant_names)
     else:
         chosen = variants.find_variants(kernels)
-    archs = archs or [_find_present_arch()]
+    archs = archs or [_find_arch_of_present_gpu()]
     folder = places.build_dir()
     with make_thread_pool() as pool:  # each waits for a program of its own
-        stub = pool.submit(dry.compile_stub, folder)
-        made = build.compile_variants(chosen, archs, folder)
+        stub = pool.submit(dry.compile_driver_stub_once, folder)
+        made = build.compile_variants_not_built_yet(chosen, archs, folder)
         stub.result()
         shapes = pool.map(
-            lambda b: dry.get_dry_launches_by_case(b, kernels / b.variant.problem), made
+            lambda b: dry.load_or_make_dry_launches_by_case(b, kernels / b.variant.problem), made
         )
         return [_make_compiled_variant(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
-def _find_present_arch() -> str:
+def _find_arch_of_present_gpu() -> str:
     try:
         return device.find_common_arch() or device.query_gpu().arch
     except ProfkitError as error:
@@ -254,12 +258,12 @@ def _make_compiled_variant(
     made: Build, launches: dict[str, list[GraphLaunch]] | None
 ) -> CompiledVariant:
     dynamic = {}
-    for kernel, x in _find_most_dynamic_shared(launches).items():
+    for kernel, x in _find_launch_with_most_dynamic_shared(launches).items():
         dynamic[kernel] = x.dynamic_smem
-    return CompiledVariant(made, launches, tuple(build.list_budget_excesses(made, dynamic)))
+    return CompiledVariant(made, launches, tuple(build.describe_budget_excesses(made, dynamic)))
 
 
-def _find_most_dynamic_shared(
+def _find_launch_with_most_dynamic_shared(
     launches: Mapping[str, Sequence[GraphLaunch]] | None,
 ) -> dict[str, GraphLaunch]:
     """Return kernel -> its launch with the most dynamic shared memory."""

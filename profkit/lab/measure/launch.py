@@ -35,7 +35,7 @@ def _run_launch_plan(arguments: list[str]) -> int:
         device.wait_for_gpu_or_stream()
         if tools:  # that call was outside of the profiled window: this one is inside
             device.call_driver("cuProfilerStart")
-            tools.push_range(plan.label)
+            tools.push_nvtx_range(plan.label)
             call()
             device.wait_for_gpu_or_stream()
             tools.pop()
@@ -51,7 +51,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     lib = library.load_library(Path(plan.library or ""))
     inputs = []
     for name in plan.inputs:
-        inputs.append(_upload_file(Path(name)))
+        inputs.append(_upload_file_and_return_address(Path(name)))
     outputs = [device.allocate_memory(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy_on_device(outputs[out], inputs[start], plan.outputs[out])
@@ -61,7 +61,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     return lambda: library.call_launcher(lib, args)
 
 
-def _upload_file(path: Path) -> int:
+def _upload_file_and_return_address(path: Path) -> int:
     size = path.stat().st_size
     pointer = device.allocate_memory(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
@@ -77,7 +77,7 @@ def _prepare_reference_call(plan: library.LaunchPlan, name: str) -> Callable[[],
 
     loaded = problem.load_problem(Path(plan.problem))
     at = data.load_or_compute_case_data(loaded, plan.case, 0, Path(plan.build))
-    call = loaded.make_reference_call(name, plan.case, subjects.load_torch_inputs(at))
+    call = loaded.make_reference_call(name, plan.case, subjects.load_inputs_as_gpu_tensors(at))
     device.open_gpu()
     call()  # libraries choose and load their kernels here, before the window
     return call

@@ -32,40 +32,51 @@ from profkit.collect import profiler, tools
 from profkit.collect.ncu_output import NoCounters
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, require_package
-from profkit.evidence.commits import read_current_commit
+from profkit.evidence.commits import read_current_commit_and_dirtiness
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
-from profkit.lab.measure.session import GpuPool, Progress, check_and_time_run, make_build_entry
+from profkit.lab.measure.session import (
+    GpuPool,
+    Progress,
+    check_and_time_run,
+    make_worker_entry_of_build,
+)
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
     build_target,
+    copy_record_with_timing_of_run,
     make_profile_plan,
     make_record,
-    set_timing_from_run,
 )
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.paths import make_run_paths
 from profkit.records.record import Record, write_record
-from profkit.records.store import hash_file
+from profkit.records.store import compute_sha256_of_file
 
 
-def measure_target(
-    target: Target, progress: Progress, checks: Iterable[str] | None = None, time: bool = True
+def build_check_and_time_target(
+    target: Target,
+    progress: Progress,
+    check_cases: Iterable[str] | None = None,
+    is_timed: bool = True,
 ) -> TargetRun:
     """Build, check and time in turns.
 
-    `checks`: names of the cases to judge beside target.cases; None takes the problem's CHECKS.
+    `check_cases`: names of the cases to judge beside target.cases; None takes the problem's CHECKS.
     """
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {b.variant.id: b for b in builds}, support)
     if target.references or any(b.error is None for b in builds):
         check_and_time_run(
-            run, target.problem.list_case_seeds(target.cases, checks), progress, time
+            run,
+            target.problem.list_case_and_seed_pairs(target.cases, check_cases),
+            progress,
+            is_timed,
         )
     return run
 
@@ -90,7 +101,7 @@ class Profiling:
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
 
-def _find_ncu(target: Target) -> Tool | ProfkitError:
+def _find_ncu_or_reason_without(target: Target) -> Tool | ProfkitError:
     """Return ncu, or why there is none: checks and times do not need it."""
     try:
         return tools.require_tool_with_version("ncu", target.folder)
@@ -98,7 +109,7 @@ def _find_ncu(target: Target) -> Tool | ProfkitError:
         return error
 
 
-def profile_target(
+def check_time_and_profile_target(
     target: Target,
     artifacts: Path,
     options: profiler.CollectOptions,
@@ -106,10 +117,10 @@ def profile_target(
     finished: Callable[[Profiled], None],
 ) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
-    ncu = _find_ncu(target)
-    run = measure_target(target, progress)
+    ncu = _find_ncu_or_reason_without(target)
+    run = build_check_and_time_target(target, progress)
     profiler = _Profiler(
-        run, artifacts, options, ncu, read_current_commit(target.problem.path.parent)
+        run, artifacts, options, ncu, read_current_commit_and_dirtiness(target.problem.path.parent)
     )
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
@@ -126,11 +137,13 @@ def profile_target(
 
     names = (*(v.id for v in target.variants), *target.references)
     every = list(product(names, target.cases))
-    GpuPool(list(target.visible)).share_items(every, profile_one)
+    GpuPool(list(target.visible)).do_each_item_once_on_some_member(every, profile_one)
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def explain_no_verdict(run: TargetRun, name: str, case: str) -> ProfkitError | None:
+def make_error_where_no_verdict_is_given(
+    run: TargetRun, name: str, case: str
+) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
     built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
@@ -160,19 +173,24 @@ class _Profiler:
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
         return Profiled(
-            name, case, record, None, explain_no_verdict(self.run, name, case), wrong=wrong
+            name,
+            case,
+            record,
+            None,
+            make_error_where_no_verdict_is_given(self.run, name, case),
+            wrong=wrong,
         )
 
-    def profile_and_record(self, result: Profiled, visible: str | None) -> Profiled:
+    def profile_and_record(self, result: Profiled, visible_gpus: str | None) -> Profiled:
         """Run ncu round one call and write the record; without ncu or counters, the record alone.
 
         Where an older report stands, its record stays with it.
         """
         place = self.run.target.problem.name, result.name, result.case
         report, path = make_run_paths(self.artifacts, *place)
-        record = set_timing_from_run(result.record, self.run)
+        record = copy_record_with_timing_of_run(result.record, self.run)
         try:
-            reported = self._collect_report(record, report, visible)
+            reported = self._collect_report(record, report, visible_gpus)
         except ProfkitError as error:
             return replace(result, problem=error)
         if reported is not None:
@@ -185,7 +203,9 @@ class _Profiler:
             why = self.ncu
         return replace(result, record=record, problem=why)
 
-    def _collect_report(self, record: Record, report: Path, visible: str | None) -> Record | None:
+    def _collect_report(
+        self, record: Record, report: Path, visible_gpus: str | None
+    ) -> Record | None:
         at, ncu, options = (record.variant, record.case), self.ncu, self.options
         kernels = []
         for launch in self.run.measured.launches[at]:
@@ -193,8 +213,8 @@ class _Profiler:
         # In a call that only copies ncu would find nothing.
         if isinstance(ncu, ProfkitError) or not kernels:
             return None
-        if visible is not None:
-            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
+        if visible_gpus is not None:
+            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible_gpus})
         try:
             plan = make_profile_plan(self.run, *at)
             collected = profiler.profile_one_call(plan, kernels, report, ncu.path, options)
@@ -210,10 +230,12 @@ class _Profiler:
                 clock_control=profiler.CLOCKS,
                 cache_control=options.cache,
                 set=options.set,
-                visible=visible,
+                visible=visible_gpus,
             ),
             report=RecordedReport(
-                file=report.name, sha256=hash_file(report), launches=len(collected.kernels)
+                file=report.name,
+                sha256=compute_sha256_of_file(report),
+                launches=len(collected.kernels),
             ),
         )
 
@@ -231,12 +253,16 @@ class HostResult:
     errors: str
 
 
-def profile_on_hosts(
-    client: Any, words: Sequence[str], cases: Sequence[str], finished: Callable[[HostResult], None]
+def profile_cases_on_workers(
+    client: Any,
+    profile_arguments: Sequence[str],
+    cases: Sequence[str],
+    finished: Callable[[HostResult], None],
 ) -> list[HostResult]:
     """Run `profkit profile` once a case, wherever a GPU is free; ProfkitError if no worker has one.
 
-    `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
+    `profile_arguments` is what `profkit profile` is told beside the case; `finished` gets each result
+    at once.
     """
     with require_package("distributed", "measuring on other hosts"):
         from distributed import as_completed
@@ -248,7 +274,7 @@ def profile_on_hosts(
         )
     options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
     tasks = {
-        client.submit(_profile_case_on_worker, tuple(words), case, **options): case
+        client.submit(_profile_case_on_worker, tuple(profile_arguments), case, **options): case
         for case in cases
     }
     results: dict[str, HostResult] = {}
@@ -263,11 +289,13 @@ def profile_on_hosts(
     return [results[case] for case in cases]
 
 
-def _profile_case_on_worker(words: Sequence[str], case: str) -> HostResult:
+def _profile_case_on_worker(profile_arguments: Sequence[str], case: str) -> HostResult:
     """Profile one case, in a process of its own on the worker's GPU."""
     from profkit.interpreter import make_module_command
 
-    command = make_module_command("profkit", "profile", *words, "--case", case, "--quiet")
+    command = make_module_command(
+        "profkit", "profile", *profile_arguments, "--case", case, "--quiet"
+    )
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return HostResult(case, socket.gethostname(), done.returncode, done.stderr.strip())
 
@@ -275,8 +303,8 @@ def _profile_case_on_worker(words: Sequence[str], case: str) -> HostResult:
 _AGAIN = "~again"  # no variant's id holds a ~
 
 
-def run_aa_processes(
-    target: Target, processes: int, rounds: int, progress: Progress
+def iterate_aa_comparisons_by_process(
+    target: Target, process_count: int, rounds_per_process: int, progress: Progress
 ) -> Iterator[list[HistoryTwin]]:
     """Yield the A/A comparisons of each process, one after another, as soon as it has ended.
 
@@ -290,12 +318,14 @@ def run_aa_processes(
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     checks = tuple((case, 0) for case in target.cases)
     setup = Setup(target.problem.path.parent, target.folder, support, checks)
-    for number in range(processes):
-        progress(f"process {number + 1} of {processes}")
+    for number in range(process_count):
+        progress(f"process {number + 1} of {process_count}")
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
                 _require_correct_results(worker, builds, checks)
-            yield list(_time_aa_in_one_process(worker, builds, target, rounds))
+            yield list(
+                _iterate_aa_comparisons_of_one_process(worker, builds, target, rounds_per_process)
+            )
 
 
 def _require_correct_results(
@@ -303,7 +333,9 @@ def _require_correct_results(
 ) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.check_variant_and_list_launches(make_build_entry(built), checks).checks[name]
+        check = worker.check_variant_and_list_launches(
+            make_worker_entry_of_build(built), checks
+        ).checks[name]
         if check.status != "right":
             if check.faults:
                 why = check.faults[0]
@@ -312,11 +344,14 @@ def _require_correct_results(
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _time_aa_in_one_process(
+def _iterate_aa_comparisons_of_one_process(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:
-        entries = [*map(make_build_entry, builds), *(make_build_entry(b, _AGAIN) for b in builds)]
+        entries = [
+            *map(make_worker_entry_of_build, builds),
+            *(make_worker_entry_of_build(b, _AGAIN) for b in builds),
+        ]
         times, gpu = worker.time_entries(entries, case, (rounds, rounds)).times, worker.gpu
         for built in builds:
             name = built.variant.id

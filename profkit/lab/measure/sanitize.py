@@ -32,18 +32,20 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 CLEAN = "clean"
 
 
-def run_sanitizer_tool(sanitizer: Path, plan: LaunchPlan, tool: str, timeout: float = 300.0) -> str:
+def run_sanitizer_tool_and_summarize(
+    sanitizer: Path, plan: LaunchPlan, tool: str, timeout_s: float = 300.0
+) -> str:
     """Run a plan (see profkit.lab.measure.launch) under one tool; its verdict.
 
-    A small case: a tool slows it down tens of times. `timeout`: seconds.
+    A small case: a tool slows it down tens of times. `timeout_s`: seconds.
     """
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
     with make_temporary_folder() as folder:
         program = replace(plan, profile=False).write_program(folder)
-        done = process.run_command([sanitizer, *options, *program], timeout)
+        done = process.run_command([sanitizer, *options, *program], timeout_s)
     if done.status is None:
-        return f"stopped after {timeout:.0f} s"
-    return parse_sanitizer_output(tool, done.status, done.output)
+        return f"stopped after {timeout_s:.0f} s"
+    return summarize_sanitizer_output(tool, done.status, done.output)
 
 
 def _find_last_program_line(output: str) -> str:
@@ -55,14 +57,14 @@ def _find_last_program_line(output: str) -> str:
     return last
 
 
-def parse_sanitizer_output(tool: str, status: int, output: str) -> str:
+def summarize_sanitizer_output(tool: str, exit_status: int, output: str) -> str:
     """Return CLEAN, or how many errors a tool's output says, the first of them and where.
 
     ProfkitError: the tool did not do its work: no summary, or the program failed by itself.
     """
     summaries = list(_SUMMARY.finditer(output))
     if not summaries:
-        words = (output.strip().splitlines() or [f"exit status {status}"])[-1]
+        words = (output.strip().splitlines() or [f"exit status {exit_status}"])[-1]
         raise ProfkitError(
             f"compute-sanitizer --tool {tool} gave no verdict: {words[:200]}",
             "is it of the CUDA version of the driver? profkit doctor lists both",
@@ -71,10 +73,10 @@ def parse_sanitizer_output(tool: str, status: int, output: str) -> str:
     errors = int(last["errors"] or last["races"] or 0)
     warnings = int(last["warnings"] or 0)
     if not errors and not warnings:
-        if status == 0:
+        if exit_status == 0:
             return CLEAN
         raise ProfkitError(
-            f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
+            f"the variant failed under compute-sanitizer --tool {tool} (exit status {exit_status})",
             _find_last_program_line(output)[:200],
         )
     detail, place = _DETAIL.search(output), _PLACE.search(output)
@@ -92,7 +94,7 @@ _ENOUGH = 1e7  # operations of a case that has several tiles and a ragged end
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 
 
-def run_sanitizer(run: TargetRun, progress: Progress) -> None:
+def run_sanitizer_and_add_verdicts(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
     They are kept next to the build, so that the records of this very binary have them. A tool that
@@ -106,9 +108,10 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
             check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = make_profile_plan(run, name, _choose_small_case(run, check))
+            plan = make_profile_plan(run, name, _choose_smallest_supported_check_case(run, check))
             verdicts = {
-                tool: pool.submit(run_sanitizer_tool, sanitizer, plan, tool) for tool in TOOLS
+                tool: pool.submit(run_sanitizer_tool_and_summarize, sanitizer, plan, tool)
+                for tool in TOOLS
             }
             waiting.append((name, built.library, plan.case, verdicts))
         for name, library, case, verdicts in waiting:
@@ -135,7 +138,7 @@ def _add_sanitizer_verdict(check: Check, case: str, tool: str, running: Future[s
     return replace(check, status="wrong", cases=(*check.cases, fault))
 
 
-def _choose_small_case(run: TargetRun, check: Check) -> str:
+def _choose_smallest_supported_check_case(run: TargetRun, check: Check) -> str:
     """Return the check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down

@@ -59,7 +59,7 @@ def _open_event_stream() -> Say:
     os.dup2(2, 1)
 
     def send_event(event: worker.Event) -> None:
-        out.write(worker.encode_message(event))
+        out.write(worker.encode_message_as_json_line(event))
         out.flush()
 
     return send_event
@@ -95,7 +95,9 @@ class _WorkerServer:
         work = []
         for case, seed in request.checks:
             work.append(self._load_data(case, seed, entry.grid))
-        judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
+        judged = subjects.check_variant_on_all_inputs(
+            entry.name, loaded, self.problem, work, self.tools
+        )
         self.say(Reply(checks={entry.name: judged}))
         if judged.status == "right" and request.case in judged.correct_cases:
             launches = self._prepare_subject(entry, request.case).launches
@@ -159,7 +161,7 @@ class _WorkerServer:
                 self._send_check_event(entry.name, judged)
             else:
                 loaded = self._load_library(entry)
-                subject = subjects.make_native_subject(
+                subject = subjects.run_once_and_make_native_subject(
                     entry.name, loaded, self.problem, at, self.tools
                 )
             self.subjects[key] = subject

@@ -49,7 +49,7 @@ class GpuPool(Generic[MemberT]):
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
-    def share_items(
+    def do_each_item_once_on_some_member(
         self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]
     ) -> None:
         """Do every item once, each in a thread of its own; all scheduling is done in the caller's.
@@ -68,7 +68,7 @@ class GpuPool(Generic[MemberT]):
         broken: BaseException | None = None
         while len(free) < len(self.members) or (waiting and not broken):
             for member in () if broken else tuple(free):
-                if taken := self._take_next(member, waiting):
+                if taken := self._take_first_job_member_has_not_tried(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
                     given = do, member, taken, ended
@@ -117,7 +117,7 @@ class GpuPool(Generic[MemberT]):
             return None
         return error
 
-    def _take_next(
+    def _take_first_job_member_has_not_tried(
         self, member: MemberT, waiting: deque[_Job[ItemT, MemberT]]
     ) -> _Job[ItemT, MemberT] | None:
         """Take out the first job that a member has not tried."""
@@ -131,16 +131,19 @@ class GpuPool(Generic[MemberT]):
 
 
 def check_and_time_run(
-    run: TargetRun, checks: Sequence[tuple[str, int]], progress: Progress, time: bool = True
+    run: TargetRun,
+    cases_and_seeds: Sequence[tuple[str, int]],
+    progress: Progress,
+    is_timed: bool = True,
 ) -> None:
     """Judge what was built on (case, seed) pairs, then time it, in as many workers as it takes.
 
     Each GPU takes the next variant to check as soon as it is free, and then the next case to time:
-    all that is compared at a case takes turns on one GPU. Without `time` the launches of each case are
-    listed only.
+    all that is compared at a case takes turns on one GPU. Without `is_timed` the launches of each case
+    are listed only.
     """
     target, measured = run.target, run.measured
-    setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(checks))
+    setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(cases_and_seeds))
     workers = []
     for v in target.visible:
         workers.append(Worker(setup, TIMEOUT, v, progress))
@@ -148,12 +151,12 @@ def check_and_time_run(
     for build in run.builds.values():
         if build.error is None:
             builds.append(build)
-    pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
+    pool, session = GpuPool(list(workers)), _Session(run, builds, cases_and_seeds, is_timed)
     try:
         if not builds:
             session.open_worker(workers[0])
-        pool.share_items(builds, session.check_build)
-        pool.share_items(target.cases, session.measure_case)
+        pool.do_each_item_once_on_some_member(builds, session.check_build_on_worker)
+        pool.do_each_item_once_on_some_member(target.cases, session.time_correct_builds_at_case)
     finally:
         for worker in workers:
             worker.close()
@@ -184,26 +187,30 @@ class _Session:
         with self.lock:
             self.run.measured.gpu = self.run.measured.gpu or worker.gpu
 
-    def check_build(self, worker: Worker, build: Build, last: bool) -> None:
+    def check_build_on_worker(self, worker: Worker, build: Build, is_last_gpu: bool) -> None:
         """Judge one variant; one that takes a worker with it is tried on one GPU more."""
         name = build.variant.id
         try:
             self.open_worker(worker)
-            reply = worker.check_variant_and_list_launches(make_build_entry(build), self.checks)
+            reply = worker.check_variant_and_list_launches(
+                make_worker_entry_of_build(build), self.checks
+            )
         except WorkerLost as lost:
-            self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
+            self._mark_failed(worker, lost, "" if is_last_gpu or lost.at.name != name else name)
             return
         with self.lock:
             self.run.measured.checks[name] = reply.checks[name]
 
-    def measure_case(self, worker: Worker, case: str, last: bool) -> None:
+    def time_correct_builds_at_case(self, worker: Worker, case: str, is_last_gpu: bool) -> None:
         """Time everything that is correct at one case, in turns; what takes the worker with it not."""
         while True:
             try:
                 self.open_worker(worker)
-                return self._measure_case(worker, case)
+                return self._time_case_on_open_worker(worker, case)
             except WorkerLost as lost:
-                self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
+                self._mark_failed(
+                    worker, lost, "" if is_last_gpu or not lost.at.name else f"case {case}"
+                )
 
     def _mark_failed(self, worker: Worker, error: WorkerLost, tried_elsewhere: str) -> None:
         """Note that the variant that a worker was at has failed, unless another GPU tries it.
@@ -228,12 +235,12 @@ class _Session:
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
                 measured.checks[name] = combine_case_checks(name, self.run.target.problem, [fault])
 
-    def _measure_case(self, worker: Worker, case: str) -> None:
+    def _time_case_on_open_worker(self, worker: Worker, case: str) -> None:
         measured = self.run.measured
         entries = []
         for build in self.builds:
             if self._is_timed(build, case):
-                entries.append(make_build_entry(build))
+                entries.append(make_worker_entry_of_build(build))
         entries += [
             Entry(name) for name in self.run.target.references if name not in measured.failed
         ]
@@ -264,6 +271,6 @@ class _Session:
         return right and name not in measured.failed
 
 
-def make_build_entry(build: Build, name_suffix: str = "") -> Entry:
+def make_worker_entry_of_build(build: Build, name_suffix: str = "") -> Entry:
     """Return a build as the protocol has it; `name_suffix` ends the name of one that is timed twice."""
     return Entry(build.variant.id + name_suffix, build.library, build.variant.header.inputs)

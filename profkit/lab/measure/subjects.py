@@ -25,8 +25,8 @@ from profkit.lab.measure.data import (
     Arena,
     CaseData,
     allocate_arena,
-    make_tensor,
-    read_tensor_values,
+    copy_tensor_values_to_host,
+    make_host_tensor,
 )
 from profkit.lab.measure.variants.problem import Problem
 
@@ -36,7 +36,7 @@ _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
 def _check_launches_in_graph(
-    lib: ctypes.CDLL,
+    library_handle: ctypes.CDLL,
     problem: Problem,
     inputs: Sequence[CaseData],
     tools: library.Support,
@@ -57,7 +57,7 @@ def _check_launches_in_graph(
         for image, result in zip(images, results, strict=True):
             tools.copy_after_delay(here.base, blank, here.size, 0, stream)
             tools.copy_after_delay(here.base, image, here.size, HOLD, stream)
-            library.call_launcher(lib, args)
+            library.call_launcher(library_handle, args)
             tools.copy_after_delay(result, here.base, here.size, 0, stream)
 
     try:
@@ -68,27 +68,27 @@ def _check_launches_in_graph(
             problem, [replace(here, data=data, base=at) for data, at in places]
         )
     except device.CudaError as error:
-        return check.make_failed_case(inputs[0], error)
+        return check.make_failed_case_unless_context_lost(inputs[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free_memory(address)
 
 
-def _try_replay_in_graph(body: Callable[[], None], stream: int) -> bool:
+def _try_replay_in_graph(enqueue_work: Callable[[], None], stream: int) -> bool:
     """Run a body as a graph, several times in a row; return whether a graph can hold it."""
-    captured = _capture_graph_or_none(body, stream)
+    captured = _capture_graph_or_none(enqueue_work, stream)
     if captured is None:
         return False
     ready = library.instantiate_graph(captured)
     for _ in range(_REPLAYS):
-        library.replay_graph(ready, stream)
+        library.launch_graph(ready, stream)
     device.wait_for_gpu_or_stream()
     return True
 
 
-def _capture_graph_or_none(body: Callable[[], None], stream: int) -> int | None:
+def _capture_graph_or_none(enqueue_work: Callable[[], None], stream: int) -> int | None:
     try:
-        return library.capture_graph(stream, body)
+        return library.capture_graph(stream, enqueue_work)
     except device.CudaError as error:
         if error.code in device.STICKY:
             raise
@@ -105,14 +105,14 @@ def _upload_initial_contents(arena: Arena, data: CaseData | None) -> int:
 def _judge_outputs_in_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
-        judged.append(check.judge_finished_launch(problem, at, at.fetch_bytes()))
+        judged.append(check.judge_finished_launch(problem, at, at.copy_arena_to_host()))
         if judged[-1].faults:
             faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
             return replace(judged[-1], faults=(*faults, "does it miss a griddepcontrol.wait?"))
     return judged[-1]
 
 
-def check_variant(
+def check_variant_on_all_inputs(
     name: str,
     lib: ctypes.CDLL,
     problem: Problem,
@@ -146,12 +146,12 @@ def check_variant(
     return check.combine_case_checks(name, problem, cases)
 
 
-def make_native_subject(
+def run_once_and_make_native_subject(
     name: str, lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = allocate_arena(data)
-    subject = make_launcher_subject(
+    subject = run_once_and_make_launcher_subject(
         name, lib, lambda stream: here.make_args(problem, stream), tools
     )
 
@@ -161,12 +161,12 @@ def make_native_subject(
             here.write_initial_contents_to(data, here.base)
             subject.call(device.create_non_blocking_stream())
             device.wait_for_gpu_or_stream()
-        return check.judge_finished_launch(problem, here, here.fetch_bytes()).faults
+        return check.judge_finished_launch(problem, here, here.copy_arena_to_host()).faults
 
     return replace(subject, judge=judge_result)
 
 
-def make_launcher_subject(
+def run_once_and_make_launcher_subject(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
     """Return a library's one function, run once on what `arguments` gives for a stream.
@@ -180,7 +180,7 @@ def make_launcher_subject(
 
     def time_calls(n: int, stream: int) -> bench.PlainCall:
         return bench.measure_plain_calls(
-            lambda: tools.measure_launcher_host_seconds(lib, args(stream), n), n, stream
+            lambda: tools.measure_host_seconds_per_launcher_call(lib, args(stream), n), n, stream
         )
 
     return _add_captured_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
@@ -190,16 +190,16 @@ def run_and_check_reference(
     name: str, problem: Problem, data: CaseData
 ) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
-    subject, out = make_torch_subject(
-        name, problem.make_reference_call(name, data.case, load_torch_inputs(data))
+    subject, out = run_once_and_make_torch_subject(
+        name, problem.make_reference_call(name, data.case, load_inputs_as_gpu_tensors(data))
     )
     outputs = []
     for o in out if isinstance(out, tuple) else (out,):
-        outputs.append(read_tensor_values(o))
+        outputs.append(copy_tensor_values_to_host(o))
     return subject, check.judge_output_values(problem, data, outputs)
 
 
-def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]:
+def run_once_and_make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]:
     """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
@@ -233,23 +233,27 @@ def make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    brought = list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
+    brought = list_cuda_and_cudnn_versions(torch.version.cuda, torch.backends.cudnn.version())
     return _add_captured_launches(
         Subject(name, start_call, capture_graph, time_calls, brought=brought)
     ), out
 
 
-def list_library_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
+def list_cuda_and_cudnn_versions(
+    cuda_version: str | None, cudnn_number: int | None
+) -> dict[str, str]:
     """Return the versions of CUDA and cuDNN that torch brings; without what it lacks."""
     found = {}
-    if cuda:
-        found = {"cuda": cuda}
-    if cudnn:  # 91002 is 9.10.2; before 9 the first part counted thousands
-        if cudnn >= 10000:
+    if cuda_version:
+        found = {"cuda": cuda_version}
+    if cudnn_number:  # 91002 is 9.10.2; before 9 the first part counted thousands
+        if cudnn_number >= 10000:
             major = 10000
         else:
             major = 1000
-        found["cudnn"] = f"{cudnn // major}.{cudnn % major // 100}.{cudnn % 100}"
+        found["cudnn"] = (
+            f"{cudnn_number // major}.{cudnn_number % major // 100}.{cudnn_number % 100}"
+        )
     return found
 
 
@@ -257,10 +261,10 @@ class ReferenceUnavailable(Exception):
     """The library cannot do this case here."""
 
 
-def load_torch_inputs(data: CaseData) -> list[Any]:
+def load_inputs_as_gpu_tensors(data: CaseData) -> list[Any]:
     """Load the inputs as torch's tensors on the GPU."""
     arrays = zip(data.load_inputs(), data.shapes, strict=True)
-    return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
+    return [make_host_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
 def _add_captured_launches(subject: Subject) -> Subject:
@@ -270,4 +274,4 @@ def _add_captured_launches(subject: Subject) -> Subject:
         subject.call(stream)
     device.wait_for_gpu_or_stream()
     captured = library.capture_graph(stream, lambda: subject.call(stream))
-    return replace(subject, launches=tuple(library.list_graph_launches(captured)))
+    return replace(subject, launches=tuple(library.list_kernel_launches_of_graph(captured)))

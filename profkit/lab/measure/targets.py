@@ -63,37 +63,42 @@ class LabFolders:
 
     def build_dir(self) -> Path:
         """Return the folder that holds builds."""
-        return build.find_build_dir(self.kernels_dir(), self.build)
+        return build.choose_build_folder_of_kernels(self.kernels_dir(), self.build)
 
     def artifacts_dir(self) -> Path:
         """Return where reports and records go: next to kernels/."""
         return self.artifacts or self.kernels_dir().parent / "artifacts"
 
 
-def make_target_of_options(
-    places: LabFolders, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
+def find_target_by_options(
+    places: LabFolders,
+    names: Sequence[str],
+    are_all_variants_meant: bool,
+    cases: Sequence[str],
+    with_references: bool,
 ) -> Target:
     """Find what the options name.
 
-    With `every`, the whole ladder of each problem that has the cases, and its references; without cases,
-    the problem's first. References alone are of the problems that have the cases.
+    With `are_all_variants_meant`, the whole ladder of each problem that has the cases, and its
+    references; without cases, the problem's first. References alone are of the problems that have the
+    cases.
     """
     kernels = places.kernels_dir()
     known, problems = variants.find_variants(kernels), _load_problems(kernels)
     with_cases = [problem for problem in problems if set(cases) <= problem.cases.keys()]
-    if every:
+    if are_all_variants_meant:
         calls = _list_references(with_cases)
         names_of_problems = {p.name for p in with_cases}
         chosen = [v for v in known if v.problem in names_of_problems]
     else:
         calls = set(names) & _list_references(problems)
-        chosen = _select_variants([n for n in names if n not in calls], known, problems)
+        chosen = _select_runnable_variants([n for n in names if n not in calls], known, problems)
         names_of_problems = {v.problem for v in chosen}
     if not names_of_problems:
         names_of_problems = {p.name for p in with_cases if calls & set(p.references)}
     target_problem = _select_problem(problems, names_of_problems)
     chosen_cases = target_problem.choose_cases(cases)
-    called = tuple(r for r in target_problem.references if references or r in calls)
+    called = tuple(r for r in target_problem.references if with_references or r in calls)
     once = {v.path: v for v in chosen}
     return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
 
@@ -124,20 +129,24 @@ def _list_references(problems: Sequence[Problem]) -> set[str]:
     return set(chain.from_iterable(p.references for p in problems))
 
 
-def _select_variants(
+def _select_runnable_variants(
     names: Sequence[str], known: Sequence[Variant], problems: Sequence[Problem]
 ) -> list[Variant]:
     """Return the variants of these names; a ProfkitError for one whose problem is incomplete."""
     complete = {p.name for p in problems}
     runnable = [v for v in known if v.problem in complete]
-    return [_select_variant(name, known, runnable) for name in names]
+    return [_select_runnable_variant(name, known, runnable) for name in names]
 
 
-def _select_variant(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
+def _select_runnable_variant(
+    name: str, known: Sequence[Variant], runnable: Sequence[Variant]
+) -> Variant:
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in runnable):
-        return variants.select_variant(runnable, name)
+        return variants.select_variant_by_id(runnable, name)
     # Says what is missing.
-    problem.load_problem(variants.find_problem_dir(variants.select_variant(known, name).path))
+    problem.load_problem(
+        variants.find_problem_folder_of_kernel(variants.select_variant_by_id(known, name).path)
+    )
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
@@ -152,7 +161,9 @@ def build_target(target: Target, arch: str | None = None) -> BuiltTarget:
     """Build the variants and support.cu, for the GPU present unless an architecture is given."""
     arch = arch or device.query_gpu().arch
     support = variants.read_variant(build.SUPPORT)
-    *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
+    *builds, tools = build.compile_variants_not_built_yet(
+        [*target.variants, support], [arch], target.folder
+    )
     return BuiltTarget(builds, build.require_library(tools))
 
 
@@ -216,7 +227,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
         support=str(run.support),
         library=str(built.library) if built and built.library else None,
         inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
-        outputs=tuple(at.output_bytes()),
+        outputs=tuple(at.list_output_sizes_in_bytes()),
         begins=at.begins,
         values=problem.module.arguments(problem.get_case(case)),
         reference=None if built else name,
@@ -233,7 +244,7 @@ def _describe_least_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonOb
         "operations": module.operations(of),
         "compulsory_bytes": module.compulsory_bytes(of),
         "exponentials": module.exponentials(of) if hasattr(module, "exponentials") else None,
-        "floors": compute_least_seconds(problem, case, gpu) if gpu else {},
+        "floors": compute_least_seconds_by_unit(problem, case, gpu) if gpu else {},
     }
 
 
@@ -260,7 +271,7 @@ def _describe_build(problem: Problem, built: Build) -> JsonObject:
     return {"resources": [asdict(kernel) for kernel in built.kernels], "source": source}
 
 
-def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
+def _add_sanitizer_verdicts_of_same_binary(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
@@ -274,7 +285,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     gpu = measured.gpus.get((name, case), measured.gpu)
     check = measured.checks.get(name)
     if check and built:
-        check = _add_sanitizer_verdicts(check, built)
+        check = _add_sanitizer_verdicts_of_same_binary(check, built)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -296,15 +307,15 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     return structs.replace(record, shape=shape, backend=backend)
 
 
-def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
+def summarize_timing_of_variant_at_case(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Return times with intervals; apart from make_record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
     return summarize_times_as_json(times) if times else None
 
 
-def set_timing_from_run(record: Record, run: TargetRun) -> Record:
+def copy_record_with_timing_of_run(record: Record, run: TargetRun) -> Record:
     """Return a record with the run's times of its variant and case; none where there are none."""
-    times = summarize_timing(run, record.variant, record.case)
+    times = summarize_timing_of_variant_at_case(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
 
@@ -312,7 +323,7 @@ def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
     """Return everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
-        if timed := summarize_timing(run, name, case):
+        if timed := summarize_timing_of_variant_at_case(run, name, case):
             launches = run.measured.launches.get((name, case), ())
             backend = None
             if name not in run.builds:
@@ -332,7 +343,7 @@ def _detect_backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | 
 _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
-def compute_least_seconds(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+def compute_least_seconds_by_unit(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     """Return seconds that each unit (tensor, dram, exp) needs for the work itself, as far as known.
 
     From data sheets, at the highest clock, for machines where counters may not be read: where there
@@ -350,17 +361,22 @@ def compute_least_seconds(problem: Problem, case: str, gpu: Gpu) -> dict[str, fl
     return seconds
 
 
-def _describe_launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+def _describe_launch_shapes(
+    launches: Sequence[GraphLaunch], sm_count: int
+) -> tuple[LaunchShape, ...]:
     """Return blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:
-        blocks, waves = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)
+        blocks, waves = (
+            prod(launch.grid),
+            compute_waves(launch.grid, launch.blocks_per_sm, sm_count),
+        )
         shape = LaunchShape(
             kernel=launch.kernel,
             blocks=blocks,
             blocks_per_sm=launch.blocks_per_sm,
             waves=None if isnan(waves) else waves,
-            idle_sms=max(0, sms - blocks),
+            idle_sms=max(0, sm_count - blocks),
         )
         shapes.append(shape)
     return tuple(shapes)

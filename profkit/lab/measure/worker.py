@@ -116,7 +116,7 @@ read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request, **_PATH
 read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event, **_PATHS).decode
 
 
-def encode_message(message: Request | Event) -> bytes:
+def encode_message_as_json_line(message: Request | Event) -> bytes:
     """Return a message as a line of JSON."""
     return msgspec.json.encode(message, enc_hook=str) + b"\n"
 
@@ -205,12 +205,14 @@ class Worker:
         self,
         entries: Sequence[Entry],
         case: str,
-        rounds: tuple[int, int] | None,
+        first_and_most_rounds: tuple[int, int] | None,
         cold: bool = False,
     ) -> Reply:
-        """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""
+        """Time entries in turns; without `first_and_most_rounds` their launches are only listed."""
         self.start_process()
-        return self._ask_process(Measure(tuple(entries), case, cold, rounds), self.timeout)
+        return self._ask_process(
+            Measure(tuple(entries), case, cold, first_and_most_rounds), self.timeout
+        )
 
     def close(self) -> None:
         """End the process, also while another thread waits for it; it will not start again."""
@@ -227,17 +229,17 @@ class Worker:
             with contextlib.suppress(OSError):
                 worker.stdin.close()
 
-    def _ask_process(self, request: Request, timeout: float) -> Reply:
+    def _ask_process(self, request: Request, timeout_s: float) -> Reply:
         worker = self._process
         if worker is None or worker.stdin is None:
             raise WorkerClosed
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
-            worker.stdin.write(encode_message(request))
+            worker.stdin.write(encode_message_as_json_line(request))
             worker.stdin.flush()
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
         while True:
-            match self._wait_for_event(timeout, at):
+            match self._wait_for_event(timeout_s, at):
                 case Ready():
                     if failed:
                         raise failed
@@ -257,13 +259,13 @@ class Worker:
                     reply.times.update(part.times)
                     reply.refused.update(part.refused)
 
-    def _wait_for_event(self, timeout: float, last_begun: Begun) -> Event:
+    def _wait_for_event(self, timeout_s: float, last_begun: Begun) -> Event:
         """Return what the worker says next; it was last `last_begun` this."""
         try:
-            line = self._lines.get(timeout=timeout)
+            line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             self._end_process()
-            message = f"it hung: nothing came back for {timeout:.0f} s ({last_begun})"
+            message = f"it hung: nothing came back for {timeout_s:.0f} s ({last_begun})"
             raise WorkerLost(message, at=last_begun) from None
         if line is not None:
             return read_event(line)
@@ -291,32 +293,33 @@ def _put_output_lines_into_queue(
         worker.stdout.close()
 
 
-def list_visible_devices_of_workers(wanted: str | None) -> Sequence[str | None]:
+def list_visible_devices_of_workers(wanted_gpus: str | None) -> Sequence[str | None]:
     """Return what CUDA_VISIBLE_DEVICES each worker gets.
 
-    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. The only GPU of a
-    machine needs no choice.
+    `wanted_gpus` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. The only GPU
+    of a machine needs no choice.
     """
-    if wanted is None or wanted == "1":
+    if wanted_gpus is None or wanted_gpus == "1":
         return [None]
     count = device.count_gpus()
     listed = list(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
     names = listed[:count] or list(map(str, range(count)))
     picked: Sequence[int]
-    if "," in wanted:
-        picked = list(map(_parse_gpu_number, wanted.split(",")))
-    elif wanted == "all":
+    if "," in wanted_gpus:
+        picked = list(map(_parse_gpu_number, wanted_gpus.split(",")))
+    elif wanted_gpus == "all":
         picked = range(len(names))
     else:
-        picked = range(_parse_gpu_number(wanted))
+        picked = range(_parse_gpu_number(wanted_gpus))
     if not picked:
         raise ProfkitError(
-            f"--gpus {wanted}: on no GPU nothing is measured",
+            f"--gpus {wanted_gpus}: on no GPU nothing is measured",
             "say all, how many, or a list from 0: 0,1; GPU 0 alone is CUDA_VISIBLE_DEVICES=0",
         )
     if len(set(picked)) < len(picked) or max(picked) >= len(names):
         raise ProfkitError(
-            f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
+            f"--gpus {wanted_gpus}: there are {count} GPUs",
+            "say all, how many, or a list from 0: 0,1",
         )
     if len(names) == 1:
         return [None]

@@ -18,22 +18,28 @@ from msgspec import structs
 
 from profkit.collect import tools
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import read_current_commit
+from profkit.evidence.commits import read_current_commit_and_dirtiness
 from profkit.files import copy_file, is_file
 from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.tune.result import Basis, FinalMeasurement
-from profkit.lab.tune.search import Search, SearchOutcome, open_study
-from profkit.lab.tune.steer import map_rules_to_directions, verify_watched_metrics
+from profkit.lab.tune.search import Search, SearchOutcome, open_or_resume_study
+from profkit.lab.tune.steer import map_rules_to_directions, require_catalogued_watched_metrics
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
-from profkit.records.store import Document, JsonObject, hash_file, make_json_safe, read_struct
+from profkit.records.store import (
+    Document,
+    JsonObject,
+    compute_sha256_of_file,
+    make_json_safe,
+    read_struct,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -57,7 +63,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
     study = runner.study
     runner.progress("finalists")
     _confirm_finalists(runner)
-    measured = _measure_champion(
+    measured = _measure_champion_beside_defaults(
         runner, runner.get_incumbent(), study.get_trial(runner.read_defaults_basis().number)
     )
     study.write_note("final", measured.to_json())
@@ -67,7 +73,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
 def _read_conclusion(study: Study) -> Conclusion | None:
     """Return how an earlier run of this search ended; None if none did, or trials came after it."""
     noted = study.read_note("final")
-    if noted is None or noted["trials"] != study.count_trials():
+    if noted is None or noted["trials"] != study.count_distinct_ended_trials():
         return None
     return decide_whether_champion_replaces_defaults(
         study, msgspec.convert(noted, FinalMeasurement)
@@ -82,7 +88,7 @@ def decide_whether_champion_replaces_defaults(
 
     champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
     if champion.number == default.number:
-        tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials())
+        tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials_but_waiting())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
         return Conclusion(champion, default, False, because, measured)
     comparison = measured.comparison
@@ -99,11 +105,11 @@ def decide_whether_champion_replaces_defaults(
 def _confirm_finalists(runner: Runner) -> None:
     """Give the next best a hundred samples too: small gains are never promoted on the way."""
     incumbent = runner.get_incumbent()
-    done = (t for t in runner.study.list_trials() if t.outcome == "measured")
+    done = (t for t in runner.study.list_trials_but_waiting() if t.outcome == "measured")
     better = [t for t in done if t.value is not None and t.value < (incumbent.value or 0)]
     for trial in sorted(better, key=lambda t: t.value or 0)[:FINALISTS]:
         try:
-            confirmed = runner.confirm_trial(trial, incumbent)
+            confirmed = runner.time_trial_against_incumbent(trial, incumbent)
         except ProfkitError as error:
             runner.study.write_note(f"finalist {trial.number}", {"reason": error.message})
             continue
@@ -113,15 +119,19 @@ def _confirm_finalists(runner: Runner) -> None:
             incumbent = trial
 
 
-def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
+def _measure_champion_beside_defaults(
+    runner: Runner, champion: Trial, default: Trial
+) -> FinalMeasurement:
     task, worker = runner.task, runner.worker
-    runner.progress(f"champion {task.name_config(champion.config)}")
+    runner.progress(f"champion {task.make_variant_name_of_config(champion.config)}")
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
     for entry in dict.fromkeys(
         task.make_trial_entry(trial.config) for trial in (champion, default)
     ):
-        reply = worker.check_variant_and_list_launches(entry, task.list_checks(), task.case)
+        reply = worker.check_variant_and_list_launches(
+            entry, task.list_required_cases_and_seeds(), task.case
+        )
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
     limits = CONFIRM[0], 2 * CONFIRM[0]
@@ -129,7 +139,7 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,
-        trials=runner.study.count_trials(),
+        trials=runner.study.count_distinct_ended_trials(),
         comparison=compared.to_json(),
         times=times,
         checks=checks,
@@ -200,7 +210,7 @@ class SearchResult:
         """Return the search as a document."""
         task, study, final = self.task, self.study, self.final
         measured = final.measured
-        every = study.list_trials()
+        every = study.list_trials_but_waiting()
         trials = [trial for trial in every if trial.outcome != "repeated"]
         outcomes = Counter(trial.outcome for trial in trials)
         basis = msgspec.convert(study.read_note("basis"), Basis)
@@ -210,10 +220,10 @@ class SearchResult:
             problem=task.problem.name,
             case=task.case,
             gpu=asdict(measured.gpu) if measured.gpu else {},
-            space=task.space.describe_values(),
+            space=task.space.list_value_texts_by_macro(),
             possible=len(task.possible_configs),
             refused_by_arithmetic=dict(task.refusal_counts),
-            distinct=study.count_trials(),
+            distinct=study.count_distinct_ended_trials(),
             outcomes=dict(outcomes),
             refused=count_refusals_by_kind(trials),
             ended=self.outcome.why,
@@ -229,9 +239,9 @@ class SearchResult:
             times=_estimate_warm_and_cold_medians(measured.times),
             keep=final.keep,
             because=final.because,
-            importances=study.estimate_importances(),
+            importances=study.estimate_importance_by_macro(),
             steered=task.options.profile,
-            steering=count_proposals(every),
+            steering=count_proposals_by_fate(every),
         )
 
     def _describe_champion(self) -> ChampionEntry:
@@ -245,7 +255,7 @@ class SearchResult:
         return TrialEntry(
             config=trial.config.values_by_macro,
             number=trial.number,
-            name=self.task.name_config(trial.config),
+            name=self.task.make_variant_name_of_config(trial.config),
             said=kept,
         )
 
@@ -270,28 +280,28 @@ def _estimate_warm_and_cold_medians(times: Mapping[str, Times]) -> JsonObject:
     return summaries
 
 
-def choose_storage_url(task: Task) -> str:
+def get_default_storage_url(task: Task) -> str:
     """Return the database in which studies of this variant are kept by default."""
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"
 
 
-def tune_task(
+def search_fastest_config(
     task: Task,
-    url: str,
-    resume: bool,
-    visible: Sequence[str | None],
+    storage_url: str,
+    is_resumed: bool,
+    visible_gpus_of_workers: Sequence[str | None],
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Search for the fastest configuration; `resume`: go on with a search that is there.
+    """Search for the fastest configuration; `is_resumed`: go on with a search that is there.
 
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
     map_rules_to_directions(task.space)
-    verify_watched_metrics(task.space)
-    study = open_study(task, url, resume)
-    search = Search(task, study, visible, progress)
+    require_catalogued_watched_metrics(task.space)
+    study = open_or_resume_study(task, storage_url, is_resumed)
+    search = Search(task, study, visible_gpus_of_workers, progress)
     try:
         outcome = search.run_trials()
         final = _read_conclusion(study)
@@ -309,14 +319,14 @@ def tune_task(
     return SearchResult(task, study, outcome, final)
 
 
-def write_champion(result: SearchResult, folder: Path) -> Path:
+def write_record_and_report_of_champion(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
     name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.set_timing_from_run(targets.make_record(run, name, task.case), run),
-        git=read_current_commit(task.problem.path.parent),
+        targets.copy_record_with_timing_of_run(targets.make_record(run, name, task.case), run),
+        git=read_current_commit_and_dirtiness(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={
@@ -324,7 +334,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
             "config": final.champion.config.values_by_macro,
             "keep": final.keep,
             "because": final.because,
-            "trials": result.study.count_trials(),
+            "trials": result.study.count_distinct_ended_trials(),
         },
     )
     verdict = final.champion.result.verdict
@@ -332,7 +342,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
         report = folder / f"{name}.{task.case}.ncu-rep"
         copy_file(verdict.report, report)
         ncu = tools.require_tool_with_version("ncu", task.folder).version
-        kept = RecordedReport(file=report.name, sha256=hash_file(report))
+        kept = RecordedReport(file=report.name, sha256=compute_sha256_of_file(report))
         record = structs.replace(
             record, report=kept, versions=structs.replace(record.versions, ncu=ncu)
         )
@@ -345,7 +355,7 @@ def _make_champion_run(result: SearchResult) -> targets.TargetRun:
     """Return the champion's last measurement as other verbs have a variant's."""
     task, measured = result.task, result.final.measured
     config = result.final.champion.config
-    champion = task.name_config(config)
+    champion = task.make_variant_name_of_config(config)
     at_case = (task.tuned_name, task.case)
     measurements = targets.Measurements(
         gpu=measured.gpu,
@@ -383,7 +393,7 @@ def make_trials_frame(study: Study) -> DataFrame:
 
     columns = [*_OF_TRIAL[:4], *study.space.macros, *_COLUMNS, *_OF_TRIAL[4:]]
     rows = []
-    for trial in study.list_trials():
+    for trial in study.list_trials_but_waiting():
         if trial.outcome != "repeated":
             row = {name: getattr(trial, name) for name in _OF_TRIAL}
             rows.append({**row, **trial.config.values_by_macro, "result": trial.result.to_json()})
@@ -399,7 +409,7 @@ def make_trials_frame(study: Study) -> DataFrame:
     return table
 
 
-def count_proposals(trials: Sequence[Trial]) -> JsonObject:
+def count_proposals_by_fate(trials: Sequence[Trial]) -> JsonObject:
     """Return what diagnoses proposed, what of it was measured, and what became the incumbent."""
     steered = []
     for t in trials:

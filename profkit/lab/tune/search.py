@@ -63,7 +63,7 @@ class Search:
             problem=task.problem.path.parent,
             build=task.folder,
             support=task.support,
-            checks=task.list_checks(),
+            checks=task.list_required_cases_and_seeds(),
             grid=grid,
             case=task.case,
             reference=task.reference,
@@ -102,7 +102,7 @@ class Search:
             interrupted = False
         finally:
             if interrupted:
-                self._stop_trials()
+                self._tell_trials_to_stop()
             pool.shutdown()
             self.outcome.seconds = time.monotonic() - began
         for thread in done:
@@ -113,9 +113,9 @@ class Search:
         """Stop the workers and the compilers."""
         for worker in self.workers:
             worker.close()
-        self.task.stop_builds()
+        self.task.cancel_builds_not_begun()
 
-    def _stop_trials(self) -> None:
+    def _tell_trials_to_stop(self) -> None:
         """End what the threads wait for: a worker's answer, a free GPU, the defaults."""
         self._stop.set()
         for worker in self.workers:
@@ -126,12 +126,12 @@ class Search:
     def _resume_study(self) -> None:
         """Propose the defaults first, then what an earlier search did not finish."""
         default = self.task.space.default
-        self.study.propose_config(default, "default")
-        self.study.resume_trials()
-        for trial in self.study.list_trials():
+        self.study.propose_config_unless_known(default, "default")
+        self.study.resume_interrupted_trials_as_proposals()
+        for trial in self.study.list_trials_but_waiting():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
-                self.study.claim_machine_code(code, trial.number)
+                self.study.claim_machine_code_or_get_owner(code, trial.number)
             if trial.config != default or not trial.is_counted:
                 continue
             if trial.outcome != "measured":
@@ -145,7 +145,7 @@ class Search:
 
     def _count_trials_left(self) -> int:
         """Return how many distinct trials are still to be asked for."""
-        known = self.study.list_trials()
+        known = self.study.list_trials_but_waiting()
         return self.task.options.trials - sum(t.is_counted or t.outcome == "running" for t in known)
 
     def _wait_for_next_trial(self) -> Trial | None:
@@ -161,7 +161,7 @@ class Search:
                 left = self._count_trials_left()
                 trial = None
                 if left > 0:
-                    trial = self.study.choose_next_trial()
+                    trial = self.study.begin_next_trial()
                 if trial is not None:
                     self._doing.add(trial.number)
                     return trial
@@ -181,19 +181,19 @@ class Search:
         while (trial := self._wait_for_next_trial()) is not None:
             failed = True
             try:
-                self._do_trial(trial)
+                self._build_and_measure_trial(trial)
                 failed = False
             except WorkerClosed:
                 return
             finally:
                 if failed:
-                    self._stop_trials()
-                self.study.interrupt_trial(trial.number)  # unless it has ended
+                    self._tell_trials_to_stop()
+                self.study.give_up_unfinished_trial(trial.number)  # unless it has ended
                 with self._changed:
                     self._doing.discard(trial.number)
                     self._changed.notify_all()
 
-    def _do_trial(self, trial: Trial) -> None:
+    def _build_and_measure_trial(self, trial: Trial) -> None:
         """Build and measure one configuration, on another GPU if one fails."""
         build = self._wait_for_build(trial)
         if build is None:
@@ -204,7 +204,7 @@ class Search:
             try:
                 self._measure_trial(runner, trial, build)
             except GpuInDoubt as doubt:
-                self._drop_gpu(runner.worker, doubt.error)
+                self._go_on_without_gpu(runner.worker, doubt.error)
             else:
                 self._free.put(runner)
                 return
@@ -212,7 +212,7 @@ class Search:
     def _wait_for_build(self, trial: Trial) -> ReadyBuild | None:
         """Wait for the build of a configuration; None where the search ends before that."""
         ready = self.task.start_build(trial.config)
-        while not self._is_over():
+        while not self._is_search_over():
             try:
                 return ready.result(timeout=_TICK)
             except TimeoutError:
@@ -223,25 +223,25 @@ class Search:
     def _wait_for_defaults(self) -> bool:
         """Wait until the defaults were measured; False where the search ends before that."""
         while not self.study.based.wait(_TICK):
-            if self._is_over():
+            if self._is_search_over():
                 return False
             if self.study.read_note("basis") is not None:  # another process has measured them
                 self.study.based.set()
-        return not self._is_over()
+        return not self._is_search_over()
 
     def _wait_for_free_gpu(self) -> Runner | None:
         """Wait for a GPU that is free; None where the search ends before that."""
-        while not self._is_over():
+        while not self._is_search_over():
             try:
                 return self._free.get(timeout=_TICK)
             except queue.Empty:
                 continue
         return None
 
-    def _is_over(self) -> bool:
+    def _is_search_over(self) -> bool:
         return self._stop.is_set() or time.monotonic() > self._deadline
 
-    def _drop_gpu(self, worker: Worker, error: ProfkitError) -> None:
+    def _go_on_without_gpu(self, worker: Worker, error: ProfkitError) -> None:
         """Go on without a GPU.
 
         Raises ``error`` if it was the last one.
@@ -272,13 +272,13 @@ class Search:
 
     def _measure_trial(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
         """Measure one trial on one GPU, and write down what came of it."""
-        name = self.task.name_config(trial.config)
-        number = self.study.count_trials() + 1
+        name = self.task.make_variant_name_of_config(trial.config)
+        number = self.study.count_distinct_ended_trials() + 1
         self.progress(f"trial {number} of {self.task.options.trials}: {name}")
         self._start_worker_or_doubt_gpu(runner.worker)
         is_default = trial.config == self.task.space.default
         try:
-            outcome = runner.run_trial(trial, build)
+            outcome = runner.run_trial_and_return_outcome(trial, build)
         except WorkerClosed:
             raise
         except WorkerLost as error:
@@ -306,20 +306,23 @@ class Search:
         self.study.finish_trial(trial.number, "failed", None, result)
 
 
-def open_study(task: Task, url: str, resume: bool) -> Study:
+def open_or_resume_study(task: Task, storage_url: str, is_resumed: bool) -> Study:
     """Open the search of a task in its storage; a ProfkitError where another one is there."""
     name = f"{task.problem.name}/{task.subject}"
-    study = Study(url, name, task.space, task.possible_configs)
+    study = Study(storage_url, name, task.space, task.possible_configs)
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
         "gpu": device.query_gpu().name,
         "arch": task.arch,
     }
-    trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first
-    if trials and not resume:
+    trials, was = (
+        study.list_trials_but_waiting(),
+        study.read_note("about"),
+    )  # whoever begins notes this first
+    if trials and not is_resumed:
         raise ProfkitError(
-            f"there is a search of {name} with {study.count_trials()} trials already",
+            f"there is a search of {name} with {study.count_distinct_ended_trials()} trials already",
             "continue it: --resume; or begin another one: --storage sqlite:///another.db",
         )
     if trials and was != about:

@@ -53,7 +53,7 @@ def map_rules_to_directions(space: Space) -> dict[str, list[Direction]]:
     return by_rule
 
 
-def propose_configs(
+def list_proposals_of_findings(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], untried: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
@@ -99,7 +99,7 @@ def _choose_nearest_steps_in_direction(
     return list(nearest.values())[:_EACH]
 
 
-def verify_watched_metrics(space: Space) -> None:
+def require_catalogued_watched_metrics(space: Space) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
     from profkit.reports.metrics import CATALOGUE
 

@@ -30,7 +30,11 @@ from optuna.trial import FrozenTrial, TrialState
 from profkit.collect.process import is_alive
 from profkit.lab.measure.variants.tunables import Config, Space
 from profkit.lab.tune.result import TrialResult
-from profkit.lab.tune.storage import explain_unreachable, name_this_process, open_storage
+from profkit.lab.tune.storage import (
+    make_host_and_pid_of_this_process,
+    open_storage,
+    raise_explained_if_storage_unreachable,
+)
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -73,14 +77,14 @@ class Study:
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
-        with warnings.catch_warnings(action="ignore"), explain_unreachable(url):
+        with warnings.catch_warnings(action="ignore"), raise_explained_if_storage_unreachable(url):
             sampler = NearestSampler(self._find_nearest_untried_ranks, self._dists)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
             how |= {"study_name": name, "load_if_exists": True}
             self._study = optuna.create_study(storage=open_storage(url), **how)
 
-    def list_trials(self) -> list[Trial]:
+    def list_trials_but_waiting(self) -> list[Trial]:
         """Return all trials in the storage, in order, without proposals that wait."""
         with self._lock:
             known = self._study.get_trials(deepcopy=False)
@@ -90,13 +94,13 @@ class Study:
                 trials.append(self._read_trial(t))
         return trials
 
-    def get_trial(self, number: int) -> Trial:
+    def get_trial(self, trial_number: int) -> Trial:
         """Return the trial of a number."""
-        return next(t for t in self.list_trials() if t.number == number)
+        return next(t for t in self.list_trials_but_waiting() if t.number == trial_number)
 
-    def count_trials(self) -> int:
+    def count_distinct_ended_trials(self) -> int:
         """Return how many distinct trials have ended."""
-        return sum(trial.is_counted for trial in self.list_trials())
+        return sum(trial.is_counted for trial in self.list_trials_but_waiting())
 
     def write_note(self, key: str, value: Any) -> None:
         """Keep a value with the study."""
@@ -108,20 +112,20 @@ class Study:
         with self._lock:
             return self._study.user_attrs.get(key)
 
-    def claim_machine_code(self, code: str, number: int) -> int:
+    def claim_machine_code_or_get_owner(self, machine_code_key: str, trial_number: int) -> int:
         """Return the trial of this process that measures this machine code: this one, if none did."""
         with self._lock:
-            return self._codes.setdefault(code, number)
+            return self._codes.setdefault(machine_code_key, trial_number)
 
-    def replace_incumbent(self, incumbent: int, number: int) -> bool:
+    def replace_incumbent_if_still_so(self, expected_number: int, new_number: int) -> bool:
         """Make a trial the incumbent, if the one that it beat still is."""
         with self._lock:
-            if self.read_note("incumbent") != incumbent:
+            if self.read_note("incumbent") != expected_number:
                 return False
-            self.write_note("incumbent", number)
+            self.write_note("incumbent", new_number)
             return True
 
-    def choose_next_trial(self) -> Trial | None:
+    def begin_next_trial(self) -> Trial | None:
         """Return the next configuration; None if nothing is left to try."""
         with self._lock:
             while True:
@@ -139,7 +143,7 @@ class Study:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
                     source = "random" if begun < STARTUP else "tpe"
-                live.set_user_attr("by", [source, name_this_process()])
+                live.set_user_attr("by", [source, make_host_and_pid_of_this_process()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._list_claimed_configs(
                     live.number
@@ -147,49 +151,53 @@ class Study:
                     return Trial(live.number, config, source, "running")
                 self.finish_trial(live.number, "repeated")
 
-    def propose_config(self, config: Config, source: str) -> bool:
+    def propose_config_unless_known(self, config: Config, proposed_by: str) -> bool:
         """Have a configuration tried next; return whether it was new."""
         with self._lock:
             if config not in set(self.list_untried_configs()):
                 return False
-            self._study.enqueue_trial(self._make_ranks(config), user_attrs={"source": source})
+            self._study.enqueue_trial(
+                self._get_value_ranks_of_config(config), user_attrs={"source": proposed_by}
+            )
             return True
 
-    def report_value_and_ask_to_prune(self, number: int, value: float, step: int) -> bool:
+    def report_value_and_ask_to_prune(
+        self, trial_number: int, seconds_so_far: float, step: int
+    ) -> bool:
         """Tell an intermediate value; whether the trial is not worth going on with."""
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):
-            self._live[number].report(value, step)
-            return bool(self._live[number].should_prune())
+            self._live[trial_number].report(seconds_so_far, step)
+            return bool(self._live[trial_number].should_prune())
         return True  # another search gave this one up, and has it again
 
     def finish_trial(
         self,
-        number: int,
+        trial_number: int,
         outcome: str,
-        value: float | None = None,
+        seconds_per_call: float | None = None,
         result: TrialResult | None = None,
     ) -> None:
         """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
         if outcome in ("failed", *_ABANDONED):
             state = TrialState.FAIL
-        elif value is None or outcome == "pruned":
+        elif seconds_per_call is None or outcome == "pruned":
             state = TrialState.PRUNED
         else:
             state = TrialState.COMPLETE
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
-            live = self._live.pop(number)
+            live = self._live.pop(trial_number)
             kept = structs.replace(result or TrialResult(), outcome=outcome)
             live.set_user_attr("said", kept.to_json())
-            done = value if state == TrialState.COMPLETE else None
+            done = seconds_per_call if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
 
-    def interrupt_trial(self, number: int) -> None:
+    def give_up_unfinished_trial(self, trial_number: int) -> None:
         """Give a trial up that has not ended: whoever resumes tries its configuration again."""
         with self._lock:
-            if number in self._live:
-                self.finish_trial(number, "interrupted")
+            if trial_number in self._live:
+                self.finish_trial(trial_number, "interrupted")
 
-    def resume_trials(self) -> int:
+    def resume_interrupted_trials_as_proposals(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
             again = {}
@@ -201,7 +209,7 @@ class Study:
                 if self._has_all_parameters(t):
                     again[self._get_config_of_ranks(t.params)] = t
             for config, t in again.items():
-                self.propose_config(config, _read_source_and_owner(t)[0])
+                self.propose_config_unless_known(config, _read_source_and_owner(t)[0])
             return len(again)
 
     def list_untried_configs(self) -> list[Config]:
@@ -213,9 +221,9 @@ class Study:
         claimed = set(map(self._find_claimed_config, known))
         return [config for config in self.possible if config not in claimed]
 
-    def estimate_importances(self) -> dict[str, float]:
+    def estimate_importance_by_macro(self) -> dict[str, float]:
         """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
-        done = sum(t.outcome in ("measured", "pruned") for t in self.list_trials())
+        done = sum(t.outcome in ("measured", "pruned") for t in self.list_trials_but_waiting())
         if done < 2 * STARTUP:
             return {}
         ignored = warnings.catch_warnings(action="ignore")
@@ -233,7 +241,7 @@ class Study:
     def _get_config_of_ranks(self, ranks: Mapping[str, Any]) -> Config:
         return self.space.get_config_at([ranks[m] for m in self.space.macros])
 
-    def _make_ranks(self, config: Config) -> dict[str, int]:
+    def _get_value_ranks_of_config(self, config: Config) -> dict[str, int]:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
     def _read_trial(self, trial: FrozenTrial) -> Trial:
@@ -259,13 +267,13 @@ class Study:
             ended=ended,
         )
 
-    def _wait_for_earlier_trials(self, before: float = math.inf) -> list[FrozenTrial]:
+    def _wait_for_earlier_trials(self, before_number: float = math.inf) -> list[FrozenTrial]:
         """Return the trials before one, waiting for what another process is just asking for."""
         until = time.monotonic() + _SIGNS
         while True:
             known = []
             for t in self._study.get_trials(deepcopy=False):
-                if t.number < before:
+                if t.number < before_number:
                     known.append(t)
             running = (t for t in known if t.state == TrialState.RUNNING)
             if all(_read_source_and_owner(t)[1] for t in running) or time.monotonic() > until:
@@ -294,18 +302,18 @@ class Study:
             return self._get_config_of_ranks(ranks)
         return None
 
-    def _list_claimed_configs(self, before: int) -> set[Config | None]:
+    def _list_claimed_configs(self, before_number: int) -> set[Config | None]:
         """Return what earlier trials have claimed, also those of other processes."""
-        earlier = self._wait_for_earlier_trials(before)
+        earlier = self._wait_for_earlier_trials(before_number)
         return {self._find_claimed_config(t) for t in earlier if t.state != TrialState.WAITING}
 
     def _find_nearest_untried_ranks(self, sample: Mapping[str, int] | None) -> dict[str, int]:
         """Return the untried configuration nearest to the sampler's; any, without a sample."""
         free, macros = self._free, self.space.macros
         if not free:  # another process has just taken the last one: ask() finds that out
-            return self._make_ranks(self.space.default)
+            return self._get_value_ranks_of_config(self.space.default)
         if not sample:
-            return self._make_ranks(self._random.choice(free))
+            return self._get_value_ranks_of_config(self._random.choice(free))
 
         def measure_distance(config: Config) -> tuple[float, float]:
             """Return how far a configuration is, in widths of macros, and a random number for ties."""
@@ -314,7 +322,7 @@ class Study:
                 far += abs(rank - sample[macro]) / max(1, len(self._ordered[macro]) - 1)
             return round(far, 9), self._random.random()
 
-        return self._make_ranks(min(free, key=measure_distance))
+        return self._get_value_ranks_of_config(min(free, key=measure_distance))
 
 
 def _read_outcome(trial: FrozenTrial) -> str:

@@ -49,7 +49,7 @@ class ReadyBuild:
     built: Build
     used: tuple[str, ...] | None
 
-    def list_used_kernels(self) -> list[KernelResources]:
+    def list_launched_or_all_kernels(self) -> list[KernelResources]:
         """Return the kernels that the case launches; all that were built where that is not known."""
         every = self.built.kernels
         return [k for k in every if self.used is None or k.name in self.used]
@@ -85,29 +85,33 @@ class Task:
         return self.variant.space
 
     @cached_property
-    def _refusals(self) -> dict[Config, InvalidConfig | None]:
+    def _find_arithmetic_refusal_by_config(self) -> dict[Config, InvalidConfig | None]:
         """Return every configuration, the default first -> why arithmetic refuses it."""
         arch, budget = self.arch, self.variant.budget
         return {
             c: self.space.find_arithmetic_refusal(c, arch, budget)
-            for c in self.space.list_configs()
+            for c in self.space.list_all_configs_even_refused()
         }
 
     @property
     def refusal_counts(self) -> Counter[str]:
         """Return how many configurations were refused, by kind."""
-        return Counter(r.kind for r in self._refusals.values() if r is not None)
+        return Counter(
+            r.kind for r in self._find_arithmetic_refusal_by_config.values() if r is not None
+        )
 
     @cached_property
     def possible_configs(self) -> tuple[Config, ...]:
         """Return the configurations that arithmetic allows; a ProfkitError without the defaults."""
-        reason = self._refusals[self.space.default]
+        reason = self._find_arithmetic_refusal_by_config[self.space.default]
         if reason is not None:
             raise ProfkitError(
                 f"{self.space.file}: the defaults of 'tune:' cannot be: {reason.detail}",
                 "the first value of each macro is the default",
             )
-        return tuple(c for c, refusal in self._refusals.items() if refusal is None)
+        return tuple(
+            c for c, refusal in self._find_arithmetic_refusal_by_config.items() if refusal is None
+        )
 
     @property
     def tuned_name(self) -> str:
@@ -123,13 +127,16 @@ class Task:
         target = Target(self.problem, (built.variant,), tuple(calls), (self.case,), self.folder)
         return TargetRun(target, {self.tuned_name: built}, self.support, measured)
 
-    def name_config(self, config: Config) -> str:
+    def make_variant_name_of_config(self, config: Config) -> str:
         """Return the name of a configuration: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
 
     def make_trial_entry(self, config: Config) -> Entry:
         """Return a configuration for a worker; a ProfkitError if it does not build."""
-        library, name = self.wait_for_build(config).built.library, self.name_config(config)
+        library, name = (
+            self.wait_for_build(config).built.library,
+            self.make_variant_name_of_config(config),
+        )
         if library is None:
             raise ProfkitError(f"{name} does not build any more")
         return Entry(name, library, self.variant.header.inputs)
@@ -138,9 +145,9 @@ class Task:
         """Return the entry by which a worker knows the reference."""
         return Entry(reference, grid=self.variant.header.inputs)
 
-    def list_checks(self) -> tuple[CaseAndSeed, ...]:
+    def list_required_cases_and_seeds(self) -> tuple[CaseAndSeed, ...]:
         """Return the pairs (case, seed) that every configuration must be right on."""
-        return self.problem.list_case_seeds((self.case,))
+        return self.problem.list_case_and_seed_pairs((self.case,))
 
     def start_build(self, config: Config) -> Future[ReadyBuild]:
         """Return the build of a configuration, begun now if it was not before."""
@@ -153,14 +160,16 @@ class Task:
         """Return the build of a configuration when it is done."""
         return self.start_build(config).result()
 
-    def stop_builds(self) -> None:
+    def cancel_builds_not_begun(self) -> None:
         """Start nothing more; what runs is finished."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _build_config(task: Task, config: Config) -> ReadyBuild:
     variant = task.variant.with_tunables(**config.values_by_macro)
-    (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
+    (built,) = build.compile_variants_not_built_yet(
+        [variant], [task.arch], task.folder, most_at_once=1
+    )
     if built.error is not None:
         return ReadyBuild(built, None)
     return ReadyBuild(built, list_launched_kernels(built, task.problem, task.case))
@@ -179,11 +188,11 @@ def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, str]:
     return variant, case
 
 
-def prepare_task(target: Target, options: SearchOptions) -> Task:
+def build_defaults_and_make_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_variant_and_case_to_tune(target)
     arch = device.query_gpu().arch
-    if variant.choose_target(arch) is None:
+    if variant.choose_compile_target_for(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.with_tunables(**variant.space.default.values_by_macro)
     support = build_target(replace(target, variants=(default,)), arch).support  # side by side
@@ -191,9 +200,9 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
-def make_first_result(ready: ReadyBuild) -> TrialResult:
+def make_result_with_ptxas_resources(ready: ReadyBuild) -> TrialResult:
     """Begin a trial's result with what ptxas says of the kernels that the case launches."""
-    kernels = ready.list_used_kernels()
+    kernels = ready.list_launched_or_all_kernels()
     if not kernels:
         return TrialResult()
     return TrialResult(
@@ -213,7 +222,7 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
-    for over in iterate_budget_excesses(ready.list_used_kernels(), held_to, {}):
+    for over in iterate_budget_excesses(ready.list_launched_or_all_kernels(), held_to, {}):
         detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
         return InvalidConfig(_KINDS[over.resource], detail)
     return None
@@ -253,13 +262,13 @@ def find_check_refusal(check: Check, supported: Sequence[str] | None) -> Invalid
 
 def list_launched_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
     """Return the demangled names of the kernels that a case launches; None where that is not known."""
-    launches = dry.list_dry_launches(build, problem, case)
+    launches = dry.list_launches_by_dry_run(build, problem, case)
     if launches is None:
         return None
     return tuple(launch.kernel for launch in launches)
 
 
-def make_machine_code_key(build: Build) -> str | None:
+def make_key_of_machine_code_and_launcher(build: Build) -> str | None:
     """Return what makes two builds one: the machine code of the kernels and of their launcher.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and

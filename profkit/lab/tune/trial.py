@@ -29,7 +29,7 @@ from profkit.lab.measure.variants.tunables import Config, InvalidConfig
 from profkit.lab.measure.worker import Entry, Reply, Worker, WorkerLost
 from profkit.lab.tune import task as gates
 from profkit.lab.tune.result import Basis, Challenge, FiringRule, TrialDiagnosis, TrialResult
-from profkit.lab.tune.steer import propose_configs
+from profkit.lab.tune.steer import list_proposals_of_findings
 from profkit.lab.tune.study import Study, Trial
 from profkit.lab.tune.task import ReadyBuild, Task
 from profkit.records.record import write_record
@@ -85,7 +85,7 @@ class Profiler:
             self.without = error.message.splitlines()[0]
             return None
 
-    def has_improved_metrics(
+    def has_improved_watched_metrics(
         self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None
     ) -> bool:
         """Return whether the header's metrics moved as it wants: one did, and none went back."""
@@ -110,7 +110,7 @@ class Profiler:
         )
         # Reports of trials go beside the builds, not into the repository.
         place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
-        report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
+        report = place / f"{self.task.make_variant_name_of_config(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
         plan = targets.make_profile_plan(run, name, self.task.case)
         ncu = tools.require_tool("ncu")
@@ -119,7 +119,7 @@ class Profiler:
         write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
         return collected
 
-    def make_ncu_environment(self, place: Path) -> dict[str, str]:
+    def make_ncu_environment(self, temporary_folder: Path) -> dict[str, str]:
         """Return the worker's environment, and temporary files of its own where it has a GPU of several.
 
         ncu locks others out of such a folder. On different GPUs two may count at a time; on the only one
@@ -127,7 +127,7 @@ class Profiler:
         """
         if self.worker.visible is None:
             return self.worker.environment
-        own = place / f"tmp-{self.worker.visible}"
+        own = temporary_folder / f"tmp-{self.worker.visible}"
         own.mkdir(parents=True, exist_ok=True)
         return {**self.worker.environment, "TMPDIR": str(own)}
 
@@ -138,7 +138,7 @@ class Profiler:
         rows = chain.from_iterable(
             part.iterate_launches() for part in read_report_files([report]).parts
         )
-        longest = max(rows, key=_read_launch_time)
+        longest = max(rows, key=_get_launch_seconds_or_zero)
         diagnosis = judge_launch(longest)
         firing = []
         for finding in diagnosis.findings:
@@ -161,7 +161,7 @@ class Profiler:
         )
 
 
-def _read_launch_time(row: Mapping[str, Any]) -> float:
+def _get_launch_seconds_or_zero(row: Mapping[str, Any]) -> float:
     """Return the time of a launch; 0 where it was not collected."""
     return 0.0 if isnan(row["time"]) else float(row["time"])
 
@@ -175,9 +175,9 @@ class Runner:
         self.task, self.study, self.worker, self.progress = task, study, worker, progress
         self.profiler = Profiler(task, worker)
 
-    def run_trial(self, trial: Trial, build: ReadyBuild) -> str:
+    def run_trial_and_return_outcome(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down its outcome, unless the worker is lost; return it."""
-        attempt = _Attempt(trial, build, gates.make_first_result(build))
+        attempt = _Attempt(trial, build, gates.make_result_with_ptxas_resources(build))
         attempt.note_result(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
@@ -203,13 +203,13 @@ class Runner:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
         _end_trial_if_refused(gates.find_build_refusal(attempt.build))
-        attempt.note_result(code=gates.make_machine_code_key(built))
+        attempt.note_result(code=gates.make_key_of_machine_code_and_launcher(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.read_defaults_basis()
         entry = self.task.make_trial_entry(trial.config)
         reply = self.worker.check_variant_and_list_launches(
-            entry, self.task.list_checks(), self.task.case
+            entry, self.task.list_required_cases_and_seeds(), self.task.case
         )
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
@@ -218,15 +218,17 @@ class Runner:
         _end_trial_if_refused(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
-        return self._measure_value(attempt, basis)
+        return self._measure_seconds_and_confirm_if_fastest(attempt, basis)
 
     def _end_duplicate(self, trial: Trial, code: str | None) -> None:
         """End a trial whose machine code another trial has measured or is measuring."""
         if code is None:
             return
-        first = self.study.claim_machine_code(code, trial.number)
+        first = self.study.claim_machine_code_or_get_owner(code, trial.number)
         if first != trial.number:
-            value = next((t.value for t in self.study.list_trials() if t.number == first), None)
+            value = next(
+                (t.value for t in self.study.list_trials_but_waiting() if t.number == first), None
+            )
             reason = f"its machine code is that of trial {first}"
             raise TrialEnded("same", reason, "same machine code", value)
 
@@ -236,13 +238,13 @@ class Runner:
         """Return what is known of the defaults: supported cases, the reference and its time."""
         return msgspec.convert(self.study.read_note("basis"), Basis)
 
-    def _set_first_incumbent(self, number: int) -> None:
+    def _set_first_incumbent(self, trial_number: int) -> None:
         """Make a trial the incumbent, unless a search that was killed has got further."""
         noted = self.study.read_note("incumbent")
-        for trial in self.study.list_trials():
+        for trial in self.study.list_trials_but_waiting():
             if trial.number == noted and trial.result.became_incumbent:
                 return
-        self.study.write_note("incumbent", number)
+        self.study.write_note("incumbent", trial_number)
 
     def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
@@ -270,7 +272,7 @@ class Runner:
         self._profile_trial(attempt)
         return time
 
-    def _measure_value(self, attempt: _Attempt, basis: Basis) -> float:
+    def _measure_seconds_and_confirm_if_fastest(self, attempt: _Attempt, basis: Basis) -> float:
         """Return a trial's time in seconds, confirmed if it is faster than all before it.
 
         Raises:
@@ -278,7 +280,7 @@ class Runner:
         """
         trial, unit = attempt.trial, basis.reference_time
         reference = self.choose_reference(basis)
-        name = self.task.name_config(trial.config)
+        name = self.task.make_variant_name_of_config(trial.config)
         self._time_briefly_or_prune(attempt, reference, unit)
         while True:
             incumbent = self.get_incumbent()
@@ -292,21 +294,23 @@ class Runner:
             self._promote_trial(attempt, comparison, incumbent)
             if not attempt.result.promoted:
                 return value
-            confirmed = self.confirm_trial(trial, incumbent)
+            confirmed = self.time_trial_against_incumbent(trial, incumbent)
             attempt.note_result(confirmed=confirmed)
             if confirmed.answer != "faster":
                 return value
-            if self.study.replace_incumbent(incumbent.number, trial.number):
+            if self.study.replace_incumbent_if_still_so(incumbent.number, trial.number):
                 attempt.note_result(became_incumbent=True)
                 return value
             # Another worker was faster to find a faster one: now against that.
 
-    def _time_briefly_or_prune(self, attempt: _Attempt, reference: Entry, unit: float) -> None:
+    def _time_briefly_or_prune(
+        self, attempt: _Attempt, reference: Entry, seconds_of_reference: float
+    ) -> None:
         """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
         trial = attempt.trial
-        name = self.task.name_config(trial.config)
+        name = self.task.make_variant_name_of_config(trial.config)
         times = self.time_entries([self.task.make_trial_entry(trial.config), reference], LOOK)
-        value = compute_median_ratio(times, name, reference.name) * unit
+        value = compute_median_ratio(times, name, reference.name) * seconds_of_reference
         if self.study.report_value_and_ask_to_prune(trial.number, value, LOOK[0]):
             attempt.note_result(time=median(times[name].warm))
             raise TrialEnded(
@@ -319,7 +323,7 @@ class Runner:
             return self.task.make_reference_entry(basis.reference)
         return self.task.make_trial_entry(self.task.space.default)
 
-    def confirm_trial(self, trial: Trial, incumbent: Trial) -> Challenge:
+    def time_trial_against_incumbent(self, trial: Trial, incumbent: Trial) -> Challenge:
         """Time a trial and the incumbent in turns, and return how they compare."""
         comparison, times = self.compare_trials(trial, incumbent, CONFIRM)
         return _make_challenge(
@@ -331,10 +335,12 @@ class Runner:
         return self.study.get_trial(self.study.read_note("incumbent"))
 
     def time_entries(
-        self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
+        self, subjects: Sequence[Entry], first_and_most_rounds: tuple[int, int], cold: bool = False
     ) -> dict[str, Times]:
         """Time subjects in turns; ProfkitError if one of them cannot run."""
-        return self._require_times(subjects, self._ask_worker(subjects, limits, cold))
+        return self._require_times(
+            subjects, self._ask_worker(subjects, first_and_most_rounds, cold)
+        )
 
     def _require_times(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
         names = [entry.name for entry in subjects]
@@ -349,13 +355,17 @@ class Runner:
         return reply.times
 
     def _ask_worker(
-        self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
+        self, subjects: Sequence[Entry], first_and_most_rounds: tuple[int, int], cold: bool = False
     ) -> Reply:
         once = tuple(dict.fromkeys(subjects))  # the incumbent may be the defaults
-        return self.worker.time_entries(once, self.task.case, limits, cold)
+        return self.worker.time_entries(once, self.task.case, first_and_most_rounds, cold)
 
     def compare_trials(
-        self, candidate: Trial, baseline: Trial, limits: tuple[int, int], cold: bool = False
+        self,
+        candidate: Trial,
+        baseline: Trial,
+        first_and_most_rounds: tuple[int, int],
+        cold: bool = False,
     ) -> tuple[TimeComparison, dict[str, Times]]:
         """Time the baseline against the candidate, in turns with the reference."""
         from profkit.evidence.stats import compare_samples
@@ -364,7 +374,7 @@ class Runner:
         for trial in (baseline, candidate):
             sides.append(self.task.make_trial_entry(trial.config))
         times = self.time_entries(
-            [self.choose_reference(self.read_defaults_basis()), *sides], limits, cold
+            [self.choose_reference(self.read_defaults_basis()), *sides], first_and_most_rounds, cold
         )
         before, after = (times[entry.name].warm for entry in sides)
         return compare_samples(before, after, taken="interleaved"), times
@@ -377,7 +387,9 @@ class Runner:
             promoted = "faster"
         elif quick.answer != "slower" and self.task.space.watch and not attempt.profiled:
             self._profile_trial(attempt)
-            if self.profiler.has_improved_metrics(attempt.result.verdict, incumbent.result.verdict):
+            if self.profiler.has_improved_watched_metrics(
+                attempt.result.verdict, incumbent.result.verdict
+            ):
                 promoted = "metrics"
         attempt.note_result(promoted=promoted)
         if promoted and not attempt.profiled:
@@ -387,7 +399,7 @@ class Runner:
         if not self.task.options.profile:
             return
         config = attempt.trial.config
-        self.progress(f"ncu {self.task.name_config(config)}")
+        self.progress(f"ncu {self.task.make_variant_name_of_config(config)}")
         attempt.profiled = True
         attempt.note_result(
             verdict=self.profiler.profile_and_diagnose_config(config, attempt.result.launches or ())
@@ -401,10 +413,10 @@ class Runner:
         is_new = config == space.default or attempt.result.became_incumbent
         if not is_new or verdict is None:
             return
-        for proposal in propose_configs(
+        for proposal in list_proposals_of_findings(
             space, config, verdict.findings, self.study.list_untried_configs()
         ):
-            self.study.propose_config(proposal.config, f"steer:{proposal.rule}")
+            self.study.propose_config_unless_known(proposal.config, f"steer:{proposal.rule}")
 
 
 def _end_trial_if_refused(refusal: InvalidConfig | None) -> None:
@@ -417,11 +429,11 @@ def _end_trial_if_refused(refusal: InvalidConfig | None) -> None:
 
 
 def _make_challenge(
-    comparison: TimeComparison, against: int, samples: int | None = None
+    comparison: TimeComparison, incumbent_number: int, samples: int | None = None
 ) -> Challenge:
     plain = comparison.to_json()
     figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
-    return Challenge(against, comparison.answer, comparison.sentence, *figures)
+    return Challenge(incumbent_number, comparison.answer, comparison.sentence, *figures)
 
 
 def compute_median_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:

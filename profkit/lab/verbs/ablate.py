@@ -65,7 +65,7 @@ def ablate_variants(
 
     Each row is the speedup without that cause. --recorded shows an earlier result, without a GPU.
     """
-    from profkit.lab.measure.targets import LabFolders, make_target_of_options
+    from profkit.lab.measure.targets import LabFolders, find_target_by_options
 
     names = [*(variants or ()), *(variant or ())]
     if not names:
@@ -77,7 +77,7 @@ def ablate_variants(
     folder = places.artifacts_dir()
     if recorded:
         return _print_ablations_of_records(_read_records_with_ablation(names, case or (), folder))
-    return ablate_chosen(make_target_of_options(places, names, False, case or (), False), folder)
+    return ablate_chosen(find_target_by_options(places, names, False, case or (), False), folder)
 
 
 def choose_hint(message: str, hints: Mapping[str, str]) -> str:
@@ -111,7 +111,7 @@ def _make_target_of_source_or_binary(
         write_problem_of_source_file,
     )
     from profkit.lab.measure.cuda import device
-    from profkit.lab.measure.targets import LabFolders, make_target_of_options
+    from profkit.lab.measure.targets import LabFolders, find_target_by_options
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
@@ -126,7 +126,7 @@ def _make_target_of_source_or_binary(
     else:
         arch = device.query_gpu().arch
         name = write_problem_of_binary(file, kernel, described, folder, arch)
-    return make_target_of_options(LabFolders(folder, build), [name], False, (CASE,), False)
+    return find_target_by_options(LabFolders(folder, build), [name], False, (CASE,), False)
 
 
 def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None = None) -> int:

@@ -91,7 +91,7 @@ def check_variants(
         return _compile_and_print_budget_excesses(at, names, _parse_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse_flags(built, "of --build-only", "profkit check --build-only")
-    target = targets.make_target_of_options(at, names, every, case or (), False)
+    target = targets.find_target_by_options(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
     return _check_and_print_target(set_visible_gpus(target, gpus), sanitize)
@@ -103,13 +103,13 @@ def _check_and_print_target(target: Target, sanitize: bool) -> int:
     from profkit.lab.flags import print_faults_and_get_exit_status, print_gpus
     from profkit.lab.measure import pipeline
     from profkit.lab.measure.check import CheckDocument
-    from profkit.lab.measure.sanitize import run_sanitizer
+    from profkit.lab.measure.sanitize import run_sanitizer_and_add_verdicts
     from profkit.show.views import measured
 
     with show_spinner() as progress:
-        run = pipeline.measure_target(target, progress, time=False)
+        run = pipeline.build_check_and_time_target(target, progress, is_timed=False)
         if sanitize:
-            run_sanitizer(run, progress)
+            run_sanitizer_and_add_verdicts(run, progress)
     print_gpus(run.measured)
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
@@ -140,7 +140,7 @@ def _compile_and_print_budget_excesses(
             "`arch:` in a header lists its architectures; profkit list shows the variants",
         )
     if refresh:
-        records = ladder.refresh_records(folders, builds)
+        records = ladder.refresh_records_of_same_machine_code(folders, builds)
         for path in records.written:
             print_note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:

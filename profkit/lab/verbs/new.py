@@ -36,7 +36,7 @@ def create_problem_folder(
     from profkit.lab.measure.variants import problem as problems
     from profkit.show.views import measured
 
-    written = problems.create_problem(problem, language, kernels or Path("kernels"))
+    written = problems.write_files_of_new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = problems.NewDocument(folder=folder, files=tuple(written))
     print_blocks(measured.show_written_files(folder, written), document)

@@ -137,7 +137,7 @@ def profile_variants(
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.LabFolders(kernels, build_dir, artifacts)
-    target = targets.make_target_of_options(
+    target = targets.find_target_by_options(
         at, require_names_or_all(variant, every), every, case or (), False
     )
     if on:
@@ -162,7 +162,7 @@ def _profile_target(target: Target, folders: LabFolders, settings: profiler.Coll
                     f"{result.name} {result.case}: {first}", rest or result.problem.hint
                 )
 
-        runs = pipeline.profile_target(
+        runs = pipeline.check_time_and_profile_target(
             target, folders.artifacts_dir(), settings, progress, say_problem
         )
     print_gpus(runs.measured)
@@ -174,7 +174,7 @@ def _profile_on_cluster(
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out
-    from profkit.lab.measure.pipeline import HostResult, profile_on_hosts
+    from profkit.lab.measure.pipeline import HostResult, profile_cases_on_workers
     from profkit.reports.cluster import connect_to_cluster
 
     if gpus is not None:
@@ -191,7 +191,7 @@ def _profile_on_cluster(
         out.print_error_with_output(f"{where}: exit status {result.status}", result.errors)
 
     client = connect_to_cluster(address)
-    results = profile_on_hosts(
+    results = profile_cases_on_workers(
         client, [*chain.from_iterable(flags), *how], target.cases, say_problem
     )
     return max(result.status for result in results)

@@ -125,22 +125,26 @@ def tune_variant(
     from profkit.cli.output import show_spinner
     from profkit.lab.measure import targets
     from profkit.lab.measure.worker import list_visible_devices_of_workers
-    from profkit.lab.tune.task import SearchOptions, choose_variant_and_case_to_tune, prepare_task
+    from profkit.lab.tune.task import (
+        SearchOptions,
+        build_defaults_and_make_task,
+        choose_variant_and_case_to_tune,
+    )
 
     with require_package("optuna", "profkit tune"):
         from profkit.lab.tune import run
 
     at = targets.LabFolders(kernels, build_dir, artifacts)
-    target = targets.make_target_of_options(at, [variant], False, [case] if case else (), False)
+    target = targets.find_target_by_options(at, [variant], False, [case] if case else (), False)
     choose_variant_and_case_to_tune(target)  # said also where there is no GPU
     visible = list_visible_devices_of_workers(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with show_spinner() as progress:
         progress("build")
-        task = prepare_task(target, search)
+        task = build_defaults_and_make_task(target, search)
         with _stop_builds_at_end(task):
-            url = storage or run.choose_storage_url(task)
-            result = run.tune_task(task, url, resume, visible, progress)
+            url = storage or run.get_default_storage_url(task)
+            result = run.search_fastest_config(task, url, resume, visible, progress)
         progress("writing")
         written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
     _print_result(written)
@@ -159,7 +163,7 @@ def _stop_builds_at_end(task: Task) -> Iterator[None]:
         print_error(ProfkitError("stopped; no trial is lost", how))
         raise
     finally:
-        task.stop_builds()
+        task.cancel_builds_not_begun()
 
 
 def _print_result(written: TuneDocument) -> None:
@@ -183,7 +187,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
 
     folder.mkdir(parents=True, exist_ok=True)
     document, frame = result.describe_search(), run.make_trials_frame(result.study)
-    run.write_champion(result, folder)
+    run.write_record_and_report_of_champion(result, folder)
     kept = _write_trials(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),

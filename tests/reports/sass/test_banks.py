@@ -6,8 +6,12 @@ import pytest
 
 from profkit.diagnosis.layouts import write_layout_advice
 from profkit.reports.addresses import DecodedFunction, Layouts
-from profkit.reports.banks import SharedMemoryAccess, count_wavefronts, find_conflict_free_layouts
-from profkit.reports.fusing import compute_fusable_share
+from profkit.reports.banks import (
+    SharedMemoryAccess,
+    count_wavefronts_of_request,
+    find_conflict_free_layouts,
+)
+from profkit.reports.fusing import compute_share_of_adds_that_could_fuse
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
@@ -49,11 +53,11 @@ def column(pitch: int) -> list[int]:
     ],
 )
 def test_a_bank_delivers_one_word_at_once(addresses, size, wavefronts):
-    assert count_wavefronts(addresses, size, is_load=True) == wavefronts
+    assert count_wavefronts_of_request(addresses, size, is_load=True) == wavefronts
 
 
 def test_stores_to_one_place_do_not_go_together():
-    assert count_wavefronts([0] * LANES, 8, is_load=False) == 2
+    assert count_wavefronts_of_request([0] * LANES, 8, is_load=False) == 2
 
 
 def test_an_access_that_never_ran_says_nothing():
@@ -193,15 +197,15 @@ class Asked:
         self._program = DecodedFunction(instructions)
         self._counts = {x.pc: 8.0 for x in instructions}
 
-    def sum_by_address(self, terms: dict[str, float]) -> dict[int, float]:
+    def sum_metrics_by_address(self, terms: dict[str, float]) -> dict[int, float]:
         (name,) = terms
         half = 0.5 if name.endswith("_ideal") else 1.0
         return {pc: half * count for pc, count in self._counts.items()}
 
-    def find_decoded_function(self, pc: int) -> DecodedFunction:
+    def get_decoded_function_at(self, pc: int) -> DecodedFunction:
         return self._program
 
-    def read_function_code(self, pc: int) -> bytes:
+    def get_machine_code_of_function_at(self, pc: int) -> bytes:
         return bytes(BYTES * len(self._counts))
 
     def disassemble_instruction(self, pc: int) -> str:
@@ -230,5 +234,5 @@ def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
 )
 def test_adds_are_read_only_where_there_are_products(opcodes, asked):
     kernel = Asked(*opcodes)
-    assert compute_fusable_share(kernel) == 0.0
+    assert compute_share_of_adds_that_could_fuse(kernel) == 0.0
     assert (kernel.texts > 0) == asked

@@ -10,7 +10,7 @@ import pytest
 
 from profkit.reports import cubin as images
 from profkit.reports.cubin import read_line_tables
-from profkit.reports.instruction import Instruction, decode_function, decode_opcode
+from profkit.reports.instruction import Instruction, decode_function_or_none, decode_opcode_or_none
 from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
 from tests.sweeps import take_part
@@ -28,7 +28,7 @@ _BOARD = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
-    known, seen = images.read_machine_code(path).functions, set[int]()
+    known, seen = images.read_machine_code_of_report(path).functions, set[int]()
     for action in iterate_actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
         major, minor = (
@@ -47,7 +47,7 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         if start in seen:
             continue
         seen.add(start)
-        code = decode_function(function.code, start, int(10 * major + minor))
+        code = decode_function_or_none(function.code, start, int(10 * major + minor))
         assert code is not None, f"an opcode of {function.name} is not known"
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
 
@@ -79,20 +79,20 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
 
 
 def test_functions_of_a_report() -> None:
-    other, function = images.read_machine_code(ARTIFACTS / "stage2.B.ncu-rep").functions
+    other, function = images.read_machine_code_of_report(ARTIFACTS / "stage2.B.ncu-rep").functions
     # Built beside it and never launched: the report does not say where it was.
     assert (other.name, other.start) == ("_Z6stage2ILi128EEv9Attention", None)
     assert function.name == "_Z6stage2ILi64EEv9Attention"
     assert function.start == 0x7F4B9F7A0000
     assert len(function.code) == 16_896
-    code = decode_function(function.code, function.start, 90)
+    code = decode_function_or_none(function.code, function.start, 90)
     assert code is not None
     assert [x.opcode for x in code[:3]] == ["LDC", "S2R", "LDC"]
 
 
 def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     path = ARTIFACTS / "probes" / "probes-0.ncu-repz"
-    known = images.read_machine_code(path).functions
+    known = images.read_machine_code_of_report(path).functions
     both = [f for f in known if f.name == "_Z11atomic_samePKfPfS1_"]
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
@@ -108,9 +108,9 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
-    assert decode_function(code, 0, 90) is None
-    assert decode_opcode(0x1FF, 90) is None
-    hfma2, iadd = (decode_opcode(0x235, capability) for capability in (90, 120))
+    assert decode_function_or_none(code, 0, 90) is None
+    assert decode_opcode_or_none(0x1FF, 90) is None
+    hfma2, iadd = (decode_opcode_or_none(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 
 
@@ -118,8 +118,8 @@ def test_no_report_has_no_functions(tmp_path: Path) -> None:
     for data in (b"", b"NVR\0", b"text that is no report", b"\x28\xb5\x2f\xfd damaged"):
         path = tmp_path / "x.ncu-rep"
         path.write_bytes(data)
-        assert images.read_machine_code(path).functions == []
-    assert images.read_machine_code(tmp_path / "missing.ncu-rep").functions == []
+        assert images.read_machine_code_of_report(path).functions == []
+    assert images.read_machine_code_of_report(tmp_path / "missing.ncu-rep").functions == []
 
 
 def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
@@ -132,23 +132,23 @@ def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
         data[: at + 40] + b"\xff" * 8 + data[at + 48 :],
     ):
         path.write_bytes(broken)
-        assert images.read_machine_code(path).functions == []
+        assert images.read_machine_code_of_report(path).functions == []
 
 
 def test_who_called_an_atomic() -> None:
-    known = images.read_machine_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
+    known = images.read_machine_code_of_report(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
     table = function.cubin.line_tables[function.name]
-    stack = table.find_inlined_lines(0x170)  # the REDG
+    stack = table.find_lines_at_offset_innermost_first(0x170)  # the REDG
     assert [(Path(file).name, line) for file, line in stack] == [
         ("sm_20_atomic_functions.hpp", 84),
         ("atomic-coalesced_as_fast_as_stores.cu", 18),
     ]
-    assert table.find_inlined_lines(-16) == []
+    assert table.find_lines_at_offset_innermost_first(-16) == []
 
 
 def test_damaged_line_tables_give_what_they_can() -> None:
-    known = images.read_machine_code(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
+    known = images.read_machine_code_of_report(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = known[0]
     section = function.cubin._read_content(".debug_line")
     for at in range(0, len(section), 7):

@@ -159,17 +159,25 @@ def test_who_called_whom() -> None:
         LineRow(48, "a.cu", 11, 9),
     )
     table = LineTable(rows)
-    assert table.find_inlined_lines(-1) == []
-    assert table.find_inlined_lines(0) == table.find_inlined_lines(15) == [("a.cu", 10)]
-    assert table.find_inlined_lines(16) == [("x.h", 5), ("a.cu", 10)]
-    assert table.find_inlined_lines(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
+    assert table.find_lines_at_offset_innermost_first(-1) == []
     assert (
-        table.find_inlined_lines(48) == table.find_inlined_lines(9999) == [("a.cu", 11)]
+        table.find_lines_at_offset_innermost_first(0)
+        == table.find_lines_at_offset_innermost_first(15)
+        == [("a.cu", 10)]
+    )
+    assert table.find_lines_at_offset_innermost_first(16) == [("x.h", 5), ("a.cu", 10)]
+    assert table.find_lines_at_offset_innermost_first(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
+    assert (
+        table.find_lines_at_offset_innermost_first(48)
+        == table.find_lines_at_offset_innermost_first(9999)
+        == [("a.cu", 11)]
     )  # a caller that is no row
     round_ = (LineRow(0, "a", 1, 1),)
-    assert LineTable(round_).find_inlined_lines(0) == [("a", 1)]  # its own caller: it ends
+    assert LineTable(round_).find_lines_at_offset_innermost_first(0) == [
+        ("a", 1)
+    ]  # its own caller: it ends
     last = (LineRow(0, "a", 1, 2), LineRow(16, "b", 2, 0))
-    assert LineTable(last).find_inlined_lines(0) == [("a", 1), ("b", 2)]
+    assert LineTable(last).find_lines_at_offset_innermost_first(0) == [("a", 1), ("b", 2)]
 
 
 def test_which_use_of_an_inlined_line_it_is() -> None:
@@ -184,14 +192,23 @@ def test_which_use_of_an_inlined_line_it_is() -> None:
     )
     table = LineTable(rows)
     # Both come through load.h:5, which tells them apart no more than their own line does.
-    assert table.find_distinguishing_call(table.find_inlined_lines(32)) == ("a.cu", 10)
-    assert table.find_distinguishing_call(table.find_inlined_lines(80)) == ("a.cu", 11)
+    assert table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(32)) == (
+        "a.cu",
+        10,
+    )
+    assert table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(80)) == (
+        "a.cu",
+        11,
+    )
     assert (
-        table.find_distinguishing_call(table.find_inlined_lines(96)) is None
+        table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(96)) is None
     )  # there is no other use
-    assert table.find_distinguishing_call(table.find_inlined_lines(0)) is None
     assert (
-        LineTable((LineRow(0, "a", 1, 1),)).find_distinguishing_call([("a", 1), ("a", 1)]) is None
+        table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(0)) is None
+    )
+    assert (
+        LineTable((LineRow(0, "a", 1, 1),)).find_call_that_tells_use_apart([("a", 1), ("a", 1)])
+        is None
     )
 
 
@@ -288,7 +305,7 @@ def _report(*sources: bytes) -> bytes:
 def _functions(tmp_path: Path, data: bytes) -> list[tuple[str, int | None, bytes]]:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return [(f.name, f.start, f.code) for f in images.read_machine_code(path).functions]
+    return [(f.name, f.start, f.code) for f in images.read_machine_code_of_report(path).functions]
 
 
 EVERY = [("kern", 0x500, b"K" * 32), ("other", None, b"O" * 16)]
@@ -328,9 +345,9 @@ def test_a_stream_that_cannot_seek_is_read_on(tmp_path: Path) -> None:
     data = _report(big, _source(_cubin()), big + b"y")
     path = tmp_path / "packed.ncu-repz"
     path.write_bytes(zstandard.compress(data))
-    assert len(images.read_machine_code(path).functions) == 2  # of one image
+    assert len(images.read_machine_code_of_report(path).functions) == 2  # of one image
     path.write_bytes(zstandard.compress(_report(_source(_cubin()), _source(_cubin()))))
-    assert len(images.read_machine_code(path).functions) == 4
+    assert len(images.read_machine_code_of_report(path).functions) == 4
 
 
 def test_which_function_a_launch_ran(tmp_path: Path) -> None:
@@ -341,7 +358,7 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
             _source(_elf([(".text.kern", b"other build")])),
         )
     )
-    known = images.read_machine_code(path).functions
+    known = images.read_machine_code_of_report(path).functions
     placed = images.find_launched_function(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
@@ -363,14 +380,18 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
 def test_rows_are_looked_up_by_address_and_callers_by_their_place_in_the_table() -> None:
     rows = (LineRow(64, "a.cu", 10, 0), LineRow(0, "x.h", 5, 1), LineRow(32, "b.cu", 7, 2))
     table = LineTable(rows)
-    assert table.find_inlined_lines(0) == table.find_inlined_lines(31) == [("x.h", 5), ("a.cu", 10)]
     assert (
-        table.find_inlined_lines(32)
-        == table.find_inlined_lines(63)
+        table.find_lines_at_offset_innermost_first(0)
+        == table.find_lines_at_offset_innermost_first(31)
+        == [("x.h", 5), ("a.cu", 10)]
+    )
+    assert (
+        table.find_lines_at_offset_innermost_first(32)
+        == table.find_lines_at_offset_innermost_first(63)
         == [("b.cu", 7), ("x.h", 5), ("a.cu", 10)]
     )
-    assert table.find_inlined_lines(64) == [("a.cu", 10)]
-    assert LineTable(()).find_inlined_lines(0) == []
+    assert table.find_lines_at_offset_innermost_first(64) == [("a.cu", 10)]
+    assert LineTable(()).find_lines_at_offset_innermost_first(0) == []
 
 
 def test_a_section_without_bytes_in_the_file_has_no_content() -> None:
@@ -437,7 +458,7 @@ def test_sections_that_share_bytes_ask_for_no_more_than_there_are(
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(_report(bomb, good))
     tracemalloc.start()
-    code = images.read_machine_code(path)
+    code = images.read_machine_code_of_report(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [f.name for f in code.functions][-1:] == ["good"]
@@ -471,4 +492,4 @@ def test_the_library_is_asked_for_lines_where_a_table_is_short_or_was_walked(
     monkeypatch.setattr(images, "_SPARE", 100_000)
     if not few:
         monkeypatch.setattr(images, "_FEW_LINES", 1000)
-    assert images.read_machine_code(path).has_bounded_lines == few
+    assert images.read_machine_code_of_report(path).has_bounded_lines == few

@@ -19,7 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from profkit.reports.cubin import ELF, NOBITS, ElfSection, read_elf_sections, read_elf_text
+from profkit.reports.cubin import (
+    ELF,
+    NOBITS,
+    ElfSection,
+    read_elf_sections,
+    read_zero_terminated_text,
+)
 
 SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 2, 4, 3
 ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section
@@ -46,7 +52,9 @@ def _read_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
         section = None
         if 0 < at < _RESERVED:
             section = at
-        symbols.append(ElfSymbol(read_elf_text(names, name), info & 0xF, section, value))
+        symbols.append(
+            ElfSymbol(read_zero_terminated_text(names, name), info & 0xF, section, value)
+        )
     return symbols
 
 
@@ -56,9 +64,9 @@ _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
 _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 
 
-def hash_sass(library: Path) -> str | None:
+def hash_machine_code_of_all_kernels(library_file: Path) -> str | None:
     """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
-    data = library.read_bytes()
+    data = library_file.read_bytes()
     parts = []
     for found in re.finditer(re.escape(ELF), data):
         at = found.start()
@@ -119,11 +127,14 @@ def _list_hashed_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
 
 
 def _describe_relocation_target(
-    symbol: ElfSymbol, addend: int, sections: list[ElfSection], numbers: dict[int, int]
+    symbol: ElfSymbol,
+    addend: int,
+    sections: list[ElfSection],
+    number_by_symbol_index: dict[int, int],
 ) -> tuple[object, ...]:
     """Return what a place refers to, without names that a folder decides.
 
-    `numbers`: index of a section that counts -> its number among those.
+    `number_by_symbol_index`: index of a section that counts -> its number among those.
     """
     if symbol.section is None:
         return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
@@ -133,9 +144,9 @@ def _describe_relocation_target(
             return "literal", _read_literal(section, symbol.value + addend), 0
         return "literal", _read_literal(section, symbol.value), addend
     # Not where in the GPU's code: that moves with the length of the paths in it.
-    if symbol.section not in numbers:
+    if symbol.section not in number_by_symbol_index:
         return "other", section.name
-    return "place", numbers[symbol.section], symbol.value, addend
+    return "place", number_by_symbol_index[symbol.section], symbol.value, addend
 
 
 def _is_hashed_data(section: ElfSection) -> bool:

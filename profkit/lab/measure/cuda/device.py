@@ -87,7 +87,7 @@ def call_driver(name: str, *args: Any) -> None:
 
 
 @functools.cache
-def _init_driver() -> None:
+def _init_driver_once() -> None:
     code = _load_driver().cuInit(0)
     if code in (3, 100, 999):
         raise ProfkitError(
@@ -100,7 +100,7 @@ def _init_driver() -> None:
 
 def count_gpus() -> int:
     """Return how many GPUs CUDA shows; CudaError without a driver."""
-    _init_driver()
+    _init_driver_once()
     number = c_int()
     call_driver("cuDeviceGetCount", byref(number))
     return number.value
@@ -109,7 +109,7 @@ def count_gpus() -> int:
 @functools.cache
 def query_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
-    _init_driver()
+    _init_driver_once()
     device, version = c_int(), c_int()
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDriverGetVersion", byref(version))
@@ -137,7 +137,7 @@ def query_gpu() -> Gpu:
 @functools.cache
 def open_gpu() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
-    _init_driver()
+    _init_driver_once()
     device, context = c_int(), c_void_p()
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDevicePrimaryCtxRetain", byref(context), device)
@@ -152,9 +152,9 @@ def allocate_memory(size: int) -> int:
     return pointer.value
 
 
-def free_memory(pointer: int) -> None:
+def free_memory(device_pointer: int) -> None:
     """Free memory of the GPU."""
-    call_driver("cuMemFree_v2", c_ulonglong(pointer))
+    call_driver("cuMemFree_v2", c_ulonglong(device_pointer))
 
 
 def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
@@ -169,9 +169,9 @@ def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
     call_driver("cuCtxSynchronize")
 
 
-def copy_to_host(address: int, pointer: int, size: int) -> None:
+def copy_to_host(address: int, device_pointer: int, size: int) -> None:
     """Copy bytes from the GPU to an address of the host."""
-    call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
+    call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(device_pointer), c_size_t(size))
 
 
 def copy_on_device(to: int, source: int, size: int) -> None:
@@ -179,9 +179,9 @@ def copy_on_device(to: int, source: int, size: int) -> None:
     call_driver("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
 
-def fill_memory(pointer: int, byte: int, size: int) -> None:
+def fill_memory(device_pointer: int, byte: int, size: int) -> None:
     """Set device memory to one byte, finished on return."""
-    call_driver("cuMemsetD8_v2", c_ulonglong(pointer), ctypes.c_ubyte(byte), c_size_t(size))
+    call_driver("cuMemsetD8_v2", c_ulonglong(device_pointer), ctypes.c_ubyte(byte), c_size_t(size))
     call_driver("cuCtxSynchronize")
 
 
@@ -212,14 +212,16 @@ def record_event(event: int, stream: int) -> None:
     call_driver("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
-def measure_seconds_between_events(start: int, stop: int) -> float:
+def measure_seconds_between_events(start_event: int, stop_event: int) -> float:
     """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
-    call_driver("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
+    call_driver(
+        "cuEventElapsedTime", byref(milliseconds), c_void_p(start_event), c_void_p(stop_event)
+    )
     return milliseconds.value * 1e-3
 
 
-def abandon_capture(stream: int) -> None:
+def end_failed_capture(stream: int) -> None:
     """End a capture that failed; the stream is usable again."""
     graph = c_void_p()
     _load_driver().cuStreamEndCapture(c_void_p(stream), byref(graph))
@@ -240,15 +242,15 @@ THROTTLE = {
 _HARMLESS = 0x1 | 0x2
 
 
-def _find_nvml_handle(pci: str | None) -> tuple[Any, Any] | None:
+def _find_nvml_handle(pci_bus_id: str | None) -> tuple[Any, Any] | None:
     try:
         import pynvml
     except ImportError:
         return None
     try:
         pynvml.nvmlInit()
-        if pci:
-            return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
+        if pci_bus_id:
+            return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id.encode())
         return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
     except pynvml.NVMLError:
         return None
@@ -275,9 +277,9 @@ def find_common_arch() -> str | None:
     return None
 
 
-def read_gpu_state(pci: str | None = None) -> GpuState:
-    """Return the GPU's state now; `pci` is the bus id as CUDA gives it, None takes NVML's first."""
-    opened = _find_nvml_handle(pci)
+def read_gpu_state(pci_bus_id: str | None = None) -> GpuState:
+    """Return the GPU's state now; `pci_bus_id` is CUDA's, None takes NVML's first GPU."""
+    opened = _find_nvml_handle(pci_bus_id)
     if opened is None:
         return GpuState()
     nvml, handle = opened
@@ -285,27 +287,27 @@ def read_gpu_state(pci: str | None = None) -> GpuState:
     def ask_scaled(unit: float, question: str, *which: str) -> float | None:
         """Return an answer of NVML times `unit`; None where it has none."""
         more = (getattr(nvml, name) for name in which)
-        value = _ask_nvml(nvml, question, handle, *more)
+        value = _ask_nvml_or_none(nvml, question, handle, *more)
         if value is None:
             return None
         scaled: float = value * unit
         return scaled
 
-    bits = _ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    bits = _ask_nvml_or_none(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
         sm_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
         memory_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
         power=ask_scaled(1e-3, "nvmlDeviceGetPowerUsage"),
         temperature=ask_scaled(1.0, "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-        throttle=None if bits is None else list_throttle_reasons(bits),
+        throttle=None if bits is None else list_causes_of_throttling(bits),
         power_limit=ask_scaled(1e-3, "nvmlDeviceGetEnforcedPowerLimit"),
     )
 
 
-def list_throttle_reasons(bits: int) -> tuple[str, ...]:
+def list_causes_of_throttling(throttle_bits: int) -> tuple[str, ...]:
     """Return NVML's throttle bits in words, without idle and the application's own setting."""
-    known = tuple(w for b, w in THROTTLE.items() if bits & b and not b & _HARMLESS)
-    unknown = bits & ~sum(THROTTLE)
+    known = tuple(w for b, w in THROTTLE.items() if throttle_bits & b and not b & _HARMLESS)
+    unknown = throttle_bits & ~sum(THROTTLE)
     if unknown:
         return (*known, f"unknown reason {unknown:#x}")
     return known
@@ -318,14 +320,14 @@ def add_gpu_uuid_and_driver(gpu: Gpu) -> Gpu:
         return gpu
     nvml, handle = opened
     answers = (
-        _ask_nvml(nvml, "nvmlDeviceGetUUID", handle),
-        _ask_nvml(nvml, "nvmlSystemGetDriverVersion"),
+        _ask_nvml_or_none(nvml, "nvmlDeviceGetUUID", handle),
+        _ask_nvml_or_none(nvml, "nvmlSystemGetDriverVersion"),
     )
     uuid, driver = (a.decode() if isinstance(a, bytes) else a for a in answers)
     return replace(gpu, uuid=uuid, driver=driver)
 
 
-def _ask_nvml(nvml: Any, question: str, *of: Any) -> Any:
+def _ask_nvml_or_none(nvml: Any, question: str, *of: Any) -> Any:
     """Return None where this GPU or driver does not answer."""
     with contextlib.suppress(nvml.NVMLError):
         return getattr(nvml, question)(*of)

@@ -34,19 +34,19 @@ class GraphLaunch:
     blocks_per_sm: int  # how many blocks fit on an SM at once, says the driver
 
 
-def capture_graph(stream: int, body: Callable[[], None]) -> int:
-    """Record what `body` enqueues into a graph, unrun; CudaError if none can hold it."""
+def capture_graph(stream: int, enqueue_work: Callable[[], None]) -> int:
+    """Record what `enqueue_work` enqueues into a graph, unrun; CudaError if none can hold it."""
     graph = c_void_p()
     device.call_driver(
         "cuStreamBeginCapture_v2", c_void_p(stream), 1
     )  # 1: this thread's calls only
     whole = False
     try:
-        body()
+        enqueue_work()
         whole = True
     finally:
         if not whole:
-            device.abandon_capture(stream)
+            device.end_failed_capture(stream)
     device.call_driver("cuStreamEndCapture", c_void_p(stream), byref(graph))
     return graph.value or 0
 
@@ -60,7 +60,7 @@ def instantiate_graph(graph: int) -> int:
     return executable.value or 0
 
 
-def replay_graph(executable: int, stream: int) -> None:
+def launch_graph(executable: int, stream: int) -> None:
     """Launch a graph on a stream."""
     device.call_driver("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
@@ -138,7 +138,7 @@ def read_kernel_attribute(function: int, number: int) -> int:
     return value.value
 
 
-def list_graph_launches(graph: int) -> list[GraphLaunch]:
+def list_kernel_launches_of_graph(graph: int) -> list[GraphLaunch]:
     """Return the kernel launches of a captured graph, in the order in which they were enqueued."""
     launches = []
     for node, kind in list_graph_nodes(graph):
@@ -170,7 +170,7 @@ class Numbers(NamedTuple):
     causal: int = 0
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> Numbers:
+    def from_problem_arguments(cls, values: Mapping[str, Any]) -> Numbers:
         """Return the numbers that problem.py's `arguments` gives, without other keys."""
         return cls(**{name: values[name] for name in cls._fields if name in values})
 
@@ -206,7 +206,7 @@ class Args(ctypes.Structure):
         args = cls(stream=stream)
         args._store_addresses(args.input, args.more_input, inputs)
         args._store_addresses(args.out, args.more_out, outputs)
-        numbers = Numbers.from_values(values)
+        numbers = Numbers.from_problem_arguments(values)
         for i, n in enumerate(numbers.size):
             args.size[i] = n
         for i, n in enumerate(numbers.stride):
@@ -231,7 +231,7 @@ def load_library(path: Path, is_whole: bool = True) -> ctypes.CDLL:
     when they are called, and a launcher calls none of them.
     """
     try:
-        handle = None if is_whole else _open_lazily(path)
+        handle = None if is_whole else _open_library_with_late_symbols(path)
         library = ctypes.CDLL(str(path), handle=handle)
         library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
         library.profkit_launch.restype = ctypes.c_int
@@ -245,7 +245,7 @@ def load_library(path: Path, is_whole: bool = True) -> ctypes.CDLL:
     return library
 
 
-def _open_lazily(path: Path) -> int | None:
+def _open_library_with_late_symbols(path: Path) -> int | None:
     """Open a library whose functions are looked up when they are called: ctypes looks up all at once."""
     open_library = ctypes.CDLL(None).dlopen
     open_library.argtypes, open_library.restype = (ctypes.c_char_p, c_int), ctypes.c_void_p
@@ -278,43 +278,45 @@ class Support:
             device.fill_memory(self._buffer, 0, self._size)
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
-    def push_range(self, text: str) -> None:
+    def push_nvtx_range(self, text: str) -> None:
         """Begin an NVTX range."""
         self._lib.profkit_range_push(text.encode())
 
-    def spin_gpu(self, nanoseconds: int, stream: int) -> None:
+    def keep_stream_busy(self, nanoseconds: int, stream: int) -> None:
         """Keep a stream busy for so long."""
         _raise_cuda_error_if_failed(
             self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin"
         )
 
-    def flush_caches(self, stream: int) -> None:
+    def flush_l2_cache(self, stream: int) -> None:
         """Read a buffer larger than the L2, so that the next call finds nothing of its own in it."""
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _raise_cuda_error_if_failed(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
     def copy_after_delay(
-        self, to: int, source: int, size: int, nanoseconds: int, stream: int
+        self, target_pointer: int, source_pointer: int, size_bytes: int, delay_ns: int, stream: int
     ) -> None:
         """Copy bytes late, having let the next kernel begin."""
-        places = c_void_p(to), c_void_p(source), c_size_t(size)
+        places = c_void_p(target_pointer), c_void_p(source_pointer), c_size_t(size_bytes)
         _raise_cuda_error_if_failed(
-            self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put"
+            self._lib.profkit_put(*places, c_longlong(delay_ns), c_void_p(stream)), "put"
         )
 
-    def measure_launcher_host_seconds(self, library: ctypes.CDLL, args: Args, count: int) -> float:
+    def measure_host_seconds_per_launcher_call(
+        self, library: ctypes.CDLL, args: Args, call_count: int
+    ) -> float:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
-        took = self._lib.profkit_repeat(function, byref(args), count, byref(error))
+        took = self._lib.profkit_repeat(function, byref(args), call_count, byref(error))
         _raise_cuda_error_if_failed(error.value, "profkit_launch")
-        return float(took) / count * 1e-9
+        return float(took) / call_count * 1e-9
 
-    def time_empty_kernel(self, count: int, stream: int) -> float:
+    def measure_host_seconds_per_empty_kernel(self, launch_count: int, stream: int) -> float:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
-        took = self._lib.profkit_bare(count, c_void_p(stream), byref(error))
+        took = self._lib.profkit_bare(launch_count, c_void_p(stream), byref(error))
         _raise_cuda_error_if_failed(error.value, "an empty kernel")
-        return float(took) / count * 1e-9
+        return float(took) / launch_count * 1e-9
 
 
 @dataclass(frozen=True)

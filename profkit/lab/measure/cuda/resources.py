@@ -54,12 +54,12 @@ class KernelResources:
     stack: int  # stack frame per thread, bytes
 
 
-def parse_ptxas(log: str) -> list[KernelResources]:
+def parse_kernel_resources_in_ptxas_log(nvcc_output: str) -> list[KernelResources]:
     """Read the resources of every kernel function out of nvcc's output."""
     entry: tuple[str, str] | None = None
     spills = stack = 0
     rows: list[tuple[str, str, int, int, int, int]] = []
-    for line in log.splitlines():
+    for line in nvcc_output.splitlines():
         if m := _ENTRY.search(line):
             entry, spills, stack = (m[1], m[2]), 0, 0
         elif m := _FRAME.search(line):
@@ -114,13 +114,13 @@ class Occupancy:
     fraction: float  # resident warps over the most that an SM holds
 
 
-def count_fitting_blocks(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
+def count_fitting_blocks(arch: str, regs_per_thread: int, threads: int, smem: int) -> Occupancy:
     """Count the blocks that fit; `smem` is static and dynamic shared memory of a block, bytes."""
     limits = LIMITS.get(arch.rstrip("af"))
     if limits is None:
         raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")
     warps = ceil(threads / 32)
-    per_warp = ceil(max(regs, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
+    per_warp = ceil(max(regs_per_thread, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
     register_warps = REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
     per_block = ceil((smem + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
     fits = {
@@ -133,9 +133,9 @@ def count_fitting_blocks(arch: str, regs: int, threads: int, smem: int) -> Occup
     return Occupancy(fits[limiter], limiter, fits[limiter] * warps / limits.warps)
 
 
-def compute_waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
+def compute_waves(blocks_in_xyz: tuple[int, int, int], blocks_per_sm: int, sm_count: int) -> float:
     """Return how many times the machine is filled; NaN if no block fits."""
-    slots = blocks_per_sm * sms
+    slots = blocks_per_sm * sm_count
     if slots:
-        return prod(grid) / slots
+        return prod(blocks_in_xyz) / slots
     return float("nan")

@@ -35,28 +35,28 @@ _FLAGS = (
 
 
 def _compile_jobs_with_ninja(
-    jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
+    jobs: Sequence[CompileJob], work_folder: Path, programs: Programs, most_at_once: int | None
 ) -> dict[int, float]:
-    (work / "build.ninja").write_text(
-        make_ninja_file(jobs, programs["nvcc"].path), encoding="utf-8"
+    (work_folder / "build.ninja").write_text(
+        make_text_of_ninja_file(jobs, programs["nvcc"].path), encoding="utf-8"
     )
     limit = []
-    if parallel:
-        limit = ["-j", str(parallel)]
-    command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
+    if most_at_once:
+        limit = ["-j", str(most_at_once)]
+    command = [str(programs["ninja"].path), "-C", str(work_folder), "-k", "0", *limit]
     done = run_command(command, timeout=_BUILD_SECONDS)
     if done.status is None:
         raise ProfkitError(
             f"ninja was still building after {_BUILD_SECONDS:.0f} s and was stopped",
             "build fewer variants at a time: --variant ID",
         )
-    if not any(work.glob("*.log")):
+    if not any(work_folder.glob("*.log")):
         raise ProfkitError(f"ninja could not start: {done.output.strip()}")
-    times = _read_ninja_durations(work / ".ninja_log")
+    times = _read_seconds_of_ninja_outputs(work_folder / ".ninja_log")
     return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 
 
-def _read_ninja_durations(log: Path) -> dict[str, float]:
+def _read_seconds_of_ninja_outputs(log: Path) -> dict[str, float]:
     """Return output -> how long its command took, from ninja's own log."""
     seconds = {}
     with suppress(OSError):
@@ -68,7 +68,7 @@ def _read_ninja_durations(log: Path) -> dict[str, float]:
     return seconds
 
 
-def make_ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
+def make_text_of_ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
     """Return a ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
     lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
     for i, job in enumerate(jobs):
@@ -104,7 +104,7 @@ _JOINED = {"-D": "", **dict.fromkeys(("-maxrregcount", "--maxrregcount", "-std",
 _JOINED |= {"-Xptxas": "=", "--ptxas-options": "="}
 
 
-def check_flags(flags: Sequence[str], file: str) -> None:
+def refuse_unsafe_flags_of_untrusted_folder(flags: Sequence[str], file_name: str) -> None:
     """Refuse what may do more than change code, where nobody said that this folder is trusted."""
     if os.environ.get(TRUST) == "1":
         return
@@ -116,7 +116,7 @@ def check_flags(flags: Sequence[str], file: str) -> None:
         if not _SINGLE.fullmatch(f"{word}{_JOINED.get(word, '')}{value}"):
             flag = f"{word} {value}".strip()
             raise ProfkitError(
-                f"{file}: 'flags: {flag}' is none of the flags that only change code",
+                f"{file_name}: 'flags: {flag}' is none of the flags that only change code",
                 "an nvcc option can run any program; if you trust this folder: profkit --trust ...",
             )
 
@@ -130,7 +130,9 @@ LANGUAGE = Language(
     text_hash=hash_cpp_text_with_includes,
     # those of the header, then a -D for each tunable
     flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
-    check_flags=lambda header, name: check_flags(header.flags, name),
+    refuse_unsafe_flags_of_untrusted_folder=lambda header, name: (
+        refuse_unsafe_flags_of_untrusted_folder(header.flags, name)
+    ),
     own_flags=lambda arch: (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
     # nvcc reads flags from the environment too
     surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],

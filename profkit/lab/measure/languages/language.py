@@ -39,7 +39,7 @@ class CompileJob:
 Programs = Mapping[str, Tool]
 
 
-def _name_compiler_version(programs: Programs) -> str:
+def _make_compiler_version_text(programs: Programs) -> str:
     (name, program), *_ = programs.items()
     return f"{name} {program.version or '?'}"
 
@@ -64,7 +64,9 @@ class Language:
     # what the header and the tunables add to a compiler's flags
     flags: Callable[[Header, Mapping[str, str]], tuple[str, ...]]
     # (header, file's name): ProfkitError where flags of a header could do more than change code
-    check_flags: Callable[[Header, str], None] = lambda _header, _name: None
+    refuse_unsafe_flags_of_untrusted_folder: Callable[[Header, str], None] = lambda _header, _name: (
+        None
+    )
     # every file's, of an architecture
     own_flags: Callable[[str], tuple[str, ...]] = lambda _arch: ()
     programs: tuple[str, ...] = ()  # what compiling it starts: names that tools.tool knows
@@ -76,7 +78,9 @@ class Language:
     # what this machine lacks to compile it, and how to get it, in one line; empty: nothing
     missing: Callable[[], str] = lambda: ""
     lacking: Callable[[], str] = lambda: ""  # the same, to compile it and run it
-    compiler: Callable[[Programs], str] = _name_compiler_version  # and its version, for the record
+    compiler: Callable[[Programs], str] = (
+        _make_compiler_version_text  # and its version, for the record
+    )
     # what else decides what comes out: versions, other files, the environment
     surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
 
@@ -97,7 +101,7 @@ def list_languages() -> tuple[Language, ...]:
     return tuple(m.LANGUAGE for m in modules if hasattr(m, "LANGUAGE"))
 
 
-def find_language(path: Path, text: str) -> Language | None:
+def detect_language_of_kernel(path: Path, text: str) -> Language | None:
     """Return the language that a file is written in; None if it is no kernel of any."""
     fitting = (known for known in list_languages() if known.suffix == path.suffix)
     return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
@@ -115,7 +119,7 @@ def is_kernel_file(path: Path) -> bool:
         return False
     with contextlib.suppress(ProfkitError):
         text = read_source(path)
-        language = find_language(path, text)
+        language = detect_language_of_kernel(path, text)
         return language is not None and language.is_meant(path, text)
     return False
 
@@ -129,9 +133,9 @@ def read_source(path: Path) -> str:
         raise ProfkitError(f"cannot read {path}: {why}", "a kernel's source is text") from error
 
 
-def list_kernel_files(place: Path) -> list[Path]:
+def list_kernel_files_below(folder: Path) -> list[Path]:
     """Return the kernels below a folder, sorted; a ProfkitError where a part of it may not be read."""
-    files, unread = walk_folder(place)
+    files, unread = walk_folder(folder)
     for closed in unread:
         list_folder(closed)  # says why
     return [file for file in files if is_kernel_file(file)]

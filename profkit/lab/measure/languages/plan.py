@@ -139,17 +139,17 @@ def _write_c_value(value: Any) -> str:
 
 def _list_numbers_of_profkit_args(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
-    numbers = Numbers.from_values(values)
+    numbers = Numbers.from_problem_arguments(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
     return (
-        _fill_with_zeros(numbers.size),
-        _fill_with_zeros(numbers.stride),
+        _pad_with_zeros_to_most_numbers(numbers.size),
+        _pad_with_zeros_to_most_numbers(numbers.stride),
         scale,
         int(numbers.causal),
     )
 
 
-def _fill_with_zeros(numbers: Sequence[int]) -> list[int]:
+def _pad_with_zeros_to_most_numbers(numbers: Sequence[int]) -> list[int]:
     """Return as many numbers as ProfkitArgs has places for, with 0 in those that are left."""
     return [*numbers, *[0] * (SIZES - len(numbers))]
 
@@ -215,7 +215,7 @@ class LaunchArgs:
     """What a launch function is given last: numbers of the problem's `arguments`, and the GPU."""
 
     def __init__(self, values: dict[str, Any], arch: str, sms: int) -> None:
-        numbers = Numbers.from_values(values)
+        numbers = Numbers.from_problem_arguments(values)
         self.size, self.stride = tuple(numbers.size), tuple(numbers.stride)
         self.scale, self.causal = float(numbers.scale), int(numbers.causal)
         self.arch, self.sms = arch, sms  # `90` for compute capability 9.0
@@ -226,12 +226,14 @@ class LaunchArgs:
 
         Not zeroed unless asked for.
         """
-        array = make_array_at_coded_address("scratch", len(self.requested), dtype, shape)
+        array = make_array_whose_address_codes_its_place(
+            "scratch", len(self.requested), dtype, shape
+        )
         self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 
-def make_array_at_coded_address(
+def make_array_whose_address_codes_its_place(
     where: Where, index: int, dtype: str, shape: Sequence[int]
 ) -> DeviceArray:
     """Return an array of a kind and number, at an address that tells both."""

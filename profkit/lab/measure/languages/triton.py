@@ -79,25 +79,25 @@ def _list_build_inputs(job: CompileJob) -> Sequence[str]:
 
 
 def _compile_jobs_in_processes(
-    jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
+    jobs: Sequence[CompileJob], work_folder: Path, _: Programs, most_at_once: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
-    with process.make_thread_pool(parallel or process.count_available_cores()) as pool:
+    with process.make_thread_pool(most_at_once or process.count_available_cores()) as pool:
         runs = []
         for i, job in enumerate(jobs):
-            runs.append(pool.submit(_compile_job, job, work / str(i)))
+            runs.append(pool.submit(_compile_job_and_return_seconds, job, work_folder / str(i)))
         return {i: run.result() for i, run in enumerate(runs)}
 
 
-def _compile_job(job: CompileJob, stem: Path) -> float:
+def _compile_job_and_return_seconds(job: CompileJob, stem: Path) -> float:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _explain_missing_compiler() or _compile_and_explain_failure(job, stem):
+    if error := _explain_missing_compiler() or _compile_and_return_error(job, stem):
         stem.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
 
-def _read_compile_seconds() -> float:
+def _read_compile_timeout_seconds() -> float:
     """Return how long a compilation may take."""
     text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
     if re.fullmatch(r"\d{1,6}", text) and int(text):
@@ -105,7 +105,7 @@ def _read_compile_seconds() -> float:
     return _TIMEOUT
 
 
-def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
+def _compile_launcher_and_return_error(name: str, stem: Path, folder: Path) -> str:
     """Compile and link what plays a file's launches; return what went wrong, empty if nothing did."""
     object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
@@ -119,14 +119,14 @@ def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
     return ""
 
 
-def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
+def _compile_and_return_error(job: CompileJob, stem: Path) -> str:
     """Compile, and return what went wrong; empty if nothing did."""
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
     request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
     request_file = folder / "request.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
-    limit = _read_compile_seconds()
+    limit = _read_compile_timeout_seconds()
     # A cache of this build's own, and what ptxas says of each kernel.
     own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
     from profkit.interpreter import make_module_command
@@ -145,8 +145,9 @@ def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
         more = ""
         if mark:
             more = f"\n{excerpt.rstrip()[:2000]}"
-        return f"{shorten_traceback(done.output, job.path)} ({_name_triton_version()}){more}"
-    failure = _compile_launcher(job.path.name, stem, folder)
+        summary = summarize_traceback_in_one_line(done.output, job.path)
+        return f"{summary} ({_name_triton_version()}){more}"
+    failure = _compile_launcher_and_return_error(job.path.name, stem, folder)
     if failure:
         return failure
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
@@ -162,7 +163,7 @@ def _move_only_ptx(cache: Path, place: Path) -> None:
         os.replace(found[0], place)
 
 
-def shorten_traceback(output: str, path: Path) -> str:
+def summarize_traceback_in_one_line(output: str, path: Path) -> str:
     """Return one line out of a traceback: which line of the file, what, and at which case."""
     lines = []
     for line in output.splitlines():
@@ -224,10 +225,10 @@ def _read_header(text: str, name: str) -> header.Header:
             f"{name} has no header",
             "begin the file with a docstring: its first line is the title",
         )
-    head = header.parse_header_lines(docstring.splitlines(), name)
+    head = header.parse_header_without_comment_marks(docstring.splitlines(), name)
     if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
         raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
-    for tunable in header.read_tunables(head.tune, name):
+    for tunable in header.parse_values_of_tunables(head.tune, name):
         if tunable not in _list_assigned_names(tree):
             raise ProfkitError(
                 f"{name}: 'tune:' names {tunable}, which the file does not set",

@@ -33,10 +33,14 @@ from profkit.files import (
     write_text,
 )
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.cuda.code_hash import hash_host_code, hash_sass
-from profkit.lab.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
+from profkit.lab.measure.cuda.code_hash import hash_host_code, hash_machine_code_of_all_kernels
+from profkit.lab.measure.cuda.resources import (
+    CARDS,
+    KernelResources,
+    parse_kernel_resources_in_ptxas_log,
+)
 from profkit.lab.measure.languages.language import CompileJob, Language
-from profkit.lab.measure.variants.variants import Variant, find_problem_dir
+from profkit.lab.measure.variants.variants import Variant, find_problem_folder_of_kernel
 from profkit.records.header import Budget
 from profkit.records.record import CodeIdentity
 from profkit.reports.figures import get_base_name_of_kernel
@@ -85,57 +89,57 @@ class Build:
         )
 
 
-def find_build_dir(kernels: Path, given: str | Path | None = None) -> Path:
+def choose_build_folder_of_kernels(kernels_folder: Path, given: str | Path | None = None) -> Path:
     """Return --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
     if named:
         folder = Path(named)
     else:
-        folder = kernels.parent / "build"
-    if not named and not is_writable(kernels.parent):
+        folder = kernels_folder.parent / "build"
+    if not named and not is_writable(kernels_folder.parent):
         cache = os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache"
-        place = hashlib.sha256(str(kernels).encode()).hexdigest()[:12]
+        place = hashlib.sha256(str(kernels_folder).encode()).hexdigest()[:12]
         folder = Path(cache) / "profkit" / place
     if not is_file(folder / ".gitignore"):
         write_text(folder / ".gitignore", "*\n")
     return resolve_path(folder)
 
 
-def compile_variants(
+def compile_variants_not_built_yet(
     variants: Iterable[Variant],
     archs: Sequence[str],
-    folder: Path,
-    jobs: int | None = None,
+    build_folder: Path,
+    most_at_once: int | None = None,
 ) -> list[Build]:
     """Compile side by side what is not compiled yet; what a header rules out is left out.
 
-    Look at `error` of each. None for `jobs` leaves their number to ninja.
+    Look at `error` of each. None for `most_at_once` leaves their number to ninja.
     """
     tools.require_tool_with_version(
-        "nvcc", folder
+        "nvcc", build_folder
     )  # support.cu is built with every variant: without it, say so now
     plans = []
     for variant, arch in product(variants, archs):
-        target = variant.choose_target(arch)
+        target = variant.choose_compile_target_for(arch)
         if target is not None:
-            plans.append(_make_build_plan(variant, target, folder))
+            plans.append(_prepare_build_without_compiling(variant, target, build_folder))
     done: dict[str, Build] = {}
     missing: dict[str, Build] = {}
     for plan in plans:
-        built = _load_earlier_build(plan, folder)
+        built = _load_earlier_build(plan, build_folder)
         if built is None:
             missing[plan.key] = plan
         else:
             done[plan.key] = built
     if missing:
-        done |= _compile_plans(list(missing.values()), folder, jobs)
+        done |= _compile_plans(list(missing.values()), build_folder, most_at_once)
     return [done[plan.key] for plan in plans]
 
 
-def has_build_of_current_source(variant: Variant, folder: Path) -> bool:
+def has_build_of_current_source(variant: Variant, build_folder: Path) -> bool:
     """Return whether some build of a variant is of its source as it is now."""
     text = variant.language.text_hash(variant.path)
-    for place in list_folder(folder / variant.problem):
+    for place in list_folder(build_folder / variant.problem):
         is_own = place.name.startswith(f"{variant.id}-sm_")
         if is_own and tools.read_cached_json(place / "build.json").get("text") == text:
             return True
@@ -149,9 +153,9 @@ def require_library(built: Build) -> Path:
     return built.library
 
 
-def _make_build_plan(variant: Variant, arch: str, folder: Path) -> Build:
+def _prepare_build_without_compiling(variant: Variant, arch: str, folder: Path) -> Build:
     language, programs = variant.language, _find_programs(variant.language, folder)
-    language.check_flags(variant.header, variant.path.name)
+    language.refuse_unsafe_flags_of_untrusted_folder(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
     text = language.text_hash(variant.path)
     around = language.surroundings(_make_compile_job(variant, arch, flags))
@@ -181,16 +185,16 @@ def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
 def _make_compile_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
     return CompileJob(
         path=variant.path,
-        problem=find_problem_dir(variant.path),
+        problem=find_problem_folder_of_kernel(variant.path),
         arch=arch,
         flags=flags,
         defines=variant.defines,
         grid=variant.header.inputs,
-        sms=_count_sms(arch) if variant.language.needs_sms else 0,
+        sms=_count_sms_of_present_or_usual_gpu(arch) if variant.language.needs_sms else 0,
     )
 
 
-def _count_sms(arch: str) -> int:
+def _count_sms_of_present_or_usual_gpu(arch: str) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
@@ -256,7 +260,7 @@ def _compile_builds_of_language(
         times = language.compile(work, place, _find_programs(language, folder), jobs)
         built = []
         for i, p in enumerate(plans):
-            built.append(_store_compiled(p, place / str(i), folder))
+            built.append(_read_log_and_store_library(p, place / str(i), folder))
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 
@@ -270,7 +274,7 @@ def _move_compiled(stem: Path, place: Path) -> None:
     move_file(stem.with_suffix(".so"), place / "variant.so")
 
 
-def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
+def _read_log_and_store_library(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
     output = "not started"
@@ -280,14 +284,14 @@ def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
-    kernels = parse_ptxas(output)
+    kernels = parse_kernel_resources_in_ptxas_log(output)
     place = _choose_build_folder(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
         "bytes": get_size(compiled),
         "kernels": [asdict(k) for k in kernels],
-        "sass": _hash_with_resources(hash_sass(compiled), kernels),
+        "sass": _hash_with_resources(hash_machine_code_of_all_kernels(compiled), kernels),
         "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
         "flags": plan.flags,
         "text": plan.text,
@@ -298,12 +302,14 @@ def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
     return _restore_build(plan, place / "variant.so", kept)
 
 
-def _hash_with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
+def _hash_with_resources(
+    machine_code_hash: str | None, kernels: Sequence[KernelResources]
+) -> str | None:
     """Return the hash of the machine code together with what each kernel takes of an SM."""
-    if code is None:
+    if machine_code_hash is None:
         return None
     taken = sorted((k.regs, k.smem, k.stack) for k in kernels)
-    return hashlib.sha256(f"{code}{taken}".encode()).hexdigest()
+    return hashlib.sha256(f"{machine_code_hash}{taken}".encode()).hexdigest()
 
 
 class OverBudget(NamedTuple):
@@ -315,24 +321,30 @@ class OverBudget(NamedTuple):
     most: int
 
 
-def list_budget_excesses(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
+def describe_budget_excesses(
+    built: Build, dynamic_smem_bytes_by_kernel: Mapping[str, int] | None = None
+) -> list[str]:
     """Return what a build takes over the budget in its header, one line each.
 
-    `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
+    `dynamic_smem_bytes_by_kernel`: demangled name -> the most that its launcher asks for.
     """
     where = f"{built.variant.path.name} sm_{built.arch}"
-    over = iterate_budget_excesses(built.kernels, built.variant.budget, dynamic or {})
+    over = iterate_budget_excesses(
+        built.kernels, built.variant.budget, dynamic_smem_bytes_by_kernel or {}
+    )
     return [f"{where} {x.kernel}: {x.resource}={x.taken}, budget {x.most}" for x in over]
 
 
 def iterate_budget_excesses(
-    kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
+    kernels: Iterable[KernelResources],
+    budget: Budget,
+    dynamic_smem_bytes_by_kernel: Mapping[str, int],
 ) -> Iterator[OverBudget]:
-    """Yield what is over a budget; `dynamic` as above."""
+    """Yield what is over a budget; `dynamic_smem_bytes_by_kernel` as above."""
     for kernel in kernels:
         taken = {
             "regs": kernel.regs,
-            "smem": kernel.smem + dynamic.get(kernel.name, 0),
+            "smem": kernel.smem + dynamic_smem_bytes_by_kernel.get(kernel.name, 0),
             "spills": kernel.spills,
             "stack": kernel.stack,
         }

@@ -42,7 +42,7 @@ STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
+def list_launches_by_dry_run(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
     """Return what a launcher would start on the usual card of its architecture, in order.
 
     Empty if it does not support the case there. None if it cannot be known: no such card here, or it
@@ -69,29 +69,33 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
     return None
 
 
-def get_dry_launches_by_case(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
+def load_or_make_dry_launches_by_case(
+    built: Build, build_folder: Path
+) -> dict[str, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
     known_card = built.arch.rstrip("af") in CARDS
-    if built.library is None or not known_card or not is_complete_problem_folder(folder):
+    if built.library is None or not known_card or not is_complete_problem_folder(build_folder):
         return None
-    source = folder / "problem.py"
+    source = build_folder / "problem.py"
     memory = built.library.with_name("shapes.json")
-    key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
+    key = hashlib.sha256(read_bytes(source) + _hash_source_of_driver_stub().encode()).hexdigest()
     kept = tools.read_cached_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
-        loaded = load_problem(folder)
+        loaded = load_problem(build_folder)
         by_case = {}
         for c in loaded.cases:
-            by_case[c] = list_dry_launches(built, loaded, c)
+            by_case[c] = list_launches_by_dry_run(built, loaded, c)
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))
     return msgspec.convert(kept["shapes"], dict[str, list[GraphLaunch]] | None)
 
 
-def compile_stub(folder: Path) -> Path | None:
+def compile_driver_stub_once(build_folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
-    return _compile_with_nvcc(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
+    return _compile_with_nvcc(
+        build_folder / f"dry-{_hash_source_of_driver_stub()}.o", ["-O1", "-std=c++17", "-c", STUB]
+    )
 
 
 def _compile_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None:
@@ -107,23 +111,23 @@ def _compile_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None
 
 
 @functools.cache
-def _hash_stub() -> str:
+def _hash_source_of_driver_stub() -> str:
     return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
 
 
 def _compile_dry_program(place: Path) -> Path | None:
     """Return the program of a build; None if it needs more than the stub has."""
-    program = place / f"dry-{_hash_stub()}"
+    program = place / f"dry-{_hash_source_of_driver_stub()}"
     if is_file(program):
         return program
-    stub = compile_stub(place.parents[1])
+    stub = compile_driver_stub_once(place.parents[1])
     return stub and _compile_with_nvcc(program, ["--cudart", "none", place / OBJECT, stub])
 
 
 def _list_stub_answers(built: Build, values: JsonObject, machine: Card) -> list[str]:
     """Return what the stub answers its program: attributes of the device, numbers, kernels."""
     limits = LIMITS[machine.arch]
-    numbers = Numbers.from_values(values)
+    numbers = Numbers.from_problem_arguments(values)
     answers: dict[str, float] = {
         "attribute16": machine.sms,
         "attribute38": machine.l2,

@@ -94,21 +94,21 @@ class Problem:
             )
         return known[name]
 
-    def list_case_seeds(
-        self, cases: Iterable[str], checks: Iterable[str] | None = None
+    def list_case_and_seed_pairs(
+        self, cases_to_measure: Iterable[str], check_cases: Iterable[str] | None = None
     ) -> tuple[CaseAndSeed, ...]:
-        """Return (case, seed) pairs: `checks` (None: all of CHECKS) at every seed, then `cases`."""
-        small = product(self.checks if checks is None else checks, self.module.SEEDS)
-        return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
+        """Return `check_cases` (None: all of CHECKS) at each seed, then `cases_to_measure` at seed 0."""
+        small = product(self.checks if check_cases is None else check_cases, self.module.SEEDS)
+        return tuple(dict.fromkeys((*small, *((case, 0) for case in cases_to_measure))))
 
-    def get_tolerance(self, case: str) -> tuple[float, float]:
+    def get_absolute_and_relative_tolerance(self, case: str) -> tuple[float, float]:
         """Return (absolute, relative) of abs(out - ref) <= absolute + relative * abs(ref)."""
         if hasattr(self.module, "tolerance"):
             atol, rtol = self.module.tolerance(self.get_case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
 
-    def get_first_values(self, case: Case) -> Mapping[int, int]:
+    def get_input_number_by_inplace_output(self, case: Case) -> Mapping[int, int]:
         """Return output -> the input that it begins as; empty if nothing is worked on in place."""
         if hasattr(self.module, "begins"):
             return dict(self.module.begins(case))
@@ -143,7 +143,7 @@ def _list_defined_names(source: bytes) -> set[str]:
 
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
-    from profkit.evidence.users_code import import_file, try_users_code
+    from profkit.evidence.users_code import import_python_file_as, run_users_code_or_explain
 
     path = folder / "problem.py"
     if not is_file(path):
@@ -156,7 +156,7 @@ def load_problem(folder: Path) -> Problem:
         raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
     name = f"_profkit_problem_{digest[:16]}"
-    module, why = try_users_code(path, lambda: import_file(path, name))
+    module, why = run_users_code_or_explain(path, lambda: import_python_file_as(path, name))
     if module is None:
         hint = "it is run to know the cases, inputs and reference of its variants"
         raise ProfkitError(f"{path}: {why}", hint)
@@ -177,7 +177,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[4] / "kernels/common/variant.cuh")
 
 
-def list_templates() -> dict[str, str]:
+def get_template_file_by_language() -> dict[str, str]:
     """Return language, as one types it -> the file that a first variant is made of."""
     there = {entry.name for entry in files(__package__).iterdir()}
     known = {}
@@ -196,31 +196,31 @@ class NewDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="
     files: tuple[Path, ...] = ()
 
 
-def create_problem(name: str, language: str, kernels: Path) -> list[Path]:
+def write_files_of_new_problem(name: str, language: str, kernels_folder: Path) -> list[Path]:
     """Write a problem's folder; return all files that were written, its problem.py first."""
     if not _NAME.fullmatch(name) or name == "common":
         raise ProfkitError(
             f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"
         )
-    known = list_templates()
+    known = get_template_file_by_language()
     if language not in known:
         raise ProfkitError(
             f"--language {language}: no template",
             did_you_mean(language, known, "say " + " or ".join(known)),
         )
-    folder = kernels / name
+    folder = kernels_folder / name
     if is_there(folder):
         hint = "choose another name, or another --kernels"
         raise ProfkitError(f"{folder} is there already", hint)
     suffix = known[language].removesuffix(".tmpl").removeprefix(language)
     variant = f"first_plain{suffix}"
-    words = {"@PROBLEM@": name, "@PLACE@": str(kernels.parent), "@VARIANT@": variant}
+    words = {"@PROBLEM@": name, "@PLACE@": str(kernels_folder.parent), "@VARIANT@": variant}
     written = [
         _write_template(folder / "problem.py", "problem.py.tmpl", words),
         _write_template(folder / variant, known[language], words),
         _write_template(folder / "README.md", "README.md.tmpl", words),
     ]
-    shared = kernels / "common" / "variant.cuh"
+    shared = kernels_folder / "common" / "variant.cuh"
     if not is_there(shared):
         header = next((path for path in _HEADERS if is_file(path)), None)
         if header is None:
@@ -230,9 +230,9 @@ def create_problem(name: str, language: str, kernels: Path) -> list[Path]:
     return written
 
 
-def _write_template(path: Path, template: str, words: dict[str, str]) -> Path:
+def _write_template(path: Path, template: str, replacement_by_placeholder: dict[str, str]) -> Path:
     text = (files(__package__) / template).read_text(encoding="utf-8")
-    for mark, word in words.items():
+    for mark, word in replacement_by_placeholder.items():
         text = text.replace(mark, word)
     write_text(path, text)
     return path

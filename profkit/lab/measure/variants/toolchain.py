@@ -44,7 +44,7 @@ class DoctorDocument(
     findings: tuple[Inspection, ...] = ()
 
 
-def examine_machine() -> list[Inspection]:
+def examine_gpu_and_tools() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     return [
         *_examine_gpu_driver_and_clocks(),
@@ -126,10 +126,10 @@ def _examine_counters() -> Iterator[Inspection]:
         yield Inspection("counters", "missing", detail, ncu_output.PERMISSION)
 
 
-def can_read_counters(parameters: Path) -> bool | None:
+def can_read_counters(driver_parameters_file: Path) -> bool | None:
     """Return whether this user may read performance counters; None if the driver does not say."""
     try:
-        text = read_text(parameters)
+        text = read_text(driver_parameters_file)
     except OSError:
         return None
     admin_only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", text, re.M)

@@ -47,9 +47,9 @@ class Expression:
     is_condition: bool  # whether it compares
     _tree: ast.expr
 
-    def evaluate_with(self, numbers: Mapping[str, int]) -> int:
+    def evaluate_with(self, value_by_name: Mapping[str, int]) -> int:
         """Evaluate it; a condition gives 0 or 1. ZeroDivisionError passes."""
-        return _evaluate_node(self._tree, numbers)
+        return _evaluate_node(self._tree, value_by_name)
 
 
 def parse_checked_expression(text: str, where: str) -> Expression:
@@ -166,25 +166,34 @@ class Space:
     @property
     def default(self) -> Config:
         """Return the configuration of the first value of each macro."""
-        return self.make_config({macro: values[0] for macro, values in self.values.items()})
+        return self.make_declared_config(
+            {macro: values[0] for macro, values in self.values.items()}
+        )
 
-    def describe_values(self) -> dict[str, list[str]]:
+    def list_value_texts_by_macro(self) -> dict[str, list[str]]:
         """Return macro -> its values, as a document has them."""
         return {macro: list(values) for macro, values in self.values.items()}
 
-    def make_config(self, named: Mapping[str, str]) -> Config:
+    def make_declared_config(self, value_by_macro: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
-        ranks = tuple(self.ordered_values[macro].index(named[macro]) for macro in self.values)
-        return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
+        ranks = tuple(
+            self.ordered_values[macro].index(value_by_macro[macro]) for macro in self.values
+        )
+        return Config(tuple((macro, value_by_macro[macro]) for macro in self.values), ranks)
 
     def get_config_at(self, ranks: Sequence[int]) -> Config:
         """Return the configuration of the values of these ranks among each macro's."""
         pairs = zip(self.values, ranks, strict=True)
-        return self.make_config({macro: self.ordered_values[macro][rank] for macro, rank in pairs})
+        return self.make_declared_config(
+            {macro: self.ordered_values[macro][rank] for macro, rank in pairs}
+        )
 
-    def list_configs(self) -> list[Config]:
+    def list_all_configs_even_refused(self) -> list[Config]:
         """Return all choices, also those that cannot be; the default first."""
-        return [self.make_config(choice) for choice in header.list_combinations(self.values)]
+        return [
+            self.make_declared_config(choice)
+            for choice in header.list_value_by_macro_combinations(self.values)
+        ]
 
     @cached_property
     def numeric_macros(self) -> set[str]:
@@ -234,13 +243,15 @@ class Space:
         return find_block_refusal(numbers, arch, budget)
 
 
-def find_block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
+def find_block_refusal(
+    taken_by_resource: Mapping[str, int], architecture: str, budget: Budget
+) -> InvalidConfig | None:
     """Return why no block may take so many `threads`, `regs` a thread and bytes of `smem`."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
         "regs": (MOST_REGISTERS, "registers of a thread"),
     }
-    sm = LIMITS.get(arch.rstrip("af"))
+    sm = LIMITS.get(architecture.rstrip("af"))
     if sm is not None:
         most_of["smem"] = sm.smem - sm.reserved, "shared memory of a block"
     promised = {"regs": (budget.regs, "register budget"), "smem": (budget.smem, "shared budget")}
@@ -248,9 +259,9 @@ def find_block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> I
         if most is not None and most < most_of.get(name, (most + 1, ""))[0]:
             most_of[name] = most, kind
     for name, (most, kind) in most_of.items():
-        if name in taken and taken[name] > most:
-            return InvalidConfig(kind, f"{name}={taken[name]}, at most {most}")
-    used = taken.get("regs", 1) * taken.get("threads", 1)
+        if name in taken_by_resource and taken_by_resource[name] > most:
+            return InvalidConfig(kind, f"{name}={taken_by_resource[name]}, at most {most}")
+    used = taken_by_resource.get("regs", 1) * taken_by_resource.get("threads", 1)
     if used > REGISTERS:
         return InvalidConfig(
             "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"
@@ -270,7 +281,7 @@ def _refuse_repeated_or_too_many_values(values: Mapping[str, Sequence[str]], fil
 def read_tunable_space(head: Header, path: Path) -> Space:
     """Return what the keys of a header say, every name in them known."""
     file = path.name
-    values = header.read_tunables(head.tune, file)
+    values = header.parse_values_of_tunables(head.tune, file)
     _refuse_repeated_or_too_many_values(values, file)
     known = set(Space(file, values).numeric_macros)
     quantities = _read_quantities(head.takes, file, known)

@@ -54,7 +54,7 @@ class Variant:
     @property
     def budget(self) -> Budget:
         """Return the limits that its header sets."""
-        return header.read_budget(self.header.budget, self.path.name)
+        return header.parse_budget_limits(self.header.budget, self.path.name)
 
     @functools.cached_property
     def space(self) -> tunables.Space:
@@ -66,7 +66,7 @@ class Variant:
         """Return sha256 of the code of the file and of every header it includes."""
         return self.language.code_hash(self.path, self.header.keys)
 
-    def choose_target(self, arch: str) -> str | None:
+    def choose_compile_target_for(self, arch: str) -> str | None:
         """Return the compile target for `90`: `90`, `90a`, or None if the header rules it out."""
         return header.choose_compile_target(self.header.arch, arch, self.path.name)
 
@@ -117,13 +117,13 @@ def read_variants_and_problems(kernels: Path, problem: str | None = None) -> Rea
     problems: list[ProfkitError] = []
     for folder in _list_problem_folders(kernels, problem):
         readable = []
-        for path in language.list_kernel_files(folder):
+        for path in language.list_kernel_files_below(folder):
             try:
                 readable.append(read_variant(path))
             except ProfkitError as error:
                 problems.append(error)
         try:
-            variants += _sort_by_ladder(readable)
+            variants += _sort_variants_after_their_parents(readable)
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
@@ -142,7 +142,7 @@ def _list_problem_folders(kernels: Path, problem: str | None) -> list[Path]:
     if not chosen and problem is not None:
         there = []
         for d in folders:
-            if language.list_kernel_files(d):
+            if language.list_kernel_files_below(d):
                 there.append(d.name)
         raise ProfkitError(
             f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
@@ -150,26 +150,26 @@ def _list_problem_folders(kernels: Path, problem: str | None) -> list[Path]:
     return chosen
 
 
-def find_named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
+def find_named_variants(kernels_folder: Path, variant_names: Sequence[str]) -> list[Variant]:
     """Return the variants of names such as `stage2` or `attention/stage2`.
 
     Other files are read only to say what there is instead.
     """
-    ids = {name.rpartition("/")[2] for name in names}
+    ids = {name.rpartition("/")[2] for name in variant_names}
     matching = []
-    for file in walk_folder(kernels)[0]:
-        folders = file.relative_to(kernels).parts[:-1]
+    for file in walk_folder(kernels_folder)[0]:
+        folders = file.relative_to(kernels_folder).parts[:-1]
         is_one = file.stem.split("_", 1)[0] in ids and folders and folders[0] != "common"
         if is_one and language.is_kernel_file(file):
             matching.append(read_variant(file))
     try:
-        return [select_variant(matching, name) for name in names]
+        return [select_variant_by_id(matching, name) for name in variant_names]
     except ProfkitError:
-        known = find_variants(kernels)
-        return [select_variant(known, name) for name in names]
+        known = find_variants(kernels_folder)
+        return [select_variant_by_id(known, name) for name in variant_names]
 
 
-def find_problem_dir(path: Path) -> Path:
+def find_problem_folder_of_kernel(path: Path) -> Path:
     """Return the nearest folder above a kernel with a problem.py; else the kernel's own folder."""
     above = resolve_path(path).parents
     for d in above:
@@ -181,7 +181,7 @@ def find_problem_dir(path: Path) -> Path:
 def read_variant(path: Path) -> Variant:
     """Read a variant from its file; raise ProfkitError where its name or header is wrong."""
     text = language.read_source(path)
-    written_in = language.find_language(path, text) or CUDA
+    written_in = language.detect_language_of_kernel(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
         raise ProfkitError(
@@ -190,16 +190,24 @@ def read_variant(path: Path) -> Variant:
         )
     head = written_in.header(text, path.name)
     variant = Variant(
-        name, find_problem_dir(path).name, resolve_path(path), head, language=written_in
+        name,
+        find_problem_folder_of_kernel(path).name,
+        resolve_path(path),
+        head,
+        language=written_in,
     )
     if len(header.split_into_ids(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_expected_changes(" ".join((*head.moves, *head.moves_not)), path.name)
-    _ = variant.budget, variant.space, variant.choose_target("90")  # a bad value is an error now
+    _ = (
+        variant.budget,
+        variant.space,
+        variant.choose_compile_target_for("90"),
+    )  # a bad value is an error now
     return variant
 
 
-def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
+def _sort_variants_after_their_parents(variants: Iterable[Variant]) -> list[Variant]:
     """Order the variants of one problem so that each stands below the one it comes after."""
     by_id: dict[str, Variant] = {}
     for v in variants:
@@ -210,9 +218,9 @@ def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
             )
         by_id[v.id] = v
     children: dict[str | None, list[Variant]] = {}
-    for v in sorted(by_id.values(), key=lambda v: _make_sort_key(v.id)):
+    for v in sorted(by_id.values(), key=lambda v: _make_natural_sort_key(v.id)):
         if v.header.after is not None and v.header.after not in by_id:
-            folder = find_problem_dir(v.path)
+            folder = find_problem_folder_of_kernel(v.path)
             raise ProfkitError(
                 f"{v.path.name}: 'after: {v.header.after}' names no variant in {folder}",
                 f"there are: {', '.join(by_id) or 'none'}",
@@ -243,7 +251,7 @@ def _refuse_circular_order(by_id: Mapping[str, Variant]) -> None:
         ) from error
 
 
-def select_variant(variants: Iterable[Variant], name: str) -> Variant:
+def select_variant_by_id(variants: Iterable[Variant], name: str) -> Variant:
     """Return the variant of an id, or of a problem and an id: `gemm/3`."""
     known = list(variants)
     matching = []
@@ -261,7 +269,7 @@ def select_variant(variants: Iterable[Variant], name: str) -> Variant:
     )
 
 
-def _make_sort_key(text: str) -> list[tuple[int, int, str]]:
+def _make_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key by which stage2 comes before stage10."""
     key = []
     for word in re.split(r"(\d+)", text):
