@@ -35,7 +35,7 @@ from profkit.lab.ablation.survey import Survey
 ROW = 512  # bytes of a warp's widest access: a stream is whole rows
 _LONGEST = (1 << 32) - ROW
 _GOLDEN = 0.6180339887  # of a length: steps that come back to no place soon
-_WORD, _STREAM, _ADDED = 4, 8, 8  # bytes of the table: a word, two of them, an address
+_WORD, _ADDED = 4, 8  # bytes of the table: a word, an address
 
 
 @dataclass(frozen=True)
@@ -167,23 +167,18 @@ def _pack_stream_table(
 ) -> bytes:
     """Return the table that sends the accesses `numbers` along their streams, and leaves the others.
 
-    It has room and step of each stream, whether each line stays, and what is added for each access.
+    It has whether each line stays, and what is added for each access.
     """
-    words: list[int] = []
     stays = [ALL_BITS] * len(lines) + [0] * (len(lines) % 2)
     added = []
     for one in walked:
-        room, step = 1, 0
         for access in one.stream.accesses:
             begin = 0
             if access.number in numbers:
-                room, step = one.room, one.step
                 stays[lines[code.write_source_line_label(access)]] = 0
                 begin = one.path.base + one.places[access.number] - access.address.offset
             added.append(begin % (1 << 64))
-        words += [room, step]
-    words += stays
-    return struct.pack(f"<{len(words)}I{len(added)}Q", *words, *added)
+    return struct.pack(f"<{len(stays)}I{len(added)}Q", *stays, *added)
 
 
 def _write_module_with_streams(
@@ -192,15 +187,14 @@ def _write_module_with_streams(
     """Return the module with the accesses of the streams led by the table."""
     changes = PtxEdits(code.module)
     changes.add_registers("b64", "%profkit_x", "%profkit_b")
-    changes.add_registers("b32", *(f"%profkit_{name}" for name in "tuvldekm"))
-    stays = _STREAM * len(walked)
-    added = stays + _WORD * (len(lines) + len(lines) % 2)
+    changes.add_registers("b32", *(f"%profkit_{name}" for name in "tuvlekm"))
+    added = _WORD * (len(lines) + len(lines) % 2)
     _write_start_addresses_of_threads(changes, walked)
     for number, one in enumerate(walked):
         begun = set()
         for access in one.stream.accesses:
-            line = stays + _WORD * lines[code.write_source_line_label(access)]
-            words = _name_stream_register_and_words(number) | {
+            line = _WORD * lines[code.write_source_line_label(access)]
+            words = _name_stream_register_and_words(number, one) | {
                 "stays": str(line),
                 "added": str(added),
             }
@@ -221,15 +215,20 @@ def _write_start_addresses_of_threads(changes: PtxEdits, walked: Sequence[Walked
             changes.insert_before(kernel.statements[0], _THREAD)
         numbered.add(kernel.name)
         changes.add_registers("b32", f"%profkit_s{number}")
-        words = _name_stream_register_and_words(number) | {"width": str(one.stream.width)}
+        words = _name_stream_register_and_words(number, one)
         changes.insert_before(kernel.statements[0], _BEGIN.format(**words))
 
 
-def _name_stream_register_and_words(number: int) -> dict[str, str]:
-    """Return the register of a stream, and where in the table its words are."""
-    place = _STREAM * number
-    words = {"table": TABLE, "room": str(place), "step": str(place + _WORD), "choose": str(CHOOSE)}
-    return {"at": f"%profkit_s{number}", **words}
+def _name_stream_register_and_words(number: int, one: Walked) -> dict[str, str]:
+    """Return the register of a stream, and the numbers of its walk."""
+    return {
+        "at": f"%profkit_s{number}",
+        "table": TABLE,
+        "choose": str(CHOOSE),
+        "width": str(one.stream.width),
+        "room": str(one.room),
+        "step": str(one.step),
+    }
 
 
 # The number of a thread in the whole grid, in %profkit_t.
@@ -251,14 +250,11 @@ mov.u32 %profkit_v, %tid.x;
 mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;"""
 # Where a thread begins in a stream.
 _BEGIN = """mul.lo.u32 {at}, %profkit_t, {width};
-ld.const.u32 %profkit_u, [{table}+{room}];
-rem.u32 {at}, {at}, %profkit_u;"""
+rem.u32 {at}, {at}, {room};"""
 # Where its next turn begins.
 _NEXT_TURN = """
-ld.const.u32 %profkit_l, [{table}+{room}];
-ld.const.u32 %profkit_d, [{table}+{step}];
-add.u32 {at}, {at}, %profkit_d;
-sub.u32 %profkit_l, {at}, %profkit_l;
+add.u32 {at}, {at}, {step};
+sub.u32 %profkit_l, {at}, {room};
 min.u32 {at}, {at}, %profkit_l;
 """
 # An access goes to its address where all bits of %profkit_m are set, and else to the turn's place; to
