@@ -22,9 +22,10 @@ from typing import Any
 from verdicts import main_launches
 
 from profkit.files import write_text
-from profkit.records.ablation import AblationRecord
+from profkit.records.ablation import AblationRecord, AblationVerdict
 from profkit.records.header import parse_header, split_into_ids
 from profkit.records.record import parse_record
+from profkit.reports import figures
 from profkit.reports.figures import format_percent
 from profkit.reports.reader import read_report_files
 from profkit.show.text.terminal import make_console, render_text
@@ -39,6 +40,11 @@ UNSEEN = ROOT / "artifacts" / "probes" / "unseen.json.xz"
 # The same, by the code of 740.
 AGAIN = ROOT / "artifacts" / "probes" / "again.json.xz"
 UNSEEN_LISTED = ROOT / "tests" / "ablation" / "unseen.toml"
+# Pairs of one more repository, and captured Triton kernels with the change of each.
+LATER = ROOT / "artifacts" / "probes" / "later.json.xz"
+LATER_LISTED = ROOT / "tests" / "ablation" / "later.toml"
+TRITON = ROOT / "artifacts" / "probes" / "triton.json.xz"
+TRITON_LISTED = ROOT / "tests" / "ablation" / "triton.toml"
 VERDICTS = ROOT / "artifacts" / "probes" / "verdicts.json.xz"
 STEPS = ROOT / "artifacts" / "probes" / "steps.json.xz"
 CHECKED = ROOT / "artifacts" / "probes" / "memcheck.json"
@@ -230,14 +236,14 @@ def read_public(listed: Path = LISTED, kept: Path = PUBLIC) -> list[Public]:
     return [replace(kernel, helped=helped.get(kernel.name, 1.0)) for kernel in found]
 
 
-def judge_unseen(kept: Path = UNSEEN) -> dict[str, str]:
+def judge_unseen(listed: Path = UNSEEN_LISTED, kept: Path = UNSEEN) -> dict[str, str]:
     """Pair whose change helped -> whether the cause is one of those that were written down before."""
     records, answers = read_records(kept), {}
     causes = {}
-    for kernel in tomllib.loads(UNSEEN_LISTED.read_text("utf-8"))["kernel"]:
+    for kernel in tomllib.loads(listed.read_text("utf-8"))["kernel"]:
         causes[kernel["name"]] = kernel["causes"]
-    for kernel in read_public(UNSEEN_LISTED, kept):
-        if kernel.is_control or not causes[kernel.name]:
+    for kernel in read_public(listed, kept):
+        if kernel.is_control or kernel.is_ours or not causes[kernel.name]:
             continue
         said = records[kernel.name]["verdict"]["cause"]
         answers[kernel.name] = "cannot tell" if not said else "wrong"
@@ -313,39 +319,51 @@ def write_public_goals() -> Iterator[str]:
         f"| changes that no ablation stands for, and that made the kernel faster "
         f"| | {len(others)}: {brought} |"
     )
-    claims = ", ".join(f"{k.name} {k.shown:.2f}x, brought {k.helped:.2f}x" for k in disproved)
-    yield (
-        "| listed as controls, and none: our change of what was claimed makes them faster "
-        f"| | {len(disproved)}: {claims} |"
-    )
+    yield write_disproved(disproved)
 
 
 # Of the kernels as they were fixed: the last run did not measure them.
 _OLDER = ", by older code on an H100"
 
 
-def write_unseen(kept: Path, when: str, fixed_when: str = "") -> Iterator[str]:
-    kernels = read_public(UNSEEN_LISTED, kept)
+def write_unseen(
+    listed: Path, kept: Path, what: str, when: str, fixed_when: str = ""
+) -> Iterator[str]:
+    """Rows of the table: what came of pairs that were listed before they were measured."""
+    kernels = [kernel for kernel in read_public(listed, kept) if not kernel.is_ours]
     fixes = [kernel for kernel in kernels if kernel.ablation and not kernel.is_control]
     controls = [kernel for kernel in kernels if kernel.is_control]
-    fixed = read_fixed(UNSEEN_LISTED, kept)
+    disproved = [kernel for kernel in kernels if kernel.helped >= BROUGHT]
+    fixed = read_fixed(listed, kept)
     gone = sum(shown < _WORTH for _, shown in fixed.values())
-    answers = judge_unseen(kept)
+    answers = judge_unseen(listed, kept)
     off = [_say_miss(kernel) for kernel in (*fixes, *controls) if not kernel.is_right]
     yield (
-        f"| {len(kernels)} pairs of ten other repositories, {when}: gain of what stands for the "
-        f"change, within {_WITHIN_PUBLIC}x | 70 % | {count_right(fixes)} |"
+        f"| {len(kernels)} {what}, {when}: gain of what stands for the change, within "
+        f"{_WITHIN_PUBLIC}x | 70 % | {count_right(fixes)} |"
     )
     yield f"| controls among them: no gain is claimed | 90 % | {count_right(controls)} |"
-    yield (
-        f"| their fixed kernels{fixed_when}: no gain is claimed from removing again what the fix "
-        f"removed | 90 % | {gone} of {len(fixed)} |"
-    )
+    if disproved:
+        yield write_disproved(disproved)
+    if fixed:
+        yield (
+            f"| their fixed kernels{fixed_when}: no gain is claimed from removing again what the fix "
+            f"removed | 90 % | {gone} of {len(fixed)} |"
+        )
     yield (
         f"| {len(answers)} of them that the change helped: cause right / wrong / cannot tell "
         f"| | {count_answers(answers)} |"
     )
-    yield f"| what was off of them | | {', '.join(off)} |"
+    yield f"| what was off of them | | {', '.join(off) or 'nothing'} |"
+
+
+def write_disproved(kernels: Sequence[Public]) -> str:
+    """Return the row of kernels whose claim a change of ours bears out."""
+    claims = ", ".join(f"{k.name} {k.shown:.2f}x, brought {k.helped:.2f}x" for k in kernels)
+    return (
+        "| listed as controls, and none: our change of what was claimed makes them faster "
+        f"| | {len(kernels)}: {claims} |"
+    )
 
 
 def _say_miss(kernel: Public) -> str:
@@ -407,6 +425,32 @@ def find_largest_gain(found: AblationRecord, rules: Set[str]) -> float | None:
 
 
 _OF_THE_GRID = {"grid-too-small", "tail-effect", "workload-imbalance"}
+
+
+def write_captured() -> Iterator[str]:
+    """A row for each captured Triton kernel: its answer, and the bound that counters say."""
+    yield "| captured Triton kernel | time | answer | removed | by counters |"
+    yield "|---|--:|---|---|---|"
+    for name, kept in read_records(VERDICTS).items():
+        if not name.startswith("captured/"):
+            continue
+        found = AblationRecord.from_record(kept["ablation"])
+        rows = [row for row in found.measured if row.reachable and row.sure_gain >= _WORTH]
+        removed = (
+            f"{rows[0].ablation} {rows[0].gain:.3g}x" if rows else "nothing that a fix reaches"
+        )
+        counters = kept["counters"]
+        yield (
+            f"| {name.partition('/')[2]} | {figures.seconds(found.base)} | {say_answer(found.verdict)} "
+            f"| {removed} | {counters['bound']}: {counters['cause']} |"
+        )
+
+
+def say_answer(verdict: AblationVerdict) -> str:
+    """Return a verdict's bound and cause in words."""
+    if verdict.bound == "unknown":
+        return "cannot tell"
+    return f"{verdict.bound}: {verdict.cause}"
 
 
 def write_steps() -> Iterator[str]:
@@ -483,8 +527,15 @@ def write_table() -> Iterator[str]:
     yield f"| the same code assembled here, over the original | within 2 % | {most} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
     yield from write_public_goals()
-    yield from write_unseen(UNSEEN, "the first time that they were seen")
-    yield from write_unseen(AGAIN, "by the code of 740", _OLDER)
+    pairs = "pairs of ten other repositories"
+    yield from write_unseen(UNSEEN_LISTED, UNSEEN, pairs, "the first time that they were seen")
+    yield from write_unseen(UNSEEN_LISTED, AGAIN, pairs, "by the code of 740", _OLDER)
+    if LATER.exists():
+        pairs = "pairs of one more repository"
+        yield from write_unseen(LATER_LISTED, LATER, pairs, "the first time that they were seen")
+    if TRITON.exists():
+        pairs = "pairs in Triton, the first of each captured"
+        yield from write_unseen(TRITON_LISTED, TRITON, pairs, "the first time that they were seen")
     yield from write_steps()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "
@@ -492,6 +543,8 @@ def write_table() -> Iterator[str]:
     )
     yield ""
     yield from write_public(read_public())
+    yield ""
+    yield from write_captured()
     yield ""
     yield "| probe | removed | gain | its fixed copy's |"
     yield "|---|---|--:|--:|"
