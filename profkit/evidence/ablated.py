@@ -9,6 +9,8 @@ from profkit.records.ablation import WORTH, AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 from profkit.reports.figures import seconds, speedup
 
+IsGoneAndWhy = tuple[bool | None, str]  # None: it is not known
+
 _ABSENT = "nothing-to-take-away"  # a refusal: the cause was looked for and is not there
 _NOTHING = 1.05  # below, nothing is left to win: clocks and inputs do as much
 
@@ -126,7 +128,7 @@ def _say_cost_as_share_of_time(cost: float) -> str:
 
 def judge_by_ablation_whether_cause_is_gone(
     rule: str, before: Record | None, after: Record | None
-) -> tuple[bool | None, str]:
+) -> IsGoneAndWhy:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
     row = _find_ablation_of_largest_reachable_gain(was, rule)

@@ -12,7 +12,7 @@ from itertools import chain
 from math import isnan, nan
 from operator import eq
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -44,6 +44,8 @@ from profkit.evidence.runs import (
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
 from profkit.records.store import Document, Unprinted
+
+ExitStatusAndReason = tuple[int, str]  # 1: something is worse or wrong; 2: not compared
 
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
@@ -241,24 +243,32 @@ def _join_run_names(runs: Iterable[Run]) -> str:
     return "; ".join(run.name for run in runs)
 
 
-def compare_recorded_times(
-    before: Run, after: Run, policy: Policy
-) -> tuple[TimeComparison | None, str]:
+class ComparedTimes(NamedTuple):
+    """Say how two runs' times compare, and how they were taken; or why they do not compare."""
+
+    comparison: TimeComparison | None
+    how_or_why_not: str
+
+
+def compare_recorded_times(before: Run, after: Run, policy: Policy) -> ComparedTimes:
     """Return how the times of two runs compare, or None and why they do not."""
     try:
         was, now = before.timed, after.timed
     except MissingEvidence as missing:
-        return None, f"{missing.message}; a duration under ncu is not a timing ({missing.hint})"
+        why = f"{missing.message}; a duration under ncu is not a timing ({missing.hint})"
+        return ComparedTimes(None, why)
     try:
         time = compare_warm_times(was, now, policy)
     except ProfkitError as error:
-        return None, error.message
+        return ComparedTimes(None, error.message)
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
     between = get_assumed_spread_between_processes(was, now, policy)
     note = f"warm L2, {classify_timing_processes(was, now)}"
-    return time, f"{note}: {between.sentence}" if between else note
+    if between:
+        note = f"{note}: {between.sentence}"
+    return ComparedTimes(time, note)
 
 
 def is_same_timing(before: Record | None, after: Record | None) -> bool:
@@ -335,9 +345,14 @@ def compare_warm_times(before: Record, after: Record, policy: Policy = COMPARE) 
 # --- launches ------------------------------------------------------------------------------------
 
 
-def match_launches_and_list_leftover_kernels(
-    before: Run, after: Run
-) -> tuple[list[tuple[Row, Row]], tuple[tuple[str, ...], tuple[str, ...]]]:
+class MatchedLaunches(NamedTuple):
+    """List launches that belong together, BEFORE's first, and each side's kernels without a partner."""
+
+    pairs: list[tuple[Row, Row]]
+    leftover_kernels: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def match_launches_and_list_leftover_kernels(before: Run, after: Run) -> MatchedLaunches:
     """Return pairs of launches, and the kernels left over on each side.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
@@ -348,14 +363,15 @@ def match_launches_and_list_leftover_kernels(
     old, new = before.rows, after.rows
     marked = all(row["variant"] is not None for row in chain(old, new))
     if marked and len(old) == len(new):
-        return list(zip(old, new, strict=True)), ((), ())
+        return MatchedLaunches(list(zip(old, new, strict=True)), ((), ()))
     pairs = _pair_launches_of_one_name(old, new)
     renamed = _has_one_kernel(old) and _has_one_kernel(new)
     if not pairs and renamed and len(old) == len(new):
         pairs = list(zip(old, new, strict=True))
     elif not pairs and old and new and (marked or renamed):
         pairs = [(before.row, after.row)]
-    return pairs, (_list_unpaired_kernels(old, pairs), _list_unpaired_kernels(new, pairs))
+    leftover = _list_unpaired_kernels(old, pairs), _list_unpaired_kernels(new, pairs)
+    return MatchedLaunches(pairs, leftover)
 
 
 def _pair_launches_of_one_name(old: Sequence[Row], new: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -456,7 +472,7 @@ class GateResult(Document, frozen=True, kw_only=True):
 
 def list_exit_reasons(
     changes: Iterable[RunComparison], fail_if: Collection[str]
-) -> list[tuple[int, str]]:
+) -> list[ExitStatusAndReason]:
     """Return exit status -> why a change asks for it; `fail_if`: what is asked to be bad.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
@@ -464,7 +480,7 @@ def list_exit_reasons(
     where something else was timed. Where nothing was, or one side lost its time, a gate on it has
     not been tried: 2. Samples that are no times are nothing to compare.
     """
-    every, reasons = list(changes), list[tuple[int, str]]()
+    every, reasons = list(changes), list[ExitStatusAndReason]()
     tried = any(change.time or change.untimed == "unchanged" for change in every)
     for change in every:
         if not change.compared:
@@ -484,7 +500,7 @@ def list_exit_reasons(
     return reasons
 
 
-def _explain_uncompared_with_exit_status(change: RunComparison) -> tuple[int, str]:
+def _explain_uncompared_with_exit_status(change: RunComparison) -> ExitStatusAndReason:
     """Return why two runs were not compared; with 1 where it is AFTER that is wrong, else 2."""
     status = 2
     for reason in change.refusals:

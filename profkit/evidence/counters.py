@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from profkit.evidence.runs import Row, Run
     from profkit.records.header import Header
 
+HoldsAndWhy = tuple[bool | None, str]  # None: it cannot be told
+
 # What a change has to come to before it is shown. ncu measures in several passes: on launches of a
 # few microseconds, shares of one binary differ by about a point and counts by a per cent.
 POINTS = 0.01
@@ -626,7 +628,7 @@ def judge_rule_prediction(
     status_before: str | None,
     status_after: str | None,
     change: FindingChange | None = None,
-) -> tuple[bool | None, str]:
+) -> HoldsAndWhy:
     """Return whether a prediction about a rule holds, and why; None where it cannot be told."""
     if status_before is None or status_after is None:
         return None, "unknown rule"

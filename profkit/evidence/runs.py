@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
@@ -413,16 +413,21 @@ def _read_runs_of_file(path: Path, headers: Mapping[str, SourceFile]) -> list[Ru
     return runs
 
 
-def match_runs_and_list_leftover_names(
-    before: list[Run], after: list[Run]
-) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+class MatchedRuns(NamedTuple):
+    """List the runs that belong together, BEFORE's first, and the names of those without a partner."""
+
+    pairs: list[tuple[Run, Run]]
+    leftover_names: tuple[str, ...]
+
+
+def match_runs_and_list_leftover_names(before: list[Run], after: list[Run]) -> MatchedRuns:
     """Return runs that belong together, and the names of those left alone.
 
     One run a side is a pair whatever it is called; several are paired by case and, where a side
     has several variants, by variant as well.
     """
     if len(before) == len(after) == 1:
-        return [(before[0], after[0])], ()
+        return MatchedRuns([(before[0], after[0])], ())
     variants_before = {run.variant for run in before}
     variants_after = {run.variant for run in after}
     by_variant = len(variants_before) > 1 or len(variants_after) > 1
@@ -440,4 +445,5 @@ def match_runs_and_list_leftover_names(
         if other is not None:
             pairs.append((run, other))
             paired |= {id(run), id(other)}
-    return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)
+    leftover = tuple(run.name for run in (*before, *after) if id(run) not in paired)
+    return MatchedRuns(pairs, leftover)

@@ -229,16 +229,22 @@ def make_history_run_of_record(
     """Return the row of a record; a fallback is of a record that does not say its commit."""
     source, gpu = record.known_source, record.known_gpu
     git = record.git or Commit()
+    commit, commit_from = fallback_commit, fallback_commit_from
     if git.commit:
-        fallback_commit, fallback_commit_from = git.commit, "record"
+        commit, commit_from = git.commit, "record"
+    if not commit:
+        commit = commit_from = None
+    report = None
+    if record.report:
+        report = record.report.sha256
     return HistoryRun(
         record=report_sha256,
         variant=record.variant,
         case=record.case,
         problem=record.problem or None,
-        report=record.report.sha256 if record.report else None,
-        commit=fallback_commit or None,
-        commit_from=fallback_commit_from if fallback_commit else None,
+        report=report,
+        commit=commit,
+        commit_from=commit_from,
         dirty=git.dirty,
         made=record.made,
         source=source.sha256,

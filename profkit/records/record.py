@@ -223,9 +223,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def largest_resources(self) -> parts.Resources:
         """Return the most over all kernels: per thread by the build, per block by the launch."""
         launches, kernels = self.launches, self.resources
+        registers = find_largest_known_or_none(x.regs for x in launches)
+        if not registers:
+            registers = find_largest_known_or_none(k.regs for k in kernels)
         return parts.Resources(
-            registers=find_largest_known_or_none(x.regs for x in launches)
-            or find_largest_known_or_none(k.regs for k in kernels),
+            registers=registers,
             shared_static=find_largest_known_or_none(x.static_smem for x in launches),
             shared_dynamic=find_largest_known_or_none(x.dynamic_smem for x in launches),
             spills=find_largest_known_or_none(k.spills for k in kernels),

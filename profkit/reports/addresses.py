@@ -387,26 +387,30 @@ class LaunchedCode:
         place = self._get_place_of_address(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
-        start, table = self._find_function_start_and_line_table(pc)
-        for file, line in table.find_lines_at_offset_innermost_first(pc - start) if table else ():
-            if not _TOOLKIT.search(file):
-                return _cleaned(file), line
+        found = self._find_function_start_and_line_table(pc)
+        if found is not None:
+            start, table = found
+            for file, line in table.find_lines_at_offset_innermost_first(pc - start):
+                if not _TOOLKIT.search(file):
+                    return _cleaned(file), line
         near = self._find_place_of_nearby_instruction(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
-    def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable | None]:
-        """Return where the function of an address begins, and its line table, if there is one."""
+    def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable] | None:
+        """Return where the function of an address begins, and its line table; None without one."""
         start = self._find_function_start(pc)
         if start is None:
-            return 0, None
+            return None
         function = self._functions_by_start[start]
-        return start, function.cubin.line_tables.get(function.name)
+        table = function.cubin.line_tables.get(function.name)
+        return None if table is None else (start, table)
 
     def find_call_of_inlined_line(self, pc: int) -> Place | None:
         """Return the call of an inlined line, where its line alone does not tell which use it is."""
-        start, table = self._find_function_start_and_line_table(pc)
-        if table is None or not self._has_bounded_lines():
+        found = self._find_function_start_and_line_table(pc)
+        if found is None or not self._has_bounded_lines():
             return None
+        start, table = found
         frames = table.find_lines_at_offset_innermost_first(pc - start)
         while frames and _TOOLKIT.search(frames[0][0]):
             frames = frames[1:]

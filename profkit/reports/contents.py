@@ -290,7 +290,11 @@ class _KeptMetrics:
         return b"".join(self._bodies.values())
 
 
-def _iterate_fields_with_offsets(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
+# Number, wire type, where the value begins and ends, where the field begins, and the next offset.
+FieldWithBegin = tuple[int, int, int, int, int, int]
+
+
+def _iterate_fields_with_offsets(data: bytes) -> Iterator[FieldWithBegin]:
     """Yield the fields of a message, each also with where it begins and ends."""
     at = 0
     while at < len(data):

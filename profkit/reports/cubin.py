@@ -24,6 +24,8 @@ from profkit.reports.container import iterate_length_prefixed_frames
 from profkit.reports.contents import MAGIC, open_unpacked
 from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
 
+OffsetAndFunction = tuple[int, str]  # in .debug_line, of a function's address
+
 ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 NOBITS = 8  # the kind of a section without bytes in the file
 _CODE = ".text."
@@ -129,7 +131,7 @@ class Cubin:
         _ = self.line_tables
         return self._budget.left >= 0
 
-    def _iterate_relocated_functions(self) -> Iterator[tuple[int, str]]:
+    def _iterate_relocated_functions(self) -> Iterator[OffsetAndFunction]:
         """Yield offset in .debug_line of a function's address, and which function it is."""
         symbols = self._read_content(".symtab")
         for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):

@@ -487,7 +487,10 @@ def _rank_lines_by_sum(
     return listed
 
 
-def _find_stall_with_most_samples(states: Tally[str]) -> tuple[str, int]:
+StateAndSamples = tuple[str, int]
+
+
+def _find_stall_with_most_samples(states: Tally[str]) -> StateAndSamples:
     """Return the state with most samples, issuing only where there is no other; "" of none."""
     waiting = states.copy()
     del waiting[_ISSUING]

@@ -17,6 +17,8 @@ from functools import cache, lru_cache, reduce
 from struct import Struct
 from typing import Final
 
+PositionAndRegister = tuple[int, str]  # of the instruction that writes it
+
 LANES = 32  # of a warp
 BITS = 32  # of a register
 WORD = 1 << BITS
@@ -411,9 +413,9 @@ class RegisterDefinitions:
 
     def _list_dependencies(
         self, position: int, operands: tuple[str, ...]
-    ) -> tuple[tuple[int, str], ...]:
+    ) -> tuple[PositionAndRegister, ...]:
         """Return the instructions and registers of theirs that some operands depend on, in order."""
-        nodes: set[tuple[int, str]] = set()
+        nodes: set[PositionAndRegister] = set()
         front = [(position, operand) for operand in operands]
         while front and len(nodes) <= _MOST:
             place, operand = front.pop()
@@ -436,9 +438,9 @@ class WarpRegisters:
     ) -> None:
         self._code = code
         self._special, self._constants = special, constants
-        self._made: dict[tuple[int, str], MaybeLanes] = {}
+        self._made: dict[PositionAndRegister, MaybeLanes] = {}
         # With all that they depend on: another round changes nothing.
-        self._settled: set[tuple[int, str]] = set()
+        self._settled: set[PositionAndRegister] = set()
 
     def evaluate_operands(self, position: int, operands: Sequence[str]) -> list[MaybeLanes]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
@@ -456,7 +458,7 @@ class WarpRegisters:
             values.append(None if value is PENDING else value)
         return values
 
-    def _update_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
+    def _update_registers(self, nodes: Iterable[PositionAndRegister]) -> bool:
         """Work each register out anew; return whether one changed."""
         changed = False
         for n, register in nodes:

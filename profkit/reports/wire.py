@@ -18,6 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+FieldAndNextOffset = tuple[
+    int, int, int, int, int
+]  # number, wire type, start, end (or value), next
+
 # A field of a message: its number, its wire type, where its value begins and ends; of a varint the value
 # itself, and 0.
 Field = tuple[int, int, int, int]
@@ -117,9 +121,7 @@ def _read_shortest_varint(data: bytes, offset: int) -> tuple[int, int]:
     return value, end
 
 
-def read_field_and_next_offset(
-    data: bytes, offset: int, end: int
-) -> tuple[int, int, int, int, int]:
+def read_field_and_next_offset(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Malformed where there is none, or it leaves the message that ends at `end`.

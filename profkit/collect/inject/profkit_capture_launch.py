@@ -299,9 +299,14 @@ def _is_bit_equal(one: Any, other: Any) -> bool:
 
 
 def _is_overlapping(one: Any, other: Any) -> bool:
-    first = one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()
-    second = other.data_ptr(), other.data_ptr() + other.numel() * other.element_size()
-    return bool(first[0] < second[1] and second[0] < first[1])
+    starts_before_end = one.data_ptr() < _get_end_address(other)
+    return bool(starts_before_end and other.data_ptr() < _get_end_address(one))
+
+
+def _get_end_address(tensor: Any) -> int:
+    """Return the address behind the last byte of a contiguous tensor."""
+    size_bytes = tensor.numel() * tensor.element_size()
+    return int(tensor.data_ptr() + size_bytes)
 
 
 _LIBRARIES = ("triton", "torch")

@@ -218,7 +218,7 @@ def judge_finished_launch(problem: Problem, arena: Arena, arena_bytes: Bytes) ->
 
 
 def _list_faults(
-    verdict: Accuracy, out: Any, reference: Any, unwritten: int, tolerance: tuple[float, float]
+    verdict: Accuracy, out: Array, reference: Array, unwritten: int, atol: float, rtol: float
 ) -> Iterator[str]:
     """Yield what is wrong with an output; `unwritten`: how many of its elements were never written."""
     if verdict.wrong and unwritten:
@@ -227,7 +227,6 @@ def _list_faults(
         yield f"{verdict.nans - unwritten} elements are NaN or infinite"
     if verdict.wrong > verdict.nans:
         at = verdict.worst
-        atol, rtol = tolerance
         yield (
             f"{verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
             f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "
@@ -248,7 +247,7 @@ def judge_output_values(
         left = 0
         if i < len(unwritten_counts):
             left = unwritten_counts[i]
-        for fault in _list_faults(verdict, out, reference, left, (atol, rtol)):
+        for fault in _list_faults(verdict, out, reference, left, atol, rtol):
             faults.append(f"output {i}: {fault}")
     return CaseCheck(
         data.case,

@@ -218,15 +218,20 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
     """Return what profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
-    grid = None
+    inputs_key = library = None
     if built:
-        grid = built.variant.header.inputs
-    at = data.load_or_compute_case_data(problem, case, 0, target.folder, grid)
+        inputs_key = built.variant.header.inputs
+        if built.library:
+            library = str(built.library)
+    at = data.load_or_compute_case_data(problem, case, 0, target.folder, inputs_key)
+    input_files = []
+    for number in range(len(at.shapes)):
+        input_files.append(str(at.folder / f"in{number}"))
     return LaunchPlan(
         label=f"profkit:{name}:{case}",
         support=str(run.support),
-        library=str(built.library) if built and built.library else None,
-        inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
+        library=library,
+        inputs=tuple(input_files),
         outputs=tuple(at.list_output_sizes_in_bytes()),
         begins=at.begins,
         values=problem.module.arguments(problem.get_case(case)),
@@ -240,11 +245,17 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
 def _describe_least_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
     """Return what a case computes and moves at least, and how long a GPU takes for that at best."""
     module, of = problem.module, problem.get_case(case)
+    exponentials = None
+    if hasattr(module, "exponentials"):
+        exponentials = module.exponentials(of)
+    floors = {}
+    if gpu:
+        floors = compute_least_seconds_by_unit(problem, case, gpu)
     return {
         "operations": module.operations(of),
         "compulsory_bytes": module.compulsory_bytes(of),
-        "exponentials": module.exponentials(of) if hasattr(module, "exponentials") else None,
-        "floors": compute_least_seconds_by_unit(problem, case, gpu) if gpu else {},
+        "exponentials": exponentials,
+        "floors": floors,
     }
 
 

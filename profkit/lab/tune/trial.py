@@ -38,6 +38,8 @@ from profkit.records.store import make_json_safe
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
 
+    ComparisonAndTimes = tuple[TimeComparison, dict[str, Times]]  # times by subject
+
 LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
 # What is kept of the quick round, as a trial's result has it.
 _QUICK = ("against", "answer", "sentence", "speedup", "hedges_g", "p_value")
@@ -366,7 +368,7 @@ class Runner:
         baseline: Trial,
         first_and_most_rounds: tuple[int, int],
         cold: bool = False,
-    ) -> tuple[TimeComparison, dict[str, Times]]:
+    ) -> ComparisonAndTimes:
         """Time the baseline against the candidate, in turns with the reference."""
         from profkit.evidence.stats import compare_samples
 

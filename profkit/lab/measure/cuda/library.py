@@ -86,10 +86,11 @@ class KernelNode(ctypes.Structure):
         return grid, (self.block[0], self.block[1], self.block[2])
 
 
+NodeAndType = tuple[int, int]  # the driver's handle of a graph's node, and CUgraphNodeType
 KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 
-def list_graph_nodes(graph: int) -> list[tuple[int, int]]:
+def list_graph_nodes(graph: int) -> list[NodeAndType]:
     """Return each node of a captured graph with its type, in the order in which they were enqueued."""
     count = c_size_t()
     device.call_driver("cuGraphGetNodes", c_void_p(graph), None, byref(count))
@@ -220,8 +221,10 @@ class Args(ctypes.Structure):
                 f"a problem has more than {len(few) + len(more)} arrays of a kind",
                 "pack several into one",
             )
-        first, rest = addresses[: len(few)], addresses[len(few) :]
-        few[: len(first)], more[: len(rest)] = first, rest
+        first = addresses[: len(few)]
+        rest = addresses[len(few) :]
+        few[: len(first)] = first
+        more[: len(rest)] = rest
 
 
 def load_library(path: Path, is_whole: bool = True) -> ctypes.CDLL:
