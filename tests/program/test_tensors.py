@@ -230,6 +230,26 @@ def test_without_an_optimizer_no_gradient_is_needless(tmp_path: Path) -> None:
     assert not trace_steps(tmp_path, step)["aten::bmm"]
 
 
+@pytest.mark.parametrize("node", ["CompiledFunctionBackward", "FusedNormFunctionBackward"])
+def test_what_a_node_of_python_code_makes_is_taken_to_be_read(tmp_path: Path, node: str) -> None:
+    """Its kernels are launched by no operator: those of torch.compile, or of a kernel of one's own."""
+
+    def step(steps: Steps, number: int) -> None:
+        step_with_gradients(steps, number)
+        begin, place = steps.clock, len(steps.rows)
+        steps.run_operator("aten::sum", (BATCH, *FREE))
+        name = f"{NODE}: {node}"
+        steps.rows.insert(place, [begin, steps.clock - 1, THREAD, name, [], [], ""])
+        begin, place = steps.clock, len(steps.rows)
+        steps.run_operator("aten::prod", (BATCH, *FREE))
+        name = f"{NODE}: AddmmBackward0"
+        steps.rows.insert(place, [begin, steps.clock - 1, THREAD, name, [], [], ""])
+
+    found = trace_steps(tmp_path, step)
+    assert found["aten::sum"] == ""
+    assert found["aten::prod"] == found["aten::bmm"] == UNREAD
+
+
 def judge_parts(count: int, needless: str) -> list[Any]:
     """Judge kernels of which some are needless."""
     parts: list[Kernel | Copy] = [Copy(bytes=1_000_000, us=20.0, pageable=False)]

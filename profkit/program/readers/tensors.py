@@ -12,6 +12,7 @@ leads to it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -26,6 +27,9 @@ REPEATS = 2  # of a step that are seen at least
 SAME, UNREAD = "same", "unread"  # why an operator is needless
 NODE = "autograd::engine::evaluate_function"  # how the names of autograd's nodes begin
 GRADIENT = "AccumulateGrad"  # the node that puts a gradient where its weight has it
+# A node that Python code computes, as torch.compile's and those of a kernel of one's own are: torch's
+# have a number behind their names. Its kernels may read what its operators make.
+PYTHON_NODE = re.compile(rf"{NODE}.*[A-Za-z]Backward$")
 CLEARS = ("zero_", "fill_")
 # Drawn at random, by parts of operators' names.
 RANDOM = "rand normal uniform bernoulli multinomial exponential poisson dropout geometric".split()
@@ -373,6 +377,7 @@ class GradientReaders:
         # The outermost of torch's operators that each is in: it may read what those in it make.
         self.outer = list(range(len(uses)))
         self.is_gradient = [False] * len(uses)  # puts a gradient where its weight has it
+        self.is_in_python_node = [False] * len(uses)
         opened: dict[int, list[int]] = {}
         for at, use in enumerate(uses):
             frames = opened.setdefault(use.thread, [])
@@ -384,12 +389,15 @@ class GradientReaders:
                 continue
             frames.append(at)
             self.outer[at] = next((own for own in frames if uses[own].is_of_torch), at)
-            self.is_backward[at] = any(uses[own].name.startswith(NODE) for own in frames)
+            nodes = [uses[own].name for own in frames if uses[own].name.startswith(NODE)]
+            self.is_backward[at] = bool(nodes)
+            self.is_in_python_node[at] = bool(nodes) and PYTHON_NODE.match(nodes[-1]) is not None
             self.is_gradient[at] = any(GRADIENT in uses[own].name for own in frames)
 
     def find_unread_work(self) -> set[int]:
         """Find the places of operators of a backward pass that make what nothing reads afterwards.
 
+        What a node of Python code makes is taken to be read: by kernels that no operator launches.
         Where no gradient at all is read, the recorded steps hold no optimizer's: nothing is known.
         """
         read: set[int] = set()  # later
@@ -407,7 +415,7 @@ class GradientReaders:
             results = self.made[at] | {one.number for one in use.written}
             if not results or self.outer[at] != at:
                 continue
-            if results.isdisjoint(read):
+            if results.isdisjoint(read) and not self.is_in_python_node[at]:
                 unread.add(at)
             else:
                 read |= numbers
