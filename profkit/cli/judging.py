@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from profkit.cli.options import COULD_NOT, DONE, FAIL_ON
+from profkit.cli.options import COULD_NOT, DONE, FAIL_ON, FORM
 from profkit.cli.output import print_note
 from profkit.errors import ProfkitError
 
@@ -35,9 +35,9 @@ def report_failures_and_get_exit_status(
     for code, reason in list_exit_reasons(changes, fail_if):
         worst = max(worst, code)
         name = reason.partition(": ")[0]
-        if code == COULD_NOT and name in refused:  # the comparison says why
-            print_note(f"exit status {code}: {name} was not compared")
-        elif code:
+        if code == COULD_NOT and name in refused and not FORM.json:
+            continue  # the comparison says so, and why
+        if code:
             print_note(f"exit status {code}: {reason}")
         else:
             print_note(f"not judged: {reason}")

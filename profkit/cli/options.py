@@ -282,7 +282,7 @@ RecordsDir = Annotated[
 
 # How the answer is given: the flags that a verb may have, with which each help ends.
 FORMS = {
-    "brief": ("--brief", "Print cause, place, number and next step in at most 500 tokens."),
+    "brief": ("--brief", "Print the answer as short plain text, for an agent."),
     "json": ("--json", "Print one JSON document on stdout."),
     "markdown": ("--markdown", "Print Markdown, for pull requests and job summaries."),
     "quiet": ("--quiet -q", "Print no progress or notes on stderr."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -23,6 +24,7 @@ from profkit.files import (
     verify_output_can_be_written,
     write_text_pieces,
 )
+from profkit.reports.figures import bind_units
 from profkit.show.text.escape import escape_text, iterate_csv
 
 if TYPE_CHECKING:
@@ -198,10 +200,28 @@ def _escape_invalid_utf8(frame: DataFrame) -> DataFrame:
     return frame.assign(**{str(name): frame[name].map(escape_cell) for name in texts})
 
 
-def print_unwrapped(text: str) -> None:
-    """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
+BRIEF_WIDTH = 80
+_COMMANDS = ("Run: ", "Next: ")  # lines that are copied as they are
+
+
+def print_brief(text: str) -> None:
+    """Print facts, a new line each; long ones go on indented, commands stay on one line.
+
+    No word is cut, so a path stays whole. What would act on a terminal is escaped.
+    """
     for line in text.splitlines():
-        print(escape_text(line))
+        plain = escape_text(line)
+        if plain.startswith(_COMMANDS) or not plain:
+            print(plain)
+            continue
+        wrapped = textwrap.wrap(
+            bind_units(plain),  # 25.5 % stays together
+            BRIEF_WIDTH,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        print("\n".join(wrapped).replace("\u00a0", " "))
 
 
 def check_output_path(path: Path, reads: Sequence[str] = ()) -> Path:

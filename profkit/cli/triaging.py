@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from profkit.cli import options
 from profkit.cli.output import (
     print_blocks,
+    print_brief,
     print_compact_json,
     print_note,
-    print_unwrapped,
     refuse_overwriting_evidence,
 )
 from profkit.cli.sources import is_timeline_folder, is_triage_folder, refuse_file_of_another_verb
@@ -107,7 +107,7 @@ def print_brief_answer(content: TriageDocument) -> None:
 
         print_compact_json(make_triage_entry(convert_to_second_form(content)))
     else:
-        print_unwrapped(write_brief_triage(content))
+        print_brief(write_brief_triage(content))
 
 
 def judge_and_save(paths: Sequence[Path], question: Question, outputs: Outputs) -> TriageDocument:

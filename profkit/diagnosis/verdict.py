@@ -78,7 +78,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     border = _find_bound_across_border(verdict, facts, launch)
     if border is None:
         return verdict
-    because = f"{verdict.because} (nearly {border.other}: {border.why})"
+    because = f"{verdict.because} (close call: {border.why})"
     return replace(verdict, because=because, near_border=border)
 
 
@@ -92,7 +92,7 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     if facts.shape and facts.worth >= max(WORTH, facts.waste) and not sure:
         return facts.shape
     if near:
-        return _judge_units_near_peak(near)
+        return _judge_units_near_peak(near, launch)
     with suppress(NotCollected):
         hot = BY_ID["atomics-contention"].check(launch)
         if hot and launch.get("l2_atomic_sectors", 0) > 0:
@@ -162,7 +162,7 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _judge_units_near_peak(near: list[ResourceUse]) -> Diagnosis:
+def _judge_units_near_peak(near: list[ResourceUse], launch: Launch) -> Diagnosis:
     first = _choose_causing_unit(near)
     group, limiter = first.resource.group, first.resource.limiter
     text = f"{limiter} at {share(first.elapsed)} of peak"
@@ -176,6 +176,9 @@ def _judge_units_near_peak(near: list[ResourceUse]) -> Diagnosis:
         if other is not first and other.resource.group == group:
             text += f"; {other.resource.limiter} at {share(other.elapsed)}"
             break
+    else:
+        if first.share < first.resource.peak.sure and "stall_selected" in launch:
+            text += ", and warps queue for it"  # so far below its peak that alone says nothing
     return Diagnosis(group, limiter, text, is_full=is_full)
 
 
@@ -233,12 +236,13 @@ def _find_bound_across_border(
             nearest, turned = figure, factor
     if turned == inf:
         return None
-    why = f"SMs that never idle would give {facts.worth:.3g}x, and the border is at {WORTH:.3g}x"
+    other = bound_of(nearest, turned)
+    side = "below" if turned < 1 else "above"
+    said = f"SMs that never idle would give {facts.worth:.3g}x; {side} {WORTH:.3g}x"
     if nearest >= 0:
         use = facts.usages[nearest]
-        side = "below" if turned < 1 else "above"
-        why = f"that is what {use.resource.limiter} {side} {share(use.elapsed * turned)} would mean"
-    return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
+        said = f"with {use.resource.limiter} {side} {share(use.elapsed * turned)}"
+    return NearBorder(other, abs(turned - 1), f"{said} the verdict would be {other}")
 
 
 def _find_factor_that_changes_bound(
@@ -334,7 +338,8 @@ def _judge_launch_with_metrics(
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_finding_without_expected_gain(rule, found, lead) for rule, found in asked]
     ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
-    told = _mark_symptoms_of_leading_cause(ordered, verdict)
+    marked = _mark_symptoms_of_leading_cause(ordered, verdict)
+    told = tuple(_say_what_ceiling_of_wait_is_of(finding, launch) for finding in marked)
     both = _estimate_combined_gain(launch, told)
     return replace(verdict, findings=told, headroom=room, together=both)
 
@@ -429,6 +434,9 @@ def _mark_symptoms_of_leading_cause(
     return (*told[:causes], *repeated, *told[causes:])
 
 
+CAUSED = " is the cause of it"  # the end of the cause of a finding that another one explains
+
+
 def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
     """Return a finding that promises no more than its cause does.
 
@@ -441,7 +449,32 @@ def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchF
         saving = lead.saving
     if saving.bound is not None and own is not None and lead.gain is not None:
         saving = saving._replace(bound=max(own, lead.gain))
-    return replace(finding, cause=f"{finding.cause}; {lead.rule} is the cause of it", saving=saving)
+    return replace(finding, cause=f"{finding.cause}; {lead.rule}{CAUSED}", saving=saving)
+
+
+# A ceiling of more of the time than a wait takes is one of other waits, too.
+MORE_THAN_THE_WAIT = 1.1
+
+
+def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: Launch) -> LaunchFinding:
+    """Return a finding about a wait that says so where its ceiling takes other waits with it.
+
+    Who reads "35 % of their time" and "at most 4.5x" works out 1 / (1 - 0.35), which is less.
+    """
+    rule = BY_ID.get(finding.rule)
+    if rule is None or rule.fix is None or rule.fix.kind != "wait" or not finding.is_cause:
+        return finding
+    if finding.gain is None or finding.cause.endswith(CAUSED):
+        return finding
+    goes = 1 - 1 / finding.gain
+    for measure in rule.measures:
+        if not measure.of_time:
+            continue
+        with suppress(NotCollected):
+            if goes > MORE_THAN_THE_WAIT * measure.of(launch):
+                more = f"; a fix saves at most {share(goes)} of the time, as other waits can end with it"
+                return replace(finding, cause=finding.cause + more)
+    return finding
 
 
 def _estimate_combined_gain(
@@ -576,8 +609,8 @@ def say_distance_from_roof(room: float) -> str:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
     left = 1 - 1 / room
     if left < NO_ROOM:
-        return "at the best rate on record the same work takes as long"
-    return f"at the best rate on record the same work takes {share(left)} less time"
+        return "no kernel on record does the same work faster"
+    return f"at the best rate on record the same work would take {share(left)} less time"
 
 
 def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) -> list[Asked]:

@@ -131,31 +131,37 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """Return both sides: "35 % -> 66 % of the warps' time".
+        """Return both sides: "35 % -> 66 % of the warps' time", or "19 % ..., as before".
 
         Where a share went another way than the time that is judged, that time comes first: a share
-        can rise because the rest of the launch became shorter, and that is said.
+        can rise because the launch became shorter, and that is said.
         """
-        said = f"{self.both_numbers} {self.what}"
+        numbers = quantities((self.before, self.after), self.unit)
+        said = f"{' -> '.join(numbers)} {self.what}"
+        if numbers[0] == numbers[1]:
+            said = f"{numbers[0]} {self.what}, as before"
+        if isnan(self.cycles_before) or isnan(self.cycles_after):
+            return said
+        cycles = f"{quantity(self.cycles_before, '')} -> {quantity(self.cycles_after, '')} cycles"
+        if self.is_share_against_cycles:
+            share = "smaller share of a longer launch"
+            if self.after > self.before:
+                share = "larger share of a shorter launch"
+            return f"{cycles}, but a {share}: {said}"
+        is_share_changed = is_amount_clearly_changed(self.unit, self.before, self.after)
+        if is_share_changed or not is_amount_clearly_changed("count", *self.compared_values):
+            return said
+        return f"{cycles}, about the same share: {said}"
+
+    @property
+    def is_share_against_cycles(self) -> bool:
+        """Return whether a share of the time moved, and the time itself did not move the same way."""
         if isnan(self.cycles_before) or not is_amount_clearly_changed(
             self.unit, self.before, self.after
         ):
-            return said
+            return False
         is_same_way = (self.cycles_after > self.cycles_before) == (self.after > self.before)
-        if is_same_way and is_amount_clearly_changed(
-            "count", self.cycles_before, self.cycles_after
-        ):
-            return said
-        cycles = (quantity(self.cycles_before, ""), quantity(self.cycles_after, ""))
-        rest = "longer"
-        if self.after > self.before:
-            rest = "shorter"
-        return f"{' -> '.join(cycles)} cycles ({said}, as the rest became {rest})"
-
-    @property
-    def both_numbers(self) -> str:
-        """Return both numbers: "35 % -> 66 %"."""
-        return " -> ".join(quantities((self.before, self.after), self.unit))
+        return not (is_same_way and is_amount_clearly_changed("count", *self.compared_values))
 
     @property
     def compared_values(self) -> tuple[float, float]:
@@ -200,7 +206,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
         if self.what == "hidden":
             return f"no longer reported ({amount})"
         if self.what == "uncovered" and self.explained_by:
-            return f"{amount}; {relation} by {self.explained_by} before"
+            return f"{amount}; {relation} by {self.explained_by} until now"
         if self.what == "uncovered":
             return f"not reported before ({amount})"
         return amount

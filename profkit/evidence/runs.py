@@ -116,9 +116,10 @@ class Run:
     def timed(self) -> Record:
         """Return the record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm_samples:
-            raise MissingEvidence(
-                f"no timing of {self.name}", self.write_hint_to_record_again("bench")
-            )
+            why = f"{self.name} was never timed, only profiled"
+            if self.launches.empty:
+                why = f"{self.name} was never timed"
+            raise MissingEvidence(why, self.write_hint_to_record_again("bench"))
         return self.record
 
     @property

@@ -277,6 +277,6 @@ def _note_different_kernels(
         return []
     one, other = (f"{100 * share:.0f} %" for share in shares)
     return [
-        f"only {both} of {any_of} kernels ran both before ({one} of the GPU's "
-        f"time) and after ({other}): unless the change replaced the others, these are two programs"
+        f"only {both} of {any_of} kernels occur on both sides ({one} of GPU time before, {other} "
+        f"after). If your change did not replace the other {any_of - both}, they are not of one program"
     ]

@@ -227,7 +227,7 @@ UNEVEN = RuleTexts(
     rule="collective",
     says=(
         "rank {rank} computes for {slow:figures} ms per step, against a mean of {mean:figures} over "
-        "{ranks} ranks{longest}; other ranks wait up to {waiting:figures} ms for it in collectives"
+        "{ranks} ranks{longest}; {others} up to {waiting:figures} ms for it in collectives"
     ),
     advice=Advice(others="give the ranks equal work: rows, tokens or samples of similar length"),
 )
@@ -249,6 +249,7 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFindin
         rank=slow.rank,
         slow=slow.computing / 1e6,
         ranks=len(ranks.rows),
+        others="the other rank waits" if len(ranks.rows) == 2 else "other ranks wait",
         mean=mean / 1e6,
         longest=f"; most of the difference is in {ranks.longer[0][:60]}" if ranks.longer else "",
         waiting=max(r.waiting for r in ranks.rows) / 1e6,
@@ -436,10 +437,10 @@ def _add_reason_for_larger_saving(case: StepCase, draft: StepFinding) -> StepFin
     if not draft.works or more <= LEAST_SHOWN * kernels:
         return draft
     evidence = {**draft.evidence, "start_ms": more}
-    started = "starting"
+    started = "issuing the copies"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
-        started = "launching"
-    said = f"; {started} them costs up to another {figures(_round_up_to_three_digits(more))} ms"
+        started = "launching them"
+    said = f"; {started} costs the host up to {figures(_round_up_to_three_digits(more))} ms more"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 

@@ -104,7 +104,7 @@ def _list_finding_cards(
         ]
         card = {
             "title": title,
-            "say": screen.say_finding(row),
+            "say": screen.say_finding(row, program.content["step"]),
             "try": advice,
             "kernels": kernels,
             "mark": mark,

@@ -24,7 +24,7 @@ def test_brief_data_of_reports_has_the_answer_and_what_fires_only(run) -> None:
     assert document["kernels"][0]["kernel"] == "attention_scalar"
     assert document["kernels"][0]["findings"][0]["rule"] == "grid-too-small"
     assert '"clear"' not in told
-    assert document["notes"][0].startswith("clocks-unsteady: ")
+    assert document["notes"][0].startswith("clocks: ")
     assert document["next"][0] == "profkit explain grid-too-small"
 
 

@@ -31,13 +31,14 @@ def answers() -> Answers:
 def test_the_answers_are_the_briefs(answers: Answers, run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     told = answers.diagnose(REPORT).text
-    said = run("diagnose", REPORT, "--brief").stdout.strip()
+    said = run("diagnose", REPORT, "--brief").stdout.strip().replace("\n  ", " ")
     before_commands = said.partition("\nRun: ")[0]
     assert len(before_commands.splitlines()) >= 3
     assert told.startswith(before_commands)
     assert "bank conflicts" in told
     compared = answers.compare("stage2", "stage2swizzle", "B").text
     asked = run("compare", "stage2", "stage2swizzle", "--case", "B", "--brief").stdout.strip()
+    asked = asked.replace("\n  ", " ")
     assert "profkit explain short-scoreboard" in asked
     call = "call explain(name='short-scoreboard')"
     assert compared == asked.replace("profkit explain short-scoreboard", call)

@@ -96,8 +96,8 @@ def test_a_verdict_near_its_border_says_which_and_by_how_much() -> None:
     assert diagnosis.near_border is not None
     assert diagnosis.near_border.other == "compute"
     assert diagnosis.near_border.margin == pytest.approx(0.02, abs=0.001)
-    figures = f"that is what issue above {share(border)} would mean"
-    assert diagnosis.because.endswith(f"(nearly compute: {figures})")
+    figures = f"with issue above {share(border)} the verdict would be compute"
+    assert diagnosis.because.endswith(f"(close call: {figures})")
     clear = judge_launch({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
     assert (clear.bound, clear.near_border) == ("latency", None)
 
@@ -120,8 +120,8 @@ def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
     assert finding(diagnosis, "short-kernel").gain == pytest.approx(1 / 0.575)
     assert finding(diagnosis, "short-kernel").cause == (
-        "4.00 µs, of which the busiest SM is busy for 57.5 %: the start and end of the launch take "
-        "the other 1.70 µs"
+        "even the busiest SM works for only 57.5 % of 4.00 µs; starting and ending the launch takes "
+        "the remaining 1.70 µs"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_busiest_sm_that_nobody_counted_is_assumed_and_said_to_be() -> None:
 def test_a_v100_launch_of_13_us_says_what_it_assumes() -> None:
     diagnosis = real("V100", 0)
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
-    assert "assumed: the busiest SM was not counted" in diagnosis.because
+    assert "estimated from the average SM: the busiest one was not recorded" in diagnosis.because
 
 
 FEW = {

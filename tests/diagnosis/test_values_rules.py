@@ -421,7 +421,7 @@ def test_clocks_below_the_machine_s_best(change, fires):
         assert f"the DRAM clock was {said:,.0f} of 2,000 MHz (" in found.cause
         # With the SM at its highest clock the whole launch was counted: the memory was slow.
         part = "sm_clock" in change
-        assert ("counted for 95 % of the duration" in found.cause) is part
+        assert ("cover only 95 % of the run" in found.cause) is part
 
 
 def test_a_dram_clock_is_read_as_the_roofline_reads_it():
@@ -434,7 +434,7 @@ def test_a_dram_clock_is_read_as_the_roofline_reads_it():
         "time": 47.1e-6,
     }
     found = hit("clocks-unsteady", **clocks)
-    assert "counted for 92.6 % of the duration" in found.cause
+    assert "cover only 92.6 % of the run" in found.cause
     assert found.cause.endswith("it ran at 631 MHz")
     assert compute_counted_share_of_duration(clocks) == pytest.approx(0.926, abs=1e-3)
     halved = {**clocks, "dram_clock": 2500.5e6}  # counted once where the attribute counts twice

@@ -99,7 +99,8 @@ def test_a_share_that_rises_because_the_rest_is_shorter_is_not_worse():
     assert wait.amount.after > 1.3 * wait.amount.before
     assert wait.state == "still there"
     assert wait.amount.sentence == (
-        "17.7 k -> 17.4 k cycles (19.3 % -> 28.6 % of the warps' time, as the rest became shorter)"
+        "17.7 k -> 17.4 k cycles, but a larger share of a shorter launch: "
+        "19.3 % -> 28.6 % of the warps' time"
     )
 
 

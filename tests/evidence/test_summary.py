@@ -43,7 +43,7 @@ def met(ok: bool, binding: bool = True) -> GateResult:
         ({}, (met(False, binding=False),), "keep", "faster"),
         ({"warm": samples(2e-4)}, (), "reject", "slower"),
         ({"warm": samples(seed=9)}, (), "no gain proven", "the same within"),
-        ({"warm": ()}, (), "undecided", "no timing of stage2.B"),
+        ({"warm": ()}, (), "undecided", "stage2.B was never timed"),
         ({"correct": False}, (), "reject", "wrong results"),
         ({"correct": None}, (), "undecided", "not checked"),
         ({"sanitizers": {"racecheck": "3 hazards"}}, (), "reject", "racecheck found errors"),

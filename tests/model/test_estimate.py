@@ -237,7 +237,9 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
         None,
         1.0,
     )
-    assert top.cause.endswith("at the best rate on record the same work takes 7.68 % less time")
+    assert top.cause.endswith(
+        "at the best rate on record the same work would take 7.68 % less time"
+    )
     assert found.headroom == pytest.approx(0.9 / 0.83, rel=0.02)
     assert found.estimate_saved_time(5e-4) == 0
     again = judge_launch({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})

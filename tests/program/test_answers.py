@@ -225,7 +225,7 @@ def test_an_estimate_is_said_to_be_one_and_may_not_tell() -> None:
     assert "12.0 ms before, 11.0 ms after; both times above are estimates" in text
     recorded = _step(5, 5, 5) | {"findings": []}
     text = render_markdown(show_compared_triages(compare_triages(before, recorded)))
-    assert "10.0 ms is an estimate of the time without the profiler" in text
+    assert "10.0 ms is an estimate without the profiler" in text
     text = render_markdown(show_compared_triages(compare_triages(recorded, recorded)))
     assert "estimate" not in text
     wider = _step(9, 7, 13) | {"findings": []}

@@ -347,7 +347,7 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
 def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
     first = judged(host_computes, tmp_path).findings[0]
     assert first.place == "in augment (train.py:42)"
-    assert "the host launches nothing for 6" in first.cause
+    assert first.cause.startswith("for 6")
 
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
@@ -649,7 +649,7 @@ def test_a_graph_is_said_to_end_at_each_line_that_waits(tmp_path: Path) -> None:
 
     slow, waits = judged(measured, tmp_path).findings
     places = "in step (train.py:12) (2x), in step (train.py:13)"
-    assert f"a graph has to end where the host waits: {places}" in slow.cause
+    assert f"a graph cannot span a wait of the host: {places}" in slow.cause
     assert waits.where == ("in step (train.py:12)", "in step (train.py:13)")
     assert "3 times per step, also in step (train.py:13): " in waits.cause
 

@@ -176,7 +176,7 @@ def say_no_more_than_named(of: Triage, finding: StepFinding) -> None:
     assert finding.evidence.get("ms", kernels) == pytest.approx(kernels)
     assert finding.evidence.get("count", len(finding.works)) == len(finding.works)
     if named:
-        assert " up to another " in finding.cause
+        assert " costs the host up to " in finding.cause
 
 
 def holds(of: Triage) -> None:

@@ -108,7 +108,7 @@ def test_index_and_reference_hold_everything() -> None:
         ("shared-bank-conflicts", "times the kernel without it (conflict-free)"),
         (
             "long-scoreboard",
-            "measures a bound, because it removes more than a fix can: hits-l1 and hits-l2",
+            "(hits-l1 and hits-l2) gives an upper bound: it removes more than any fix could",
         ),
         ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),

@@ -6,13 +6,13 @@ import pytest
 
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange, ExpectedLaunch
-from profkit.show.text.blocks import TextLine
+from profkit.show.text.blocks import Paragraph, TextLine
 from profkit.show.views.comparison import TRY, show_predicted_times
 
 BLOCKS = CounterChange("grid_size", "*", 4.0)
 SURE = Expectation(gain=2.0, low=1.6, high=2.4)
-NOTHING = f"the change may gain nothing, or cost a little; {TRY}"
-SIZE = f"counters cannot tell how much the change gains; {TRY}"
+NOTHING = f"this is a model: {TRY}"
+SIZE = f"counters cannot tell how much the change gains: {TRY}"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_doubt_of_one_case_names_it() -> None:
 def test_one_kernel_is_a_sentence() -> None:
     row = ExpectedLaunch(None, 1e-4, SURE, kernel="void scale<(int)64>(float *)")
     first = next(iter(show_predicted_times("mine.ncu-rep", (BLOCKS,), [row])))
-    assert first == TextLine(
+    assert first == Paragraph(
         "With 4x the blocks, scale<64> would take about 50.0 µs instead of 100 µs: "
         "expect 2.00x (1.60 to 2.40)"
     )

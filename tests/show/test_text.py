@@ -136,7 +136,7 @@ def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made
     assert "try: Pad rows" in shown
     assert "not checked without --set full (" in shown
     assert "LaunchStats" in shown.partition("--set full (")[2].partition(")")[0]
-    assert "NVIDIA's CPIStall: Warp Stall (estimated local speedup 25 %)" in shown
+    assert "NVIDIA's CPIStall: Warp Stall (estimate: 25 % of its unit's time only)" in shown
 
 
 def test_what_a_small_set_leaves_open_is_said_once(made: Made) -> None:
@@ -151,7 +151,7 @@ def test_what_to_doubt_of_the_measurement_stands_apart(made: Made) -> None:
     clocks = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
     shown = _shown(group_and_rank_launches([made(values=clocks)]))
     findings, _, doubts = shown.partition("About the measurement")
-    assert "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %), lowered by ncu" in " ".join(
+    assert "clocks-unsteady: the SM clock was 800 of 2,000 MHz (40 %): ncu locks it" in " ".join(
         doubts.split()
     )
     assert "clocks-unsteady" not in findings
@@ -259,7 +259,7 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
         (
             "latency",
             "short_scoreboard",
-            "waits for data from shared memory or special functions (short scoreboard)",
+            "waits for data from shared memory or special functions (short-scoreboard)",
         ),
         ("launch", "tail", "is limited by a last wave of blocks that fills only some SMs"),
         ("balanced", "dram+fp32", "is limited by DRAM bandwidth and the FP32 pipe"),

@@ -159,7 +159,9 @@ def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made
 def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
     unknown = made(status="failed", kernel="attention", time=nan, index=1)
     first = write_headline(group_and_rank_launches([made(time=1e-5), unknown]))[0]
-    assert first.startswith("ncu could not profile attention, so this is about the rest. ")
+    assert first.startswith(
+        "ncu failed to profile attention; the answer covers the other launches. "
+    )
     assert "--replay-mode application" in " ".join(
         write_headline(group_and_rank_launches([unknown]))
     )

@@ -52,7 +52,11 @@ After = Annotated[
 ]
 Every = Annotated[
     bool,
-    typer.Option("--all", help="Show every metric that moved. Default: the 12 that matter most."),
+    typer.Option(
+        "--all",
+        help="Show every metric that moved, and every prediction and resource. Default: the 6 "
+        "metrics that matter most.",
+    ),
 ]
 
 
@@ -74,8 +78,8 @@ def compare_two(
 ) -> int:
     """It prints whether AFTER is faster by more than noise, and what became of each finding.
 
-    Then it lists the metrics that moved and the resources that changed. A speed-up comes from timed
-    runs or recordings of a program: two .ncu-rep files alone give none.
+    Then it lists the metrics that moved most. A speed-up comes from timed runs or recordings of a
+    program: two .ncu-rep files alone give none.
     """
     from profkit.cli.judging import parse_fail_on, report_failures_and_get_exit_status
     from profkit.cli.output import print_errors
@@ -112,13 +116,9 @@ def _compare_and_print_runs(
 
         out.print_compact_json(make_comparison_entry(compared))
     elif options.FORM.brief:
-        out.print_unwrapped(views.write_brief_comparison(compared))
+        out.print_brief(views.write_brief_comparison(compared))
     else:
-        if every:
-            shown = 10_000
-        else:
-            shown = views.MOVED_SHOWN
-        out.print_blocks(views.show_comparison(compared, shown), compared)
+        out.print_blocks(views.show_comparison(compared, whole=every), compared)
     return list(compared.problems), list(compared.changes)
 
 

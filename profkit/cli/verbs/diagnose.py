@@ -125,8 +125,8 @@ def diagnose_reports(
 ) -> int:
     """It takes Nsight Compute reports, and needs no GPU.
 
-    It begins with the launch whose fix would save most: its limit, source line, expected gain and
-    what to try. A row per kernel follows, then what could not be checked.
+    It begins with the launch whose leading fix would save most: its limit, source line, expected gain
+    and what to try. A row per kernel follows, then what could not be checked.
     """
     from profkit.cli import output
     from profkit.cli.launches import read_and_judge_launches
@@ -365,7 +365,7 @@ def _print_rows(table: list[LaunchRow], detailed: list[LaunchRow], detail: _Deta
     from profkit.show.views.diagnosis import show_diagnosis, write_brief_diagnosis
 
     if options.FORM.brief:
-        output.print_unwrapped(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        output.print_brief(write_brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     output.print_blocks(show_diagnosis(table, detailed, list_all_rows=detail.every))
     if detail.lines and not any(has_source_lines(row.median_launch) for row in detailed):

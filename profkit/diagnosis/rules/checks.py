@@ -62,9 +62,9 @@ def _check_clocks(launch: Launch) -> Hit | None:
     if part < 1:
         highest = f"{launch['sm_clock'] / part / 1e6:,.0f} MHz"
         return Hit(
-            f"DRAM was counted for {share(part)} of the duration only: {said_memory}, but it runs at "
-            f"one clock; rates over the duration are too low by as much; {said_sm}, and if it was "
-            f"counted for as long, it ran at {highest}"
+            f"the DRAM counters cover only {share(part)} of the run: {said_memory}, but it runs at one "
+            f"clock; rates over the duration are too low by as much; {said_sm}, and if it was counted "
+            f"for as long, it ran at {highest}"
         )
     is_memory_slow = memory < STEADY and abs(memory - 0.5) >= HALVES
     if is_memory_slow and sm >= STEADY:
@@ -74,8 +74,8 @@ def _check_clocks(launch: Launch) -> Hit | None:
     if sm >= STEADY:
         return None
     return Hit(
-        f"{said_sm}, lowered by ncu's default or by a power limit: times compare within this report "
-        f"only, and peaks are those at the measured clocks; {said_memory}"
+        f"{said_sm}: ncu locks it by default, or a power limit lowered it; times compare within this "
+        f"report only, and peaks are those at the measured clocks; {said_memory}"
     )
 
 

@@ -95,8 +95,8 @@ def _check_small_grid(launch: Launch) -> Hit | None:
     # SMs with work have room for more of it: this is what filling all places brings.
     room = slots * sms
     return Hit(
-        f"{counted(blocks, 'block')} of {counted(warps, 'warp')} where {room:,.0f} would fit at once "
-        f"({share(blocks / room)}): {part}, the rest have too few warps"
+        f"{counted(blocks, 'block')} of {counted(warps, 'warp')}, but {room:,.0f} would fit at once; "
+        f"{part}, the rest have too few warps"
     )
 
 
@@ -107,8 +107,8 @@ def _check_few_warps(launch: Launch) -> Hit | None:
     warps, idle = launch["warps_per_scheduler"], share(1 - launch["issue_busy_active"])
     noun = "warp" if f"{warps:.2g}" == "1" else "warps"
     return Hit(
-        f"{counted(blocks, 'block')} where {room:,.0f} would fit at once: each scheduler "
-        f"has {warps:.2g} {noun} on average, and none is ready {idle} of the time"
+        f"{counted(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler has "
+        f"{warps:.2g} {noun} on average, and {idle} of the time none is ready"
     )
 
 
@@ -259,15 +259,15 @@ def _check_short_launch(launch: Launch) -> Hit | None:
         return None
     text = seconds(time)
     if idle.assumed:
-        ends = f"about {seconds(part * time)} of it is spent starting and ending the launch"
-        return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
-    text += f", of which the busiest SM is busy for {share(idle.busiest)}"
+        ends = f"about {seconds(part * time)} of {text} goes to starting and ending the launch"
+        return Hit(f"{ends} (estimated from the average SM: the busiest one was not recorded)")
+    text = f"even the busiest SM works for only {share(idle.busiest)} of {text}"
     # The rest of a longer idle time is not a launch's own, so nothing is said of it here.
     if part < idle.share_without_any_work:
         return Hit(
-            f"{text}: a launch's start and end explain at most {seconds(part * time)} of the rest"
+            f"{text}; starting and ending the launch explains at most {seconds(part * time)} of the rest"
         )
-    return Hit(f"{text}: the start and end of the launch take the other {seconds(part * time)}")
+    return Hit(f"{text}; starting and ending the launch takes the remaining {seconds(part * time)}")
 
 
 # What fixing it brings.

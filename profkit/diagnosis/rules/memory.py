@@ -207,11 +207,11 @@ RULES = (
             "more warps or more instructions in flight do not help."
         ),
         advice=(
-            "Move fewer bytes, if any can be avoided: fuse kernels, keep tiles in shared memory "
+            "Move fewer bytes: fuse kernels, keep tiles in shared memory "
             "or L2, use narrower types, remove excess sectors."
         ),
         triton=(
-            "Move fewer bytes, if any can be avoided: fuse what reads the same rows, load and "
+            "Move fewer bytes: fuse what reads the same rows, load and "
             "store in 16 bits, keep a row in the program instead of reading it twice."
         ),
         lines=LINES,

@@ -453,19 +453,20 @@ def _make_wait_fix(state: str, family: Family) -> Fix:
     left = "Ceiling: no warp waits for anything, and the fullest unit works at its peak"
     if states != tuple(NOTHING):
         left = (
-            f"Ceiling: no warp waits for {WAITS[state]}, in the queues of the same instructions, or to "
-            "issue; other waits stay, and no unit passes its peak"
+            "Ceiling: as if the instructions behind this wait cost nothing. It ends, and with it the "
+            "waits in their queues, for the fixed latencies between instructions, and to issue; other "
+            "waits stay, and no unit passes its peak"
         )
     if state == "long_scoreboard":
         expected = (
-            f"{format_percent(LOADS_WAIT)} of that wait is left; where each lane reads a stream by "
-            "loads of less than 16 bytes, what loads of 16 bytes would wait. The queue and the issue "
-            "slots of the loads become free"
+            f"{format_percent(LOADS_WAIT)} of the wait remains. For lanes that stream with loads "
+            "narrower than 16 bytes: the wait that 16-byte loads would have. The loads' queue and issue "
+            "slots are freed too"
         )
         return Fix("wait", f"{left}. Expected: {expected}", make_best, _add_loads_in_flight)
-    expected = "that wait goes"
+    expected = "this wait ends"
     if states or units:
-        expected += ", with the queue and issue slots of the instructions that cause it"
+        expected += ", and the queue and issue slots of the instructions behind it are freed"
     expected += "; waits at barriers shrink in proportion"
     return Fix(
         "wait", f"{left}. Expected: {expected}", make_best, _make_typical_builder(state, family)

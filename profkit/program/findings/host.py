@@ -46,7 +46,7 @@ SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCt
 
 
 BETWEEN = "between steps"
-ENDS_AT_WAITS = "; {what} has to end where the host waits: {places}"
+ENDS_AT_WAITS = "; {what} cannot span a wait of the host: {places}"
 PLACES = 3  # that a sentence names
 
 SLOW_LAUNCHES = RuleTexts(
@@ -176,8 +176,8 @@ def _sum_idle_ns_in_host_pauses(case: StepCase) -> int:
 OWN_WORK = RuleTexts(
     rule="host-launch",
     says=(
-        "the host launches nothing for {total:figures} ms per step: it is busy with other work, or "
-        "waits for something{after}"
+        "for {total:figures} ms per step{plain} the host launches nothing, because it is busy with "
+        "other work or waits for something{after}"
     ),
     advice=Advice(
         others=("do that work ahead of time in another thread or process, or move it to the GPU")
@@ -224,10 +224,15 @@ def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     )  # before the first is the step before
     after = ""
     if wait:
-        after = f"; just before, {wait} drains the GPU"
+        after = f"; the GPU has just run dry at {wait}"
     advice = _choose_pause_advice(inside, wait)
     change = StepChange(pauses=REACH["pauses done ahead"])
-    yield case.make_finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
+    plain = ""
+    if case.hosts.others:  # the usual model is of a step without the recorder
+        plain = " (estimated without the profiler)"
+    yield case.make_finding(
+        OWN_WORK, (), change, where, advice, total=total / 1e6, after=after, plain=plain
+    )
 
 
 def _describe_work_in_pause(case: StepCase, call: int) -> str:

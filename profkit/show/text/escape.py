@@ -132,6 +132,9 @@ _TILE = re.compile(r"\d+x\d+")
 _OPEN, _CLOSE = "<([{", ">)]}"
 _DULL = frozenset({"true", "false", "0", "1", "void", "array", "generated", "execute", "native"})
 _LITERAL = re.compile(r"-?\d.*|float|double|int|long|char|bool|(__)?half|half_t|(__nv_)?bfloat16")
+NARROWEST_WITH_ARGUMENTS = (
+    24  # below, halves of a name and of its arguments say less than one of them
+)
 _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 
@@ -162,7 +165,7 @@ def _shorten_template(base: str, bare: str, width: int) -> str:
             return named
         return f"{base}<{bare[:room]}…>"
     types = ", ".join([w for w in words if not _LITERAL.fullmatch(w)] or dict.fromkeys(words))
-    if not types or width < 20:
+    if not types or width < NARROWEST_WITH_ARGUMENTS:
         return drop_middle_words(base, width)
     # PyTorch's elementwise kernels differ in their arguments only: half of the room is theirs.
     head = drop_middle_words(base, max(width // 2 - 1, width - 2 - len(types)))

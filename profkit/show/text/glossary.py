@@ -24,17 +24,29 @@ _LEADING = "compare: what became of the finding that led before"
 SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
-        "hold four times out of five",
+        "hold four times out of five; it never passes the ceiling, and equals it where a fix that does "
+        "what people's fixes did would reach it",
         f"{_DIAGNOSE}: expect {format_expectation(make_bounded_expectation(1.87, SPREAD))}",
     ),
     "at most": ScreenWord(
-        "the speed-up if this cause vanished and nothing took its place: a ceiling, not a promise",
+        "the speed-up if this cause vanished, with the other waits that can end with it, and nothing "
+        "took its place: an estimated ceiling, not a promise",
         f"{_DIAGNOSE}: at most 3.54x",
     ),
     "headroom": ScreenWord(
         "how much faster the launch could be if the resource that limits it were used up to what it can "
         "reach",
         "triage's table of kernels, pk.diagnose and --json",
+    ),
+    "clocks": ScreenWord(
+        "the launch ran below the GPU's highest clock: ncu locks the clock to the base clock by default",
+        f"{_DIAGNOSE}, below the findings",
+        ("clocks-unsteady",),
+    ),
+    "counters": ScreenWord(
+        "counters cover only a part of the launch",
+        f"{_DIAGNOSE}, below the findings",
+        ("clocks-unsteady",),
     ),
     "near the hardware limit": ScreenWord(
         "the same work cannot go more than about a tenth faster on this GPU: only less work would",
@@ -77,6 +89,14 @@ SCREEN_WORDS = {
     "new": ScreenWord("it is found now, and there was too little of its cause before", _COMPARE),
     "smaller": ScreenWord("there is less of its cause than before (better in --json)", _COMPARE),
     "larger": ScreenWord("there is more of its cause than before (worse in --json)", _COMPARE),
+    "fewer cycles": ScreenWord(
+        "there is less of its cause, but as the launch became shorter it is a larger share of it",
+        _COMPARE,
+    ),
+    "more cycles": ScreenWord(
+        "there is more of its cause, but as the launch became longer it is a smaller share of it",
+        _COMPARE,
+    ),
     "unchanged": ScreenWord("there is as much of its cause as before", _COMPARE),
     "no longer reported": ScreenWord(
         "less of its cause is left, and too little to report, but it is not gone", _COMPARE
@@ -84,8 +104,11 @@ SCREEN_WORDS = {
     "reported now": ScreenWord(
         "there is as much of its cause as before, and now nothing else explains it", _COMPARE
     ),
-    "better": ScreenWord("there is less of a finding's cause than before", "compare --json"),
-    "worse": ScreenWord("there is more of a finding's cause than before", "compare --json"),
+    "better": ScreenWord(
+        "there is less of a finding's cause than before: of a launch's shape, say, which fills more",
+        _COMPARE,
+    ),
+    "worse": ScreenWord("there is more of a finding's cause than before", _COMPARE),
     "explained": ScreenWord("its cause is there, and another finding explains it now", _COMPARE),
     "hidden": ScreenWord(
         "its cause is still there, but another finding explains it now, or it is too small to report",

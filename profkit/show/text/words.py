@@ -17,7 +17,8 @@ from profkit.diagnosis.launches import (
     find_leading_row_with_sure_saving,
 )
 from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding, SourceShare
-from profkit.diagnosis.rules.waits import WAITING
+from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.diagnosis.rules.waits import WAITING, WAITS_OF_WARPS
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.model.resources import BY_LIMITER
 from profkit.model.scenario import Expectation
@@ -82,19 +83,29 @@ LIMITERS = {
     **{state: f"the warps wait for {text}" for state, text in WAITS.items()},
     **{shape: f"the launch is limited by {text}" for shape, text in SHAPES.items()},
 }
-# What was counted at a source line (profkit.reports.instruction), after "69 % of".
-COUNTED = {
-    "divergent-branches": "the divergent branches",
-    "excess-sectors": "the unused sectors",
-    "excess-wavefronts": "the conflicts",
-    "instructions": "the instructions",
-    "l1-requests": "the requests",
-    "local-sectors": "the sectors",
-    "lost-lanes": "the idle lanes",
-    "sectors": "the sectors",
-    "stall": "the waiting",
-    "stalls": "the waiting",
-    "wavefronts": "the wavefronts",
+# Limiter -> the rule that names it, as findings are called.
+RULES_OF_LIMITERS = {
+    **{name: unit.rule for name, unit in BY_LIMITER.items() if unit.rule},
+    **{wait.state: wait.rule for wait in WAITS_OF_WARPS if not wait.of_wgmma},
+    **{rule.shape: rule.id for rule in ALL if rule.shape},
+}
+# What was counted at a source line (profkit.reports.instruction): of some the cause has said how much
+# there is ("69 % of it at"), the others are named ("and 69 % of the instructions come from").
+OF_CAUSE = {
+    "divergent-branches": "them",
+    "excess-sectors": "them",
+    "excess-wavefronts": "them",
+    "lost-lanes": "them",
+    "stall": "it",
+    "stalls": "it",
+}
+STALLS = ("stall", "stalls")
+NAMED = {
+    "instructions": "the instructions come",
+    "l1-requests": "the requests come",
+    "local-sectors": "the local traffic comes",
+    "sectors": "the traffic comes",
+    "wavefronts": "the wavefronts come",
 }
 BOUNDS = {
     "memory": "a unit of the memory system is near the most it can reach",
@@ -114,7 +125,7 @@ def say_verdict(diagnosis: Diagnosis) -> str:
     limiter = diagnosis.limiter
     named = ""
     if limiter:
-        named = f" ({spell_limiter(limiter)})"
+        named = f" ({name_limit(diagnosis.label)})"
     if limiter and diagnosis.top and diagnosis.top.rule == limiter.replace("_", "-"):
         named = ""
     if limiter is None:
@@ -138,6 +149,14 @@ def label_verdict(run: JudgedLaunch) -> str:
     if run.status == "ok":
         return spell_limiter(run.diagnosis.label)
     return run.status
+
+
+def name_limit(label: str) -> str:
+    """Return what limits a launch by the rule that says so: "latency: wait" is fixed-latency."""
+    bound, colon, limiters = label.partition(": ")
+    if not colon:
+        return bound
+    return " + ".join(RULES_OF_LIMITERS.get(name, name) for name in limiters.split("+"))
 
 
 def spell_limiter(name: str) -> str:
@@ -416,7 +435,8 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
     run, top = row.median_launch, row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
-        marks.append((say_verdict(run.diagnosis), "strong"))
+        cause = shorten_cause(top.cause) if top else ""
+        marks.append((_describe_verdict_beside_cause(cause, run.diagnosis), "strong"))
     if top:
         marks.append((describe_finding_gain(top).removesuffix(ABLATE), "gain"))
     spans: list[TextSpan | str] = []
@@ -485,16 +505,23 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
     advice = shorten_advice(leading.advice)
     if leading.at_roof:
         advice = advice[:1].lower() + advice[1:]
-        return f"That is near the hardware limit; to go faster, {advice}. {_say_time(row, rows)}".strip()
+        limit = "That is near the hardware limit; only less work makes it faster"
+        return f"{limit}: {advice}. {_say_time(row, rows)}".strip()
     gain = describe_finding_gain(leading)
+    time = _say_time(row, rows)
+    if len(rows) == 1 and len(row.launches) == 1 and seconds(row.total) in leading.cause:
+        time = ""
     if gain == format_gain(None):
-        return f"{advice}; the gain is not known. {_say_time(row, rows)}".strip()
+        return f"{advice}; the gain is not known. {time}".strip()
+    rule = BY_ID.get(leading.rule)
+    if rule is not None and rule.otherwise:
+        return f"{advice}; fixing what that shows gains {gain}. {time}".strip()
     after = ""
     if gain.endswith(ABLATE):
         gain, after = gain.removesuffix(ABLATE), ABLATE
     if saved := _say_saving(row, rows, leading):
         return f"{advice}: {gain}, {saved}{after}."
-    return f"{advice}: {gain}{after}. {_say_time(row, rows)}".strip()
+    return f"{advice}: {gain}{after}. {time}".strip()
 
 
 def shorten_advice(advice: str) -> str:
@@ -529,11 +556,17 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
     if finding is None or not finding.where:
         return ""
     line = finding.where[0]
-    amount = COUNTED.get(line.counter.partition(" ")[0], "it")
+    counter = line.counter.partition(" ")[0]
     part = "all"
     if line.share < WHOLE:
-        part = f"{share(line.share)} of {amount}"
-    where = f", {part} at {basename(line.file)}:{line.line}"
+        part = share(line.share)
+    place = f"{basename(line.file)}:{line.line}"
+    if counter in NAMED:
+        where = f", and {part} of {NAMED[counter]} from {place}"
+    elif counter in STALLS and "waiting" not in shorten_cause(finding.cause):
+        where = f", and {part} of the waiting is at {place}"
+    else:
+        where = f", {part} of {OF_CAUSE.get(counter, 'it')} at {place}"
     if call := describe_call_site(line):
         where += f" ({call})"
     return where
@@ -555,9 +588,11 @@ def _join_verdict_and_cause(diagnosis: Diagnosis, cause: str) -> str:
 def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> str:
     """Return the verdict for a sentence that goes on with the cause, without naming a wait twice."""
     wait = WAITS.get(diagnosis.limiter or "", "")
-    if diagnosis.bound == "latency" and wait and wait in cause:
+    if diagnosis.bound != "latency" or not wait:
+        return say_verdict(diagnosis)
+    if wait in cause:
         return "is limited by latency"
-    return say_verdict(diagnosis)
+    return f"is limited by latency (warps wait most for {wait})"
 
 
 def get_first_sentence(advice: str) -> str:
@@ -581,7 +616,7 @@ def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> str:
     listed = " and ".join(names[:2])
     if len(names) > 2:
         listed = f"{names[0]} and {len(names) - 1} other kernels"
-    return f"ncu could not profile {listed}, so this is about the rest."
+    return f"ncu failed to profile {listed}; the answer covers the other launches."
 
 
 def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
@@ -657,13 +692,24 @@ def describe_larger_gains(row: LaunchRow, rows: Sequence[LaunchRow], leading: La
     gains = []
     for finding in larger[:2]:
         gains.append(f"{finding.rule}, {format_expected_gain(finding)}")
-    said = f"Larger gains are expected from {' and '.join(gains)}"
+    said = f"Two other fixes are expected to gain more: {' and '.join(gains)}"
     if len(larger) == 1:
-        said = f"A larger gain is expected from {gains[0]}"
-    limiters = set((row.median_launch.diagnosis.limiter or "").split("+"))
-    if not limiters.isdisjoint(leading.explains):
-        said += f"; {leading.rule} comes first because it explains the limit"
-    return f"{said}."
+        said = f"Another fix is expected to gain more: {gains[0]}"
+    diagnosis = row.median_launch.diagnosis
+    if set((diagnosis.limiter or "").split("+")).isdisjoint(leading.explains):
+        return f"{said}."
+    return f"{said}. {leading.rule} comes first because {_LEADS_AS[diagnosis.bound]}."
+
+
+# Why a finding leads that explains the verdict, by what the launch is bound by.
+_LEADS_AS = {
+    "memory": "the unit that it keeps busy is the fullest",
+    "compute": "the unit that it keeps busy is the fullest",
+    "balanced": "the unit that it keeps busy is one of the two fullest",
+    "latency": "it is the longest of the waits",
+    "launch": "it is what leaves the GPU idle",
+    "unknown": "it explains the limit",
+}
 
 
 def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
@@ -747,6 +793,9 @@ def say_total_time(rows: Sequence[LaunchRow]) -> str:
 def say_launches_and_time(rows: Sequence[LaunchRow]) -> str:
     """Return how many launches there are, and the time of all, if they are of one report."""
     count = counted(sum(len(row.launches) for row in rows), "launch", "launches")
+    failed = sum(len(row.launches) for row in rows if row.median_launch.status != "ok")
+    if failed:
+        count += f" ({failed:,} not measured)"
     reports = {row.median_launch.report for row in rows}
     if len(reports) > 1:
         return f"{count} in {len(reports)} reports"

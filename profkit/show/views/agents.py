@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from os.path import basename
 from typing import Any
 
 from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
-from profkit.diagnosis.rule import LaunchFinding
+from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.causes import GainEstimate
 from profkit.evidence.compare import Compared, RunComparison
@@ -114,16 +115,22 @@ def list_firing_causes(run: JudgedLaunch) -> list[LaunchFinding]:
 def make_short_finding_entry(finding: LaunchFinding, places: int = PLACES) -> Entry:
     """Return what a rule says, with the source lines that have most of its cause."""
     expect = finding.expect
-    interval = {}
+    entry: Entry = {"rule": finding.rule, "cause": finding.cause}
     if expect:
         interval = {"gain": expect.gain, "low": expect.low, "high": expect.high}
-    entry = {
-        "rule": finding.rule,
-        "cause": finding.cause,
-        "gain": finding.gain,
-        "expect": drop_unknown_values(interval),
-        "where": [f"{line.file}:{line.line}" for line in finding.where[:places]],
-    }
+        entry["expected"] = expect.gain
+        entry["interval"] = [round_figure(expect.low), round_figure(expect.high)]
+        entry["expect"] = drop_unknown_values(interval)
+    entry["at_most"] = entry["gain"] = finding.gain  # the document's name of it is `gain`
+    entry["where"] = [make_line_entry(line) for line in finding.where[:places]]
+    return drop_unknown_values(entry)
+
+
+def make_line_entry(line: SourceShare) -> Entry:
+    """Return a source line with its part of a cause; its folder is that of the build, so left out."""
+    entry = {"file": basename(line.file), "line": line.line, "share": line.share}
+    if line.called_at:
+        entry["called_from"] = f"{basename(line.called_at.file)}:{line.called_at.line}"
     return drop_unknown_values(entry)
 
 

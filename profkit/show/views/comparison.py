@@ -22,6 +22,7 @@ from profkit.evidence.counters import (
     HeaderPrediction,
     LaunchChange,
     MovedMetric,
+    make_moved_metric,
 )
 from profkit.evidence.ladder import Ladder, LadderStep, Summary, SummaryGate
 from profkit.evidence.stats import TimeComparison, format_ratio, invert_interval
@@ -35,6 +36,7 @@ from profkit.show.text.blocks import (
     Columns,
     Grid,
     Heading,
+    Paragraph,
     TextLine,
     TextSpan,
     get_plain_text,
@@ -43,25 +45,30 @@ from profkit.show.text.blocks import (
 from profkit.show.text.escape import shorten_name
 
 NAME = 60  # characters of a kernel name
-MOVED_SHOWN = 12  # metrics that moved; --json has them all
+MOVED_SHOWN = 6  # metrics that moved; --all and --json have them all
+GROUPS_SHOWN = 12  # launches that the change did other things to
 BRIEF_METRICS = 3
 NAMED = 6  # launches that a heading names one by one
 NO_RECORD = "has no run record: its correctness is unknown"
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def show_comparison(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
-    """Yield every pair of runs; `shown` metrics at most for each launch."""
+def show_comparison(sides: Compared, *, whole: bool = False) -> Iterator[Block]:
+    """Yield every pair of runs: what a reader looks for first, or the `whole` of it."""
     for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
-        yield from show_run_change(change, shown)
+        yield from show_run_change(change, whole=whole)
     if sides.alone:
         yield Heading("Not compared")
         yield TextLine(f"only one side has {', '.join(sides.alone)}")
 
 
-def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
-    """Yield what became of two runs: the time first, then the launches, then what else differs."""
+def show_run_change(change: RunComparison, *, whole: bool) -> Iterator[Block]:
+    """Yield what became of two runs: the time first, then the launches, then what else differs.
+
+    Only the `whole` has every metric, the times under ncu beside measured ones, and predictions and
+    resources as tables.
+    """
     if not change.compared:
         for refusal in change.refusals:
             yield TextLine(refusal.sentence, "not compared")
@@ -70,11 +77,37 @@ def show_run_change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield from _show_answer(change)
     groups = group_launches_changed_alike(change.launches)
-    for group in groups[:shown]:
-        yield from _show_group(group, change, shown)
-    yield from _show_predictions(change.promises)
-    yield from _show_resources(change)
+    if not whole:
+        groups = groups[:GROUPS_SHOWN]
+    for group in groups:
+        yield from _show_group(group, change, whole=whole)
+    if whole:
+        yield from _show_predictions(change.promises)
+        yield from _show_resources(change)
+    else:
+        yield from _list_what_tables_have(change)
     yield from _show_notes(change)
+
+
+def _list_what_tables_have(change: RunComparison) -> Iterator[TextLine]:
+    """Yield predictions and resources in a line each; a prediction that was not kept is named."""
+    kept = sum(prediction.kept is True for prediction in change.promises)
+    if change.promises:
+        said = f"{kept} of {len(change.promises)} kept"
+        for prediction in change.promises:
+            if prediction.kept is not True:
+                said += f"; {_KEPT[prediction.kept]}: {say_prediction(prediction)}"
+        yield TextLine(said, "predictions in AFTER's header")
+    resources: list[TextSpan | str] = []
+    for resource in () if change.has_no_pair else change.resources:
+        before = _format_resource_amount(resource, resource.before)
+        after = _format_resource_amount(resource, resource.after)
+        if before.partition(" ")[2] == after.partition(" ")[2]:
+            before = before.partition(" ")[0]
+        if resource.before is not None and resource.after is not None:
+            resources += [TextSpan(f"{resource.name} {before} -> {after}", "whole"), ", "]
+    if resources:
+        yield TextLine(tuple(resources[:-1]), "resources")
 
 
 def _show_answer(change: RunComparison) -> Iterator[TextLine]:
@@ -88,10 +121,10 @@ def _show_answer(change: RunComparison) -> Iterator[TextLine]:
         yield TextLine(UNLIKE_NAMES, "note")
     yield from _list_unmatched_kernels(change)
     if change.estimate is not None:
-        yield TextLine(say_estimate(change.estimate), "predicted")
+        yield TextLine(_say_estimate_of_change(change, change.estimate), "predicted")
     if len(change.launches) == 1:
         yield from show_cause_of_change(change.launches[0], change)
-    if change.time is not None:
+    elif change.time is not None:
         yield TextLine(describe_timing(change), "measured")
     for refusal in () if change.has_no_pair else change.refusals:
         yield TextLine(f"compared despite this: {refusal.sentence}", refusal.code)
@@ -102,7 +135,7 @@ def _show_predictions(predictions: Sequence[HeaderPrediction]) -> Iterator[Block
     if predictions:
         yield Heading("Predictions in AFTER's header", 3)
         rows = tuple(map(list_prediction_cells, predictions))
-        yield Grid(("", "prediction", "outcome"), rows, wraps=2)
+        yield Grid(("result", "prediction", "outcome"), rows, wraps=2)
 
 
 def _list_unmatched_kernels(change: RunComparison) -> Iterator[TextLine]:
@@ -128,7 +161,7 @@ def _show_resources(change: RunComparison) -> Iterator[Block]:
         "resource": lambda r: r.name,
         ">before": lambda r: _format_resource_amount(r, r.before),
         ">after": lambda r: _format_resource_amount(r, r.after),
-        "": _say_direction,
+        ">change": _format_resource_change,
     }
     yield make_grid(resources, columns)
 
@@ -190,15 +223,19 @@ def group_launches_changed_alike(launches: Iterable[LaunchChange]) -> list[Launc
     return groups
 
 
-def _show_group(group: LaunchGroup, change: RunComparison, shown: int) -> Iterator[Block]:
+def _show_group(group: LaunchGroup, change: RunComparison, *, whole: bool) -> Iterator[Block]:
     """Yield one launch, or the longest of several that became the same."""
     is_only = len(change.launches) == 1
     if not is_only:
         yield Heading(_write_group_title(group), 2)
         yield from show_cause_of_change(group.shown, change)
-    yield from _show_both_launches(group.shown, change.time is not None or not is_only)
+    is_timed = change.time is not None or not is_only
+    yield from _show_both_launches(group.shown, timed=is_timed and (whole or not is_only))
+    if is_only and change.time is not None:
+        yield TextLine(describe_timing(change), "measured")
+    yield from _list_findings_of_one_side(group.shown.findings, whole=whole)
     yield from _show_changed_findings(group.shown, change)
-    yield from _show_moved_metrics(group.shown, shown)
+    yield from _show_moved_metrics(group.shown, whole=whole)
     yield from _list_metrics_of_one_side(group.shown)
 
 
@@ -221,13 +258,12 @@ def _format_resource_amount(resource: ResourceChange, value: float | None) -> st
     return figures.quantity(value, resource.unit)
 
 
-def _say_direction(resource: ResourceChange) -> str:
-    """Return which way a resource has gone, where that can cost time: it need not."""
-    if not resource.worse or resource.before is None or resource.after is None:
+def _format_resource_change(resource: ResourceChange) -> str:
+    """Return how a resource changed, as a metric is: a factor, or points of a share."""
+    if resource.before is None or resource.after is None:
         return ""
-    if resource.after > resource.before:
-        return "more"
-    return "less"
+    change = make_moved_metric(resource.name, resource.unit, resource.before, resource.after)
+    return format_change(change)
 
 
 def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
@@ -295,14 +331,23 @@ def _iterate_causes_of_time_change(
     if cause is not None:
         said = say_finding_change(changes_by_rule[cause.rule])
         if cause.share is not None and change.time is not None:
-            did = {"faster": "saved", "slower": "lost"}.get(change.time.answer, "changed")
-            part = figures.quantity(min(cause.share, 1.0), "share")
-            said += f"; that accounts for {part} of the time {did}"
+            said += f"; {_say_time_of_cause(cause.share, change.time)}"
         yield TextLine(said, "cause")
     if not launch.leads.before:
         yield TextLine("no finding", "led before")
     if is_changed and cause is None and change.time is not None and len(change.launches) == 1:
         yield TextLine(_say_unexplained_change(launch, change.time.answer), "why")
+
+
+def _say_time_of_cause(share: float, time: TimeComparison) -> str:
+    """Return how much of the time that a change saved or lost is a cause's: "28.2 of the 49.7 µs"."""
+    did = {"faster": "saved", "slower": "lost"}.get(time.answer, "changed")
+    whole = abs(time.before.median - time.after.median)
+    number, _, unit = figures.seconds(whole).partition(" ")
+    if share >= 1:
+        return f"that is all of the {number} {unit} {did}"
+    part = figures.figures(share * float(number.replace(",", "")))
+    return f"that is about {part} of the {number} {unit} {did}"
 
 
 def _show_changed_findings(launch: LaunchChange, change: RunComparison) -> Iterator[Block]:
@@ -346,14 +391,16 @@ def _say_why_it_changed(finding: FindingChange) -> str:
 
 
 def _format_gains_of_sides(finding: FindingChange) -> str:
-    """Return what fixing a finding could gain: "at most 2.16x -> 2.48x", on the sides that have it."""
+    """Return what fixing a finding could gain: "at most 2.16x before, 2.48x now"."""
     gains = []
-    for side in (finding.before, finding.after):
+    for side, when in ((finding.before, "before"), (finding.after, "now")):
         if side.status == "fires" and side.gain is not None:
-            gains.append(figures.speedup(side.gain))
+            gains.append((figures.speedup(side.gain), when))
     if not gains:
         return "gain unknown"
-    return f"at most {' -> '.join(gains)}"
+    if len(gains) == 2 and gains[0][0] == gains[1][0]:
+        return f"at most {gains[0][0]}"
+    return f"at most {', '.join(f'{gain} {when}' for gain, when in gains)}"
 
 
 # Metrics of the measurement, which no code of a kernel sets.
@@ -362,7 +409,7 @@ _CLOCKS = ("sm_clock", "dram_clock")
 
 def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
     """Return that no finding explains a change in time, with the metrics that moved farthest."""
-    said = f"why it is {answer} is not known from the findings"
+    said = f"the findings do not say why it is {answer}"
     moved = []
     for metric in choose_metrics_to_show(launch, len(launch.moved)):
         name, was, now, _ = list_move_cells(metric)
@@ -372,18 +419,35 @@ def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
     return f"{said}; what changed most: {', '.join(moved[:BRIEF_METRICS])}"
 
 
-def say_estimate(estimate: GainEstimate) -> str:
-    """Return whether an estimate was right: "1.87x (1.36 to 2.68) for RULE; measured 1.53x: ..."."""
+# Of the time saved: what a finding accounts for less of has other changes beside it.
+ALONE = 0.8
+
+
+def say_estimate(estimate: GainEstimate, share: float | None = None) -> str:
+    """Return whether an estimate was right: "1.87x (1.36 to 2.68) for RULE; measured 1.53x: ...".
+
+    `share`: the part of the time saved that its finding accounts for, where that is known.
+    """
     expectation = Expectation(estimate.expected, estimate.low, estimate.high)
     if expectation.is_wide:
         said = words.format_gain_range(expectation)
     else:
         said = words.format_expectation(expectation)
-    outcome = f"{estimate.outcome} the interval"
-    if estimate.state == "better":
-        outcome += " (the finding is smaller, not gone)"
     measured = figures.speedup(estimate.measured)
+    if estimate.state == "better":
+        left = f"some of it is left, so {measured} neither confirms nor refutes this"
+        return f"{said} without {estimate.rule}; {left}"
+    outcome = f"{estimate.outcome} the interval"
+    if share is not None and share < ALONE:
+        outcome += f", with other changes that saved {figures.share(1 - share)} of the time"
     return f"{said} for {estimate.rule}; measured {measured}: {outcome}"
+
+
+def _say_estimate_of_change(change: RunComparison, estimate: GainEstimate) -> str:
+    share = None
+    if change.cause is not None and change.cause.rule == estimate.rule:
+        share = change.cause.share
+    return say_estimate(estimate, share)
 
 
 def show_prediction(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
@@ -449,7 +513,18 @@ def describe_finding_state(finding: FindingChange) -> str:
         return "reported now"
     if finding.what == "hidden" and finding.explained_by is None:
         return "no longer reported"
+    amount = finding.amount
+    if amount is not None and finding.state in _BY_CYCLES:
+        if amount.is_share_against_cycles:
+            return _BY_CYCLES[finding.state]
+        is_number_up = amount.after > amount.before
+        if isnan(amount.cycles_before) and is_number_up == (finding.state == "better"):
+            return finding.state
     return STATES.get(finding.state, finding.state)
+
+
+# A share of the time that went another way than the time itself is neither smaller nor larger.
+_BY_CYCLES: Mapping[FindingState, str] = {"better": "fewer cycles", "worse": "more cycles"}
 
 
 def say_time_change(change: RunComparison) -> tuple[str, str]:
@@ -475,7 +550,8 @@ def _say_untimed(change: RunComparison) -> str:
 def _say_speedup(time: TimeComparison) -> str:
     """Return by how much the time changed, as far as another session would find it."""
     if time.answer not in ("faster", "slower") or isnan(time.across_sessions.low):
-        return time.sentence.replace(f"x {time.answer} (", "x (")  # the mark says it
+        said = time.sentence.removeprefix("the same ")  # the mark says it
+        return said.replace(f"x {time.answer} (", "x (")
     across, here = time.across_sessions, time.speedup
     if time.answer == "slower":
         across, here = invert_interval(across), invert_interval(here)
@@ -507,28 +583,23 @@ def format_both_sides(before: str, after: str) -> str:
 
 
 def format_both_bounds(launch: LaunchChange) -> str:
-    """Return what limited a launch before and after: "latency (wait) -> memory (shared)"."""
-    sides = []
-    for label in (launch.bound.before, launch.bound.after):
-        bound, colon, limiter = label.partition(": ")
-        if colon:
-            bound += f" ({words.spell_limiter(limiter)})"
-        sides.append(bound)
-    return format_both_sides(*sides)
+    """Return what limited a launch before and after: "fixed-latency -> shared-bandwidth"."""
+    return format_both_sides(
+        words.name_limit(launch.bound.before), words.name_limit(launch.bound.after)
+    )
 
 
-def _show_both_launches(launch: LaunchChange, timed: bool) -> Iterator[Block]:
-    """Yield kernel, limit and doubts of both sides; the time under ncu unless that was said above."""
+def _show_both_launches(launch: LaunchChange, *, timed: bool) -> Iterator[Block]:
+    """Yield kernel and limit of both sides; the time under ncu where it is not said elsewhere."""
     kernel, time = launch.kernel, launch.profiled_time
     yield TextLine(
         format_both_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)),
         "kernel",
     )
-    yield TextLine(format_both_bounds(launch), "bound")
+    yield TextLine(format_both_bounds(launch), "limit")
     if timed:
         times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
-    yield from _show_findings(launch.findings)
 
 
 def _list_metrics_of_one_side(launch: LaunchChange) -> Iterator[TextLine]:
@@ -541,20 +612,24 @@ def _list_metrics_of_one_side(launch: LaunchChange) -> Iterator[TextLine]:
             yield TextLine(f"collected in {side} only: {some}", "note")
 
 
-def _show_moved_metrics(launch: LaunchChange, shown: int) -> Iterator[Block]:
+def _show_moved_metrics(launch: LaunchChange, *, whole: bool) -> Iterator[Block]:
     """Yield the metrics that moved; near-copies are one row where not all are asked for."""
     chosen = choose_metrics_to_show(launch, len(launch.moved))
-    if shown < len(chosen):
-        rows = make_metric_rows_merging_copies(chosen)[:shown]
-    else:
+    title = "Metrics that moved"
+    if whole or len(chosen) <= MOVED_SHOWN:
         rows = list(map(list_move_cells, chosen))
+    else:
+        rows = make_metric_rows_merging_copies(chosen)[:MOVED_SHOWN]
+        title += f" ({len(rows)} of {len(chosen)}; --all)"
     if rows:
-        yield Heading(f"Metrics that moved ({len(rows)} of {len(chosen)})", 3)
+        yield Heading(title, 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(rows))
 
 
-def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
-    """Yield the findings that stay, and notes of one side only."""
+def _list_findings_of_one_side(
+    findings: Iterable[FindingChange], *, whole: bool
+) -> Iterator[TextLine]:
+    """Yield the findings that stay, and doubts of one side; both clocks are in a note already."""
     stay, notes = [], []
     for finding in findings:
         if BY_ID[finding.rule].note:
@@ -565,6 +640,8 @@ def _show_findings(findings: Iterable[FindingChange]) -> Iterator[Block]:
         yield TextLine(", ".join(stay), "as before")
     for finding in notes:
         if finding.before.status == finding.after.status:
+            continue
+        if finding.rule == "clocks-unsteady" and not whole:
             continue
         side, cause = "BEFORE only", finding.before.cause
         if finding.after.status == "fires":
@@ -609,9 +686,9 @@ def make_metric_rows_merging_copies(moved: Sequence[MovedMetric]) -> list[tuple[
     rows = []
     for first, names in kept:
         _, *values = list_move_cells(first)
-        name = ", ".join(names[:2])
-        if len(names) > 2:
-            name += f" and {len(names) - 2} more"
+        name = names[0]
+        if len(names) > 1:
+            name += f" and {len(names) - 1} alike"
         rows.append((name, *values))
     return rows
 
@@ -631,19 +708,22 @@ def list_move_cells(metric: MovedMetric) -> tuple[str, ...]:
 
     Points are the difference of the shares as they are printed: a reader subtracts them.
     """
+    before, after = words.format_metric_pair(metric.metric, metric.before, metric.after)
+    return metric.metric, before, after, format_change(metric)
+
+
+def format_change(metric: MovedMetric) -> str:
+    """Return the change of a metric: +49.5 points, 0.63x, 16x, new, gone."""
     if metric.points is not None:
         points = round_as_printed(metric.after) - round_as_printed(metric.before)
-        change = f"{points:+.1f} points"
-    elif not isfinite(metric.factor):
-        change = "new"
-    elif not metric.after:
-        change = "gone"
-    elif metric.factor < 10:
-        change = f"{metric.factor:.2f}x"
-    else:
-        change = f"{metric.factor:,.0f}x"
-    before, after = words.format_metric_pair(metric.metric, metric.before, metric.after)
-    return metric.metric, before, after, change
+        return f"{points:+.1f} points"
+    if not isfinite(metric.factor):
+        return "new"
+    if not metric.after:
+        return "gone"
+    if metric.factor < 10:
+        return f"{metric.factor:.2f}x"
+    return f"{metric.factor:,.0f}x"
 
 
 def round_as_printed(share: float) -> float:
@@ -654,11 +734,12 @@ def round_as_printed(share: float) -> float:
 def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
     """Yield every variant with its time, and how it compares with its parent."""
     yield Heading(f"Case {ladder.case}: each step against its parent")
-    head = ("variant", ">time", ">95 %", ">vs parent", "", "bound")
-    yield Grid(head, tuple(map(_list_ladder_cells, ladder.steps)))
+    head = ("variant", ">time", ">95 %", ">vs parent", "result", "limit")
+    rows = tuple(map(_list_ladder_cells, ladder.steps))
+    yield Grid(head, rows, narrow=True, spare=(">95 %",))
 
 
-def _list_ladder_cells(step: LadderStep) -> tuple[str, ...]:
+def _list_ladder_cells(step: LadderStep) -> tuple[TextSpan | str, ...]:
     time, half_width = "not timed", ""
     if step.time:
         time = figures.seconds(step.time.median)
@@ -667,11 +748,13 @@ def _list_ladder_cells(step: LadderStep) -> tuple[str, ...]:
     if step.change:
         change = step.change.time
     speedup = words.format_measured_speedup(change)
-    return indent_name(step), time, half_width, speedup, get_answer_of_step(step), step.bound or ""
+    answer = TextSpan(get_answer_of_step(step), "whole")
+    limit = words.name_limit(step.bound or "")
+    return indent_name(step), time, half_width, speedup, answer, limit
 
 
 def indent_name(step: LadderStep) -> str:
-    return "  " * step.depth + step.variant
+    return " " * step.depth + step.variant  # a ladder of twelve steps has to fit a line
 
 
 def get_answer_of_step(step: LadderStep) -> str:
@@ -739,7 +822,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
         yield f"{name}: {answer}: {sentence}"
     yield from under_ncu
     if change.estimate is not None:
-        yield f"predicted: {say_estimate(change.estimate)}"
+        yield f"predicted: {_say_estimate_of_change(change, change.estimate)}"
     if change.time is not None:
         yield f"measured: {describe_timing(change)}"
     for group in group_launches_changed_alike(change.launches):
@@ -751,7 +834,7 @@ def _list_brief_launch(launch: LaunchChange, change: RunComparison) -> Iterator[
     name = ""
     if len(change.launches) > 1:
         name = f"{shorten_name(launch.kernel.after, NAME)}, "
-    yield f"{name}bound: {format_both_bounds(launch)}"
+    yield f"{name}limit: {format_both_bounds(launch)}"
     yield from map(_write_marked, show_cause_of_change(launch, change))
     yield from map(_write_marked, _list_changed_findings(launch, change))
     for metric, before, after, _ in map(
@@ -810,13 +893,13 @@ def show_predicted_times(
     """Yield the time of each case now and as predicted, if counts change so: one case in a sentence."""
     condition = " and ".join(_say_counter_change(change) for change in changes)
     if len(expected) == 1:
-        yield TextLine(_say_predicted_time(variant, condition, expected[0]))
+        yield Paragraph(_say_predicted_time(variant, condition, expected[0]))
     else:
         yield Heading(f"{variant} with {condition}")
         yield _make_table_of_predicted_times(expected)
     yield from _show_uncertain_predictions(expected)
     yield TextLine(
-        "times are under ncu; the interval is the model's error on kernels it was not fitted to"
+        "times are under ncu; the interval comes from the model's errors on kernels held out of its fit"
     )
 
 
@@ -873,8 +956,8 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
         elif expectation.is_wide:
             unsure_size.append(row)
     for rows, doubt in (
-        (maybe_nothing, f"the change may gain nothing, or cost a little; {TRY}"),
-        (unsure_size, f"counters cannot tell how much the change gains; {TRY}"),
+        (maybe_nothing, f"this is a model: {TRY}"),
+        (unsure_size, f"counters cannot tell how much the change gains: {TRY}"),
     ):
         which = ""
         if len(rows) < len(expected):
@@ -883,7 +966,7 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
             yield TextLine(f"{which}{doubt}", "note")
 
 
-TRY = "to know, make the change and run profkit compare BEFORE AFTER"
+TRY = "make the change and measure it with profkit compare BEFORE AFTER"
 _NAMES = {
     "l2_hit": "L2 hit rate",
     "dram_busy": "DRAM, of peak",
@@ -922,10 +1005,10 @@ def _make_sides_table(summary: Summary) -> Grid:
         head.append(f">{side.name} ({side.role})")
         times.append(words.format_median(side.time) or "not timed")
         speedups.append(words.format_measured_speedup(side.against))
-        bounds.append(side.bound or figures.NOT_COLLECTED)
+        bounds.append(words.name_limit(side.bound or figures.NOT_COLLECTED))
     rows = [tuple(times), tuple(speedups)]
     for metric, label in _NAMES.items():
         values = [words.format_metric(metric, side.metrics.get(metric)) for side in summary.sides]
         rows.append((label, *values))
-    rows.append(("bound: limiter", *bounds))
+    rows.append(("limit", *bounds))
     return Grid(tuple(head), tuple(rows), bands=True)

@@ -158,16 +158,18 @@ def _describe_row_briefly(row: LaunchRow) -> str:
     if not run.top:
         return f"{said}: {words.label_verdict(run)}"
     said += f": {_describe_finding_briefly(run.top)}"
-    if larger := words.find_larger_gains(run):
-        said += f" (larger: {larger[0].rule}, {words.format_expected_gain(larger[0])})"
+    more = []
+    for finding in words.find_larger_gains(run)[:2]:
+        more.append(f"{finding.rule} {words.format_expected_gain(finding)}")
+    if more:
+        said += f"; more is expected from {' and '.join(more)}"
     return said
 
 
 def _describe_finding_briefly(finding: LaunchFinding) -> str:
+    where = ""
     if finding.where:
-        where = f"; at {words.format_finding_lines(finding)}"
-    else:
-        where = ""
+        where = f"; at {words.format_line_and_share(finding.where[0])}"
     return f"{finding.rule}{words.describe_gain_and_cause(finding)}{where}"
 
 
@@ -382,11 +384,10 @@ def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem
     """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
     estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
     for result in estimated[:NVIDIA_SHOWN]:
+        of = "the time"
         if result.scope == "local":
-            kind = "local speedup"
-        else:
-            kind = "speedup"
-        speedup = f" (estimated {kind} {figures.share(result.speedup or 0)})"
+            of = "its unit's time only"
+        speedup = f" (estimate: {figures.share(result.speedup or 0)} of {of})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
         yield blocks.ListItem((*text, speedup))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from profkit.diagnosis import pages
 from profkit.diagnosis.rule import LaunchRule
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.verdict import judge_launch
+from profkit.diagnosis.verdict import LITTLE_TO_WIN, NOTHING_TO_WIN, judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.model.scenario import COVERAGE, SPREAD, make_bounded_expectation
@@ -254,6 +254,19 @@ def _explain_counter(name: str, readers: list[Metric]) -> Parts:
     return {"Read for": tuple(listed)}
 
 
+SAME_ADVICE = 0.6  # of two texts' letters, from which on they are one text for two languages
+
+
+def _list_unlike_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts without those that say nearly the same as one before them."""
+    kept: list[str] = []
+    for text in texts:
+        ratios = [difflib.SequenceMatcher(None, text, other).ratio() for other in kept]
+        if max(ratios, default=0.0) < SAME_ADVICE:
+            kept.append(text)
+    return kept
+
+
 def explain_step_rule(rule: StepRule) -> Explanation:
     """Return the page of a rule of triage."""
     parts = _drop_empty_parts(_explain_step_rule(rule))
@@ -265,7 +278,9 @@ def _explain_step_rule(rule: StepRule) -> Parts:
     said, tried = [], []
     for words_of_form in list_rule_texts(rule.id):
         said.append(_replace_template_fields(words_of_form.says))
-        tried += [_replace_template_fields(text) for text in words_of_form.list_advice()]
+        for advice in (words_of_form.advice, *words_of_form.instead.values()):
+            texts = [_replace_template_fields(text) for text in advice.list_texts()]
+            tried += _list_unlike_texts(texts)
     return {
         "What happens": (page.hardware,),
         "How to fix it": (rule.advice,),
@@ -436,13 +451,22 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
         named += [TextSpan(metric.name, "code"), ", "]
     reads = ("Reads ", *named[:-1])
     thresholds = tuple(map(explain_threshold, pages.list_thresholds_in_check(rule)))
-    return (reads, *thresholds, *page.thresholds)
+    worth: tuple[Words, ...] = ()
+    if rule.fix is not None and rule.fix.kind is not None:
+        worth = (WORTH_REPORTING,)
+    return (reads, *thresholds, *page.thresholds, *worth)
+
+
+WORTH_REPORTING = (
+    f"a fix is expected to gain {LITTLE_TO_WIN}x or more ({NOTHING_TO_WIN}x where the whole interval is "
+    "a gain), or it explains what limits the launch: else it is not reported"
+)
 
 
 # How each group of causes.toml is told of.
 _MEASURES = {
     "measured": "`profkit ablate` times the kernel without it ({}): a target that a fix could reach",
-    "bound": "`profkit ablate` measures a bound, because it removes more than a fix can: {}",
+    "bound": "`profkit ablate` ({}) gives an upper bound: it removes more than any fix could",
     "launch": "`profkit ablate` detects it from how the launch runs: {}",
     "counted": "`profkit ablate` counts instructions: {}",
     "why": "`profkit ablate` does not measure it: {}",

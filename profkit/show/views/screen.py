@@ -20,11 +20,11 @@ from profkit.show.text.blocks import Block, TextSpan, Words
 from profkit.show.text.escape import escape_text, shorten_name
 
 LISTED = 12  # rows of the table when not all are asked for
-NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
+NVIDIA_SHOWN = 2  # rule results with the largest estimates; --json has them all
 FURTHER = 2  # findings of a single row besides the one that leads, with their causes
 EVIDENCE = 4  # figures of the one that leads
 _REMEDIES = {  # how to record anew, for a doubt of the measurement
-    "clocks-unsteady": "to rule out the first, record with ncu --clock-control none",
+    "clocks-unsteady": "ncu locks it unless given --clock-control none, or a power limit lowered it",
     "cache-resident": "to avoid that, record with ncu --cache-control all",
 }
 
@@ -108,7 +108,7 @@ def _list_larger_gains(rows: Sequence[LaunchRow]) -> Iterator[Block]:
         if gains:
             said.append(f"row {number} from {', '.join(gains)}")
     if said:
-        yield blocks.Paragraph(TextSpan(f"* larger gains expected: {'; '.join(said)}", "dim"))
+        yield blocks.Paragraph(TextSpan(f"* more is expected in {'; '.join(said)}", "dim"))
 
 
 def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[str, str]:
@@ -204,7 +204,7 @@ def _describe_verdict_figures(run: JudgedLaunch) -> str:
     if not run.top:
         return because
     # The rest of the sentence: "nothing is near its peak (...), and the warps spend ... waiting".
-    rest, said, _ = because.partition(run.top.cause)
+    rest, said, _ = because.partition(run.top.cause.partition("; ")[0])
     if not said:
         return because
     return rest.removesuffix(", and the ") or words.BOUNDS[run.diagnosis.bound]
@@ -286,37 +286,41 @@ def _describe_gain_briefly(finding: LaunchFinding) -> str:
 
 
 def _say_nvidia_estimates(run: JudgedLaunch) -> str:
-    """Return the largest estimates of NVIDIA's rules in one line; "" where there is none."""
-    estimated = sorted((r for r in run.nvidia if r.speedup), key=lambda r: -(r.speedup or 0))
+    """Return the largest estimates of NVIDIA's rules in one line; "" where there is none.
+
+    Local ones are of a unit's own time, which says nothing of the launch's: --all has them.
+    """
+    estimated = [rule for rule in run.nvidia if rule.speedup and rule.scope != "local"]
+    estimated.sort(key=lambda rule: -(rule.speedup or 0))
     if not estimated:
         return ""
     said = []
     for result in estimated[:NVIDIA_SHOWN]:
-        if result.scope == "local":
-            local = " (local)"
-        else:
-            local = ""
-        said.append(f"{figures.share(result.speedup or 0)} by {result.rule}{local}")
-    return f"NVIDIA's rules would save {', '.join(said)}"
+        said.append(f"{result.rule} {figures.share(result.speedup or 0)}")
+    return f"ncu's own rules estimate, of the time: {', '.join(said)}"
 
 
 # What is open, once for all launches.
+
+_Doubtful = tuple[JudgedLaunch, LaunchFinding]  # a launch, and what to doubt of its measurement
 
 
 def show_measurement_doubts(rows: Sequence[LaunchRow]) -> Iterator[blocks.TextLine]:
     """Yield what to doubt of the measurement, a line for each rule about it."""
     runs = _list_measured_runs(rows)
-    doubts: dict[str, list[LaunchFinding]] = {}
+    doubts: dict[str, list[_Doubtful]] = {}
     for run in runs:
         for finding in run.diagnosis.findings:
             if finding.status == "fires" and finding.note:
-                doubts.setdefault(finding.rule, []).append(finding)
+                doubts.setdefault(finding.rule, []).append((run, finding))
     for rule, found in doubts.items():
-        doubt = _describe_doubt(found, len(runs))
         remedy = _REMEDIES.get(rule, f"profkit explain {rule}")
-        if rule == "clocks-unsteady" and "ncu's default" not in doubt:  # nothing was locked
-            remedy = f"profkit explain {rule}"
-        yield blocks.TextLine(f"{doubt}; {remedy}", rule)
+        name, (_, first) = rule, found[0]
+        if rule == "clocks-unsteady":
+            name = "counters" if "counters" in first.cause else "clocks"
+            if "ncu locks" not in first.cause:
+                remedy = f"profkit explain {rule}"
+        yield blocks.TextLine(f"{_describe_doubt(found, len(runs))}; {remedy}", name)
 
 
 def _list_measured_runs(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
@@ -338,13 +342,20 @@ def _show_what_is_missing(rows: Sequence[LaunchRow]) -> Iterator[Block]:
         yield blocks.TextLine(unchecked, "not checked")
 
 
-def _describe_doubt(findings: Sequence[LaunchFinding], launches: int) -> str:
-    """Return a doubt in so many of all launches, with the first one's figures where they differ."""
-    causes = [finding.cause.partition(": ")[0] for finding in findings]
-    part = _say_part_of_launches(len(findings), launches)
+def _describe_doubt(doubtful: Sequence[_Doubtful], launches: int) -> str:
+    """Return a doubt with its launches: by name where it is one of several, else how many they are.
+
+    Where their figures differ those of the first are said.
+    """
+    causes = [finding.cause.partition(": ")[0] for _, finding in doubtful]
+    if launches == 1:
+        return causes[0]
+    if len(doubtful) == 1:
+        return f"in {shorten_name(doubtful[0][0].kernel, words.NAME)} {causes[0]}"
+    part = _say_part_of_launches(len(doubtful), launches) or _name_all_launches(launches)
     if len(set(causes)) == 1:
-        return f"{part} {causes[0]}".strip()
-    return f"{part or _name_all_launches(launches)}; of the first, {causes[0]}"
+        return f"{part} {causes[0]}"
+    return f"{part} (first: {causes[0]})"
 
 
 def _name_all_launches(count: int) -> str:

@@ -27,6 +27,7 @@ from profkit.show.text.blocks import (
 from profkit.show.text.escape import shorten_name
 
 FIRST = 3  # findings shown; --json has all
+WORTH_A_DOUBT = 0.05  # of the step: from this saving on it is said why it may be nothing
 GROUPS = 10
 NOTES = 5
 NAMED = 3  # kernels in the name of a finding
@@ -91,7 +92,7 @@ def _show_what_to_do(document: Mapping[str, Any], rest: str) -> Iterator[Block]:
         yield TextLine(document["first"]["say"], document["first"]["category"])
     for number, row in enumerate(document["findings"][:FIRST], 1):
         yield TextLine((f"{number}. ", *write_finding_title(row, step)))
-        yield TextLine(say_finding(row), indent=1)
+        yield TextLine(say_finding(row, step), indent=1)
         yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more with smaller savings: {rest}")
@@ -138,12 +139,24 @@ def is_source_line(where: str) -> bool:
     return _FILE.search(where) is not None and not where.startswith(UNPLACED)
 
 
-def say_finding(row: Mapping[str, Any]) -> Words:
+def _may_save_nothing_without_profiler(row: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+    """Return whether a saving begins at 0 as nobody knows how slow the host is without the profiler."""
+    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    if row["category"] not in ("host-launch", "host-sync") or saves["low"] > 0:
+        return False
+    if saves["expect"] < WORTH_A_DOUBT * plain:
+        return False
+    return has_estimated_interval(step["plain_ms"]) and "captured" not in row["say"]
+
+
+def say_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
     where, said = row["where"] or "", str(row["say"])
     is_wait = row["category"] == "host-sync"
     if is_wait and row["saves_ms"]["expect"] > 1.05 * row["evidence"].get("after", inf):
         said += "; without them the host runs ahead, and other gaps shrink too"
+    if _may_save_nothing_without_profiler(row, step):
+        said += "; the saving is 0 if only the profiler makes the host this slow (--step-ms tells)"
     if is_source_line(where):
         return TextSpan(where, "place"), f": {said}"
     return said
@@ -155,7 +168,7 @@ def write_finding_title(
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
     title = (TextSpan(name_finding(row), "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
     if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        return (*title, f"; {format_from_ms(row['on_top_ms'])} after the fixes above")
+        return (*title, f"; only {format_from_ms(row['on_top_ms'])} once the fixes above are in")
     return title
 
 
@@ -274,12 +287,26 @@ def format_interval(expect: float, low: float, high: float) -> str:
 def draw_step_bar(step: Mapping[str, Any]) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
     parts, drawn = [], 0
-    for cause, _, end, _ in iterate_step_segments(step):
+    shares = {cause: end - begin for cause, begin, end, _ in iterate_step_segments(step)}
+    for cause, length in divide_bar_by_shares(shares).items():
         mark, _, colour = CAUSES[cause]
-        length = max(min(round(BAR * end), BAR) - drawn, 0)
         parts.append((mark * length, colour))
         drawn += length
     return Strip((*parts, (" " * (BAR - drawn), "")))
+
+
+def divide_bar_by_shares(shares: Mapping[str, float]) -> dict[str, int]:
+    """Return how many marks of the bar each share gets: those left by rounding go to the largest rests.
+
+    So a larger share never has fewer marks than a smaller one.
+    """
+    exact = {cause: BAR * max(share, 0.0) for cause, share in shares.items()}
+    marks = {cause: int(length) for cause, length in exact.items()}
+    left = min(round(sum(exact.values())), BAR) - sum(marks.values())
+    by_rest = sorted(exact, key=lambda cause: marks[cause] - exact[cause])
+    for cause in by_rest[: max(left, 0)]:
+        marks[cause] += 1
+    return marks
 
 
 def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
@@ -581,12 +608,12 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"{format_ms(abs(saved))} per step", change)
     if any(map(has_estimated_interval, sides)):
         first, second = (format_ms(side["recorded"]) for side in sides)
-        kinds = "both times above are estimates without the profiler"
+        kinds = "both times above are estimates without the profiler, which slows the host"
         if not all(map(has_estimated_interval, sides)):
             estimated = next(
                 format_ms(side["expect"]) for side in sides if has_estimated_interval(side)
             )
-            kinds = f"{estimated} is an estimate of the time without the profiler"
+            kinds = f"{estimated} is an estimate without the profiler, which slowed that side only"
         yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
     for text in document["notes"]:
         yield TextLine(text, "note" if is_known else answer)
@@ -633,11 +660,14 @@ def write_brief_triage(document: Mapping[str, Any]) -> str:
         lines.append(f"{document['first']['category']}: {document['first']['say']}")
     for number, row in enumerate(document["findings"][:FIRST], 1):
         title, advice = write_finding_texts(row, step)
-        lines.append(f"{number}. {title}: {get_plain_text(say_finding(row))}. Try: {advice}")
+        lines.append(f"{number}. {title}: {get_plain_text(say_finding(row, step))}")
+        lines.append(f"Try: {advice}")
     if (more := len(document["findings"]) - FIRST) > 0:
         lines.append(f"{more} more findings with smaller savings: --json")
     lines += map(_describe_kernel_briefly, document["kernels"][:BRIEF_KERNELS])
     lines += [f"note: {text}" for text in document["notes"][:NOTES]]
+    if document["findings"]:
+        lines.append(f"Run: profkit explain {document['findings'][0]['category']}")
     return fit_lines_in_brief(lines)
 
 
@@ -666,7 +696,7 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     if document["answer"] in ("faster", "slower"):
         answer += f", {format_speedup_between(*sides)}"
     if any(UNLIKE in note for note in document["notes"]):
-        answer += ", provided that both are one program"
+        answer += ", if both recordings are of the same program"
     said = f"{answer}: a step took {before} and now takes {after}"
     gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
     for change, names in (("gone", gone), ("new", document["new"])):
@@ -675,7 +705,7 @@ def say_program_change(document: Mapping[str, Any]) -> str:
     return said
 
 
-UNLIKE = "unless the change replaced the others"  # in the note on two recordings with other kernels
+UNLIKE = "they are not of one program"  # in the note on two recordings with other kernels
 ENOUGH = 3  # steps, whose times have a spread
 
 

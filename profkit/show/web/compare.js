@@ -89,14 +89,26 @@ function writeCount(value) {
   return `${scaled.toFixed(Math.max(0, 2 - exponent))}${prefix}`;
 }
 
-/** How much there is on both sides; the cycles first where the share went another way than they did. */
-function sayAmounts({ measure, before, after, cycles }, texts) {
-  const said = `${texts.join(" -> ")} ${measure.what}`;
-  if (!cycles || !hasChanged(measure.unit, before, after)) return said;
+/** Whether a share of the time went another way than the time itself. */
+function isShareAgainstCycles({ measure, before, after, cycles }) {
+  if (!cycles || !hasChanged(measure.unit, before, after)) return false;
   const isSameWay = cycles[1] > cycles[0] === after > before;
-  if (isSameWay && hasChanged("count", ...cycles)) return said;
-  const rest = after > before ? "shorter" : "longer";
-  return `${cycles.map(writeCount).join(" -> ")} cycles (${said}, as the rest became ${rest})`;
+  return !(isSameWay && hasChanged("count", ...cycles));
+}
+
+/** How much there is on both sides; the cycles first where the share went another way than they did. */
+function sayAmounts(cause, texts) {
+  const { measure, before, after, cycles } = cause;
+  let said = `${texts.join(" -> ")} ${measure.what}`;
+  if (texts[0] === texts[1]) said = `${texts[0]} ${measure.what}, as before`;
+  if (!cycles) return said;
+  const both = `${cycles.map(writeCount).join(" -> ")} cycles`;
+  if (isShareAgainstCycles(cause)) {
+    const share = after > before ? "larger share of a shorter launch" : "smaller share of a longer launch";
+    return `${both}, but a ${share}: ${said}`;
+  }
+  if (hasChanged(measure.unit, before, after) || !hasChanged("count", ...cycles)) return said;
+  return `${both}, about the same share: ${said}`;
 }
 
 /** A metric on both sides in one form: 65.5 k and 131 k, not 65,536; a count stands in full where both do. */
@@ -108,11 +120,15 @@ function textsOf(metric, i, before, after) {
     Math.abs(side.values[i]) < 999.5 ? textOf(side, i) : writeCount(side.values[i]));
 }
 
-/** Whether there is clearly more or less of a cause. */
-function compareAmounts({ measure, before, after, cycles }) {
+/** Whether there is clearly more or less of a cause, in the word of the screen for that. */
+function compareAmounts(cause) {
+  const { measure, before, after, cycles } = cause;
   const [was, now] = cycles ?? [before, after];
   if (!hasChanged(cycles ? "count" : measure.unit, was, now)) return "unchanged";
-  return (measure.less_is_worse ? now > was : now < was) ? "smaller" : "larger";
+  const isLess = measure.less_is_worse ? now > was : now < was;
+  if (isShareAgainstCycles(cause)) return isLess ? "fewer cycles" : "more cycles";
+  if (measure.less_is_worse) return isLess ? "better" : "worse";
+  return isLess ? "smaller" : "larger";
 }
 
 /** Whether a finding grew or shrank: by its cause's amount where that was counted, else by its bound. */
@@ -122,17 +138,21 @@ function compareSides(was, now, cause) {
   return now[2] < was[2] ? "smaller" : "larger";
 }
 
+const LESS = ["smaller", "fewer cycles", "better"];
+const MORE = ["larger", "more cycles", "worse"];
+
 /** What became of a finding, in the words of the screen. */
 function nameState(rule, what, explainedBy, was, now, cause) {
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
   if (what === "hidden" && !explainedBy) return "no longer reported";
   // A full unit hides a shape and is no cause of it: that shape can have become better.
-  const isSmallerShape = DATA.shapes.includes(rule) && cause && compareAmounts(cause) === "smaller";
-  if (what === "hidden") return isSmallerShape ? "smaller" : "still there";
+  const shape = DATA.shapes.includes(rule) && cause ? compareAmounts(cause) : "";
+  if (what === "hidden") return LESS.includes(shape) ? shape : "still there";
   const state = compareSides(was, now, cause);
   if (what !== "uncovered") return state;
-  return { larger: "new", unchanged: "reported now" }[state] ?? state; // it grew until it was reported
+  if (MORE.includes(state)) return "new"; // it grew until it was reported
+  return state === "unchanged" ? "reported now" : state;
 }
 
 /** What became of a rule, as in profkit/evidence/counters.py; null when it fires on neither side. */
@@ -165,7 +185,7 @@ function whyClear(rule, what, explainedBy, amount) {
   const relation = DATA.shapes.includes(rule) ? "hidden" : "caused";
   if (what === "hidden")
     return explainedBy ? `${amount}; now ${relation} by ${explainedBy}` : `no longer reported (${amount})`;
-  return explainedBy ? `${amount}; ${relation} by ${explainedBy} before` : `not reported before (${amount})`;
+  return explainedBy ? `${amount}; ${relation} by ${explainedBy} until now` : `not reported before (${amount})`;
 }
 
 const BECAME = ["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"];
