@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -24,7 +23,6 @@ from profkit.files import (
     verify_output_can_be_written,
     write_text_pieces,
 )
-from profkit.reports.figures import bind_units
 from profkit.show.text.escape import escape_text, iterate_csv
 
 if TYPE_CHECKING:
@@ -209,6 +207,10 @@ def print_brief(text: str) -> None:
 
     No word is cut, so a path stays whole. What would act on a terminal is escaped.
     """
+    import textwrap
+
+    from profkit.reports.figures import bind_units
+
     for line in text.splitlines():
         plain = escape_text(line)
         if plain.startswith(_COMMANDS) or not plain:
