@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -82,7 +83,14 @@ def test_there_are_some() -> None:
     assert {command.split()[1] for command in COMMANDS} == NEEDS_GPU
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def _name_group(command: str) -> Any:
+    """Keep in one worker, in their order, the commands that read what an earlier one wrote."""
+    if "captured" in command:
+        return pytest.param(command, marks=pytest.mark.xdist_group("captured"))
+    return command
+
+
+@pytest.mark.parametrize("command", [_name_group(command) for command in COMMANDS])
 def test_it_runs(command: str, place: Path) -> None:
     command = command.replace("journal:///shared", f"journal://{place}/shared")
     if command.split()[1] == "tune":

@@ -79,7 +79,9 @@ def _planted(name: str) -> Any:
 def test_the_planted_problem_is_first(
     name: str, machine: SharedMachine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    machine.repeat_alone_if_wrong(lambda: _check_what_is_first(name, tmp_path_factory.mktemp("t")))
+    machine.repeat_alone_if_wrong(
+        lambda: _check_what_is_first(name, tmp_path_factory.mktemp(name) / "t")
+    )
 
 
 def _check_what_is_first(name: str, folder: Path) -> None:
@@ -104,7 +106,7 @@ def test_the_healthy_program_is_healthy(
     program = str(PROGRAMS / "healthy_transformer.py")
 
     def check() -> None:
-        of = _triage(tmp_path_factory.mktemp("t"), sys.executable, program)
+        of = _triage(tmp_path_factory.mktemp("healthy") / "t", sys.executable, program)
         assert of["first"]["category"] == "healthy", (of["first"], _said(of))
 
     machine.repeat_alone_if_wrong(check)
