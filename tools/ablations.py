@@ -199,9 +199,14 @@ class Public:
         return self.fix.startswith(_OURS)
 
     @property
+    def is_faster(self) -> bool:
+        """Whether its own change made it faster."""
+        return self.real >= BROUGHT
+
+    @property
     def is_control(self) -> bool:
         """Whether the change brought nothing, whatever was thought of it before."""
-        return self.real < BROUGHT and self.helped < BROUGHT
+        return not self.is_faster and self.helped < BROUGHT
 
     @property
     def is_right(self) -> bool:
@@ -243,7 +248,7 @@ def judge_unseen(listed: Path = UNSEEN_LISTED, kept: Path = UNSEEN) -> dict[str,
     for kernel in tomllib.loads(listed.read_text("utf-8"))["kernel"]:
         causes[kernel["name"]] = kernel["causes"]
     for kernel in read_public(listed, kept):
-        if kernel.is_control or kernel.is_ours or not causes[kernel.name]:
+        if not kernel.is_faster or kernel.is_ours or not causes[kernel.name]:
             continue
         said = records[kernel.name]["verdict"]["cause"]
         answers[kernel.name] = "cannot tell" if not said else "wrong"
@@ -255,7 +260,7 @@ def judge_unseen(listed: Path = UNSEEN_LISTED, kept: Path = UNSEEN) -> dict[str,
 def read_fixed(listed: Path = LISTED, kept: Path = PUBLIC) -> dict[str, tuple[str, float]]:
     """Fixed kernel -> the ablation that its fix stands for, and what is sure of its gain again."""
     records, found = read_records(kept), {}
-    helped = {kernel.name for kernel in read_public(listed, kept) if not kernel.is_control}
+    helped = {kernel.name for kernel in read_public(listed, kept) if kernel.is_faster}
     for kernel in tomllib.loads(listed.read_text("utf-8"))["kernel"]:
         record = records.get(f"{kernel['name']}{_FIXED}")
         if record is None or kernel["name"] not in helped:
@@ -277,9 +282,13 @@ def write_public(kernels: Sequence[Public]) -> Iterator[str]:
             what = f"control; {kernel.largest or 'nothing'}"
         gain = "refused" if kernel.gain is None else f"{kernel.gain:.3g}x"
         if kernel.helped >= BROUGHT:
-            what = f"none stands for it; {kernel.largest}"
+            what = f"listed as a control; {kernel.largest}"
         mark = " (off)"
-        if kernel.is_right or not (kernel.ablation or kernel.is_control):
+        if (
+            kernel.is_right
+            or kernel.helped >= BROUGHT
+            or not (kernel.ablation or kernel.is_control)
+        ):
             mark = ""
         yield (
             f"| {kernel.name} | {kernel.fix} | {what} | {gain} | {kernel.shown:.3g}x "
@@ -294,11 +303,10 @@ def count_right(kernels: Sequence[Public]) -> str:
 def write_public_goals() -> Iterator[str]:
     """Rows of the table: what came of the public kernels, by what their changes brought."""
     public = [kernel for kernel in read_public() if not kernel.is_ours]
-    fixes = [kernel for kernel in public if kernel.ablation and not kernel.is_control]
+    fixes = [kernel for kernel in public if kernel.ablation and kernel.is_faster]
     controls = [kernel for kernel in public if kernel.is_control]
-    changed = [kernel for kernel in public if not kernel.ablation and not kernel.is_control]
-    others = [kernel for kernel in changed if kernel.real >= BROUGHT]
-    disproved = [kernel for kernel in changed if kernel.real < BROUGHT]
+    others = [kernel for kernel in public if not kernel.ablation and kernel.is_faster]
+    disproved = [kernel for kernel in public if kernel.helped >= BROUGHT]
     fixed = read_fixed()
     gone = sum(shown < _WORTH for _, shown in fixed.values())
     yield (
@@ -331,7 +339,7 @@ def write_unseen(
 ) -> Iterator[str]:
     """Rows of the table: what came of pairs that were listed before they were measured."""
     kernels = [kernel for kernel in read_public(listed, kept) if not kernel.is_ours]
-    fixes = [kernel for kernel in kernels if kernel.ablation and not kernel.is_control]
+    fixes = [kernel for kernel in kernels if kernel.ablation and kernel.is_faster]
     controls = [kernel for kernel in kernels if kernel.is_control]
     disproved = [kernel for kernel in kernels if kernel.helped >= BROUGHT]
     fixed = read_fixed(listed, kept)
@@ -342,7 +350,8 @@ def write_unseen(
         f"| {len(kernels)} {what}, {when}: gain of what stands for the change, within "
         f"{_WITHIN_PUBLIC}x | 70 % | {count_right(fixes)} |"
     )
-    yield f"| controls among them: no gain is claimed | 90 % | {count_right(controls)} |"
+    if controls:
+        yield f"| controls among them: no gain is claimed | 90 % | {count_right(controls)} |"
     if disproved:
         yield write_disproved(disproved)
     if fixed:
@@ -432,25 +441,34 @@ def write_captured() -> Iterator[str]:
     yield "| captured Triton kernel | time | answer | removed | by counters |"
     yield "|---|--:|---|---|---|"
     for name, kept in read_records(VERDICTS).items():
-        if not name.startswith("captured/"):
-            continue
-        found = AblationRecord.from_record(kept["ablation"])
-        rows = [row for row in found.measured if row.reachable and row.sure_gain >= _WORTH]
-        removed = (
-            f"{rows[0].ablation} {rows[0].gain:.3g}x" if rows else "nothing that a fix reaches"
-        )
-        counters = kept["counters"]
-        yield (
-            f"| {name.partition('/')[2]} | {figures.seconds(found.base)} | {say_answer(found.verdict)} "
-            f"| {removed} | {counters['bound']}: {counters['cause']} |"
-        )
+        if name.startswith("captured/"):
+            counters = kept["counters"]
+            by_counters = f"{counters['bound']}: {counters['cause']}"
+            yield write_answer(name.partition("/")[2], kept["ablation"], by_counters)
+    yield ""
+    yield "| first kernel of a pair in Triton | time | answer | removed | the change brought |"
+    yield "|---|--:|---|---|--:|"
+    records = read_records(TRITON)
+    for kernel in read_public(TRITON_LISTED, TRITON):
+        yield write_answer(kernel.name, records[kernel.name], f"{kernel.real:.2f}x")
+
+
+def write_answer(name: str, record: Mapping[str, Any], last: str) -> str:
+    """Return the row of one ablated kernel."""
+    found = AblationRecord.from_record(record)
+    rows = [row for row in found.measured if row.reachable and row.sure_gain >= _WORTH]
+    removed = "nothing that a fix reaches"
+    if rows:
+        removed = f"{rows[0].ablation} {rows[0].gain:.3g}x"
+    time = figures.seconds(found.base)
+    return f"| {name} | {time} | {say_answer(found.verdict)} | {removed} | {last} |"
 
 
 def say_answer(verdict: AblationVerdict) -> str:
     """Return a verdict's bound and cause in words."""
     if verdict.bound == "unknown":
         return "cannot tell"
-    return f"{verdict.bound}: {verdict.cause}"
+    return f"{verdict.bound}: {verdict.cause or 'cannot tell the cause'}"
 
 
 def write_steps() -> Iterator[str]:
@@ -530,12 +548,10 @@ def write_table() -> Iterator[str]:
     pairs = "pairs of ten other repositories"
     yield from write_unseen(UNSEEN_LISTED, UNSEEN, pairs, "the first time that they were seen")
     yield from write_unseen(UNSEEN_LISTED, AGAIN, pairs, "by the code of 740", _OLDER)
-    if LATER.exists():
-        pairs = "pairs of one more repository"
-        yield from write_unseen(LATER_LISTED, LATER, pairs, "the first time that they were seen")
-    if TRITON.exists():
-        pairs = "pairs in Triton, the first of each captured"
-        yield from write_unseen(TRITON_LISTED, TRITON, pairs, "the first time that they were seen")
+    pairs = "pairs of one more repository"
+    yield from write_unseen(LATER_LISTED, LATER, pairs, "the first time that they were seen")
+    pairs = "pairs in Triton, the first of each captured"
+    yield from write_unseen(TRITON_LISTED, TRITON, pairs, "the first time that they were seen")
     yield from write_steps()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "
