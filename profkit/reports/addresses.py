@@ -37,7 +37,7 @@ from profkit.reports.instruction import (
 )
 
 if TYPE_CHECKING:
-    from profkit.reports.lanes import RegisterDefinitions
+    from profkit.reports.lanes import RegisterDefinitions, SassStatement
 
 
 class DecodedFunction:
@@ -638,14 +638,20 @@ def index_register_definitions(
     kernel: LaunchedCode, program: DecodedFunction
 ) -> RegisterDefinitions:
     """Return who writes which register in a function of a launch."""
-    from profkit.reports.lanes import RegisterDefinitions
+    from profkit.reports.lanes import RegisterDefinitions, parse_sass_statement
+    from profkit.reports.operands import bound_written_registers, decode_statement
 
-    pcs = [instruction.pc for instruction in program.instructions]
-    return RegisterDefinitions(
-        kernel.get_machine_code_of_function_at(pcs[0]),
-        lambda n: kernel.disassemble_instruction(pcs[n]),
-        program.before,
-    )
+    instructions = program.instructions
+    code = kernel.get_machine_code_of_function_at(instructions[0].pc)
+
+    def read_statement(n: int) -> SassStatement:
+        """Take an instruction apart by its bits, or by its text, which is slow."""
+        bits = code[BYTES * n : BYTES * (n + 1)]
+        known = decode_statement(bits, instructions[n].opcode, kernel.capability)
+        return known or parse_sass_statement(kernel.disassemble_instruction(instructions[n].pc))
+
+    bounds = [bound_written_registers(instruction.opcode) for instruction in instructions]
+    return RegisterDefinitions(code, read_statement, program.before, bounds)
 
 
 _cleaned = cache(escape_non_utf8)

@@ -172,7 +172,7 @@ def decode_function_or_none(
             Instruction(
                 pc=pc,
                 opcode=opcode,
-                guard=_read_guard(low),
+                guard=read_guard(low),
                 target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
                 control=decode_control_fields(high),
@@ -235,7 +235,8 @@ def decode_opcode_or_none(lower_half: int, capability: int) -> str | None:
     return OPCODES.get(form & 0x1FF)
 
 
-def _read_guard(lower_half: int) -> str | None:
+def read_guard(lower_half: int) -> str | None:
+    """Return the predicate that an instruction runs under; None without."""
     predicate = lower_half >> 12 & 7
     if predicate == _ALWAYS:
         if lower_half >> 15 & 1:

@@ -181,7 +181,7 @@ _SILENT = re.compile(
     r"(?:ST|STG|STS|STL|STSM|STAS|RED|REDG|REDS|BRA|BRX|BAR|EXIT|CALL|RET|LDGSTS|LDGDEPBAR|DEPBAR|NOP"
     r"|PLOP3|UPLOP3|FCHK|R2P|CCTL|BSSY|BSYNC|WARPSYNC|SYNCS|\w*SETP\w*)$"
 )
-_WIDEST = 8  # registers that an instruction writes, at most
+WIDEST = 8  # registers that an instruction writes, at most
 _WIDTHS = {"64": 2, "128": 4, "WIDE": 2, "F64": 2, "S64": 2, "U64": 2, "256": 8}
 _PAIRS = re.compile(r"D(?:ADD|MUL|FMA)$|CS2R$")
 _FOURS = re.compile(r"[HIDBQ]MMA$")
@@ -230,6 +230,8 @@ def _count_written_registers(opcode: str, modifiers: Sequence[str]) -> int:
         return int(modifiers[-1]) if modifiers[-1:] and modifiers[-1] in "24" else 1
     if _FOURS.match(opcode):
         return 4
+    if opcode.endswith("SHF"):  # of two registers it makes one
+        return 1
     if _PAIRS.match(opcode):
         return 1 if "32" in modifiers else 2
     return max((_WIDTHS.get(modifier, 1) for modifier in modifiers), default=1)
@@ -376,24 +378,33 @@ class RegisterDefinitions:
     """Which instructions of a function may have written a register last; the same for all warps.
 
     `machine_code` has 16 bytes for each instruction. The third is the first register that it writes, if
-    it writes any: only where that is near is its text asked for, which is slow.
+    it writes any; `bounds` says which kind of register, and how many at most. Only where that is near is
+    the instruction taken apart by `statement`, which may be slow.
     """
 
     def __init__(
         self,
         machine_code: bytes,
-        text: Callable[[int], str],
+        statement: Callable[[int], SassStatement],
         before: Mapping[int, Sequence[int]],
+        bounds: Sequence[tuple[str, int]],
     ) -> None:
         self._destinations = machine_code[2::16]
+        self._bounds = bounds
         self._before = before
-        self.statement = cache(lambda n: parse_sass_statement(text(n)))
+        self.statement = cache(statement)
         self.find = cache(self._find_definitions)
         self.list_dependencies = cache(self._list_dependencies)
 
+    def _may_write(self, n: int, kind: str, number: int) -> bool:
+        """Return whether an instruction may write a register, as far as its opcode tells."""
+        known, most = self._bounds[n]
+        return number - most < self._destinations[n] <= number and known in ("", kind)
+
     def _find_definitions(self, position: int, register: str) -> tuple[int, ...]:
         """Return the instructions whose value a register may have at an instruction."""
-        number = int(register.lstrip("UR"))
+        kind = register.rstrip("0123456789")
+        number = int(register[len(kind) :])
         found = []
         seen: set[int] = set()
         front = list(self._before[position])
@@ -402,7 +413,7 @@ class RegisterDefinitions:
             if n in seen:
                 continue
             seen.add(n)
-            if number - _WIDEST < self._destinations[n] <= number:
+            if self._may_write(n, kind, number):
                 statement = self.statement(n)
                 if register in statement.writes:
                     found.append(n)

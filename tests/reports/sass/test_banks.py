@@ -16,6 +16,7 @@ from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
     LANES,
+    WIDEST,
     Lanes,
     RegisterDefinitions,
     WarpRegisters,
@@ -77,7 +78,9 @@ def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes |
     before = {n: [n - 1] for n in range(1, len(texts))} | {0: []}
     if loops_to is not None:
         before[loops_to].append(len(texts) - 1)
-    definitions = RegisterDefinitions(bytes(code), lambda n: texts[n], before)
+    definitions = RegisterDefinitions(
+        bytes(code), lambda n: parse_sass_statement(texts[n]), before, [("", WIDEST)] * len(texts)
+    )
     special = {"SR_TID.X": Lanes(tuple(32 + lane for lane in ONE_EACH))}
     warp = WarpRegisters(definitions, special, {0: 64})
     return warp.evaluate_operands(len(texts) - 1, [register])[0]
@@ -215,7 +218,7 @@ class Asked:
 
 @pytest.mark.parametrize(
     ("opcodes", "asked", "again"),
-    [(("LDS", "STS"), True, 0), (("LDS", "UTMALDG"), False, 0), (("LDS", "HGMMA"), False, 0)],
+    [(("ATOMS", "STS"), True, 0), (("LDS", "UTMALDG"), False, 0), (("LDS", "HGMMA"), False, 0)],
 )
 def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
     opcodes, asked, again

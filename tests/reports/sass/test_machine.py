@@ -10,7 +10,12 @@ import pytest
 
 from profkit.reports import cubin as images
 from profkit.reports.cubin import read_line_tables
-from profkit.reports.instruction import Instruction, decode_function_or_none, decode_opcode_or_none
+from profkit.reports.instruction import (
+    BYTES,
+    Instruction,
+    decode_function_or_none,
+    decode_opcode_or_none,
+)
 from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
 from tests.sweeps import take_part
@@ -26,8 +31,8 @@ _TARGET = re.compile(r"(?:^|[\s,])(0x[0-9a-f]+)\s*$")
 _BOARD = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 
-def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
-    """Texts, instructions and start of each function that a report ran, once."""
+def list_functions(path: Path) -> Iterator[tuple[list[str], images.Function, int]]:
+    """Texts of each function that a report ran, once; the function, and ten times the capability."""
     known, seen = images.read_machine_code_of_report(path).functions, set[int]()
     for action in iterate_actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
@@ -47,9 +52,15 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         if start in seen:
             continue
         seen.add(start)
-        code = decode_function_or_none(function.code, start, int(10 * major + minor))
-        assert code is not None, f"an opcode of {function.name} is not known"
-        yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
+        pcs = range(start, start + len(function.code), BYTES)
+        yield [action.sass_by_pc(pc) or "" for pc in pcs], function, int(10 * major + minor)
+
+
+def _decode(function: images.Function, capability: int) -> list[Instruction]:
+    assert function.start is not None
+    code = decode_function_or_none(function.code, function.start, capability)
+    assert code is not None, f"an opcode of {function.name} is not known"
+    return code
 
 
 @pytest.mark.slow
@@ -57,7 +68,8 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
     "path", take_part([*kinds()[::3], *others()], one_of=6), ids=lambda path: path.name[:40]
 )
 def test_bits_say_what_the_text_says(path: Path) -> None:
-    for texts, code, _ in _functions(path):
+    for texts, function, capability in list_functions(path):
+        code = _decode(function, capability)
         if all(line.strip() in ("", "???") for line in texts):
             assert path.name.startswith("cc70")  # the library knows Volta no longer; the bits do
             assert {"LDG", "EXIT", "STG"} <= {x.opcode for x in code}
