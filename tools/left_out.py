@@ -121,7 +121,7 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
 
 def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
     """Return what is said first of a program that the shares of floors were not fitted to."""
-    from profkit.program.triage import estimate_draft_savings, rank_findings
+    from profkit.program.triage import estimate_draft_savings, rank_findings, widen_saving
     from profkit.program.verdict import judge_step
 
     drafts = estimate_draft_savings(program.case, program.drafts, fit_shares(read, program.name))
@@ -130,7 +130,7 @@ def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
     if verdict.category:
         return Answer(verdict.category)
     first = found[0]
-    saving = first.saving
+    saving = widen_saving(program.case, first).saving
     return Answer(first.rule, saving.low, saving.expected, saving.high, first.floor)
 
 

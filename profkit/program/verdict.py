@@ -29,6 +29,7 @@ BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
 BUSY_RECORDED = 0.5
 KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
 START = 0.25  # of what was recorded once: if the host allocates for so long, it is a start
+MANY_LAUNCHES = 1_000  # of what repeats nothing: fewer may be one step
 LEAST_APART = 0.01  # of the step: shares that differ by less are not told apart
 LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
 REASONS = {
@@ -148,16 +149,27 @@ def _get_saving_of_first_finding(findings: Sequence[StepFinding]) -> float:
 
 
 def _say_if_step_is_a_start(case: StepCase) -> str:
-    """Say so where what was recorded once is a start: later steps have the memory already."""
-    time = case.sum_allocation_ns()
-    if not case.alone or time < START * case.split.period:
+    """Say so where what was recorded once is a start: later steps have its memory and code."""
+    if not case.alone:
         return ""
-    names = Counter(call.name for call in case.step.calls if call.allocates)
-    most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
+    whole = f"{figures(case.split.period / 1e6)} ms"
+    time = case.sum_allocation_ns()
+    if time >= START * case.split.period:
+        names = Counter(call.name for call in case.step.calls if call.allocates)
+        most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
+        return (
+            f"not known: what a step does. One pass was recorded, and in {figures(time / 1e6)} of its "
+            f"{whole} the host allocates and frees memory ({most}), as a program does when it starts; "
+            "record several steps after a warm-up"
+        )
+    launches = len({work.call for work in case.works})
+    pause = max((event.gap for event in case.hosts.usual.events), default=0.0)
+    if case.repeats or launches < MANY_LAUNCHES or pause < START * case.split.period:
+        return ""
     return (
-        f"not known: what a step does. One pass was recorded, and in {figures(time / 1e6)} of its "
-        f"{figures(case.split.period / 1e6)} ms the host allocates and frees memory ({most}), as "
-        "a program does when it starts; record several steps after a warm-up"
+        f"not known: what a step does. Nothing repeats in the recording, and for {figures(pause / 1e6)} "
+        f"of its {whole} at once the host launches nothing, as a program does that loads or compiles; "
+        "record several steps after that"
     )
 
 

@@ -15,7 +15,7 @@ from profkit.program.findings.case import StepCase
 from profkit.program.findings.floors import SHARES
 from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
-from profkit.program.replay.scenario import WATCHED
+from profkit.program.replay.scenario import LONGER, WATCHED
 from profkit.program.rules import PRODUCT, RULES
 from profkit.program.steps.kinds import find_product_precision
 from profkit.program.timeline import Activity
@@ -579,7 +579,7 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     assert "nonzero (40x)" in first.cause
     assert "use fixed sizes" in first.advice
     # Batched, the GPU's own 2.24 ms are left at best of what the step takes without the profiler.
-    most = judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008
+    most = (1 + LONGER) * judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008
     assert first.saving.high == pytest.approx(most, rel=0.05)
     first, second = judged(looked_at, tmp_path).findings[:2]
     assert (first.rule, second.rule) == ("host-sync", "host-launch")
@@ -911,9 +911,12 @@ def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> 
                 p.wait()
 
     of = judged(looks, tmp_path)
-    saves, idle = of.findings[0].saving, of.hosts.plain.expect - of.split.busy / 1e6
+    saves, busy = of.findings[0].saving, of.split.busy / 1e6
+    recorded = of.split.period / 1e6 - busy
     # Both kernels take 1 ms of the step; but what waiting costs is the time that the GPU is idle.
-    assert saves.expected <= saves.high == pytest.approx(idle)
+    assert saves.expected <= of.hosts.plain.expect - busy
+    most = min(recorded, (1 + LONGER) * of.hosts.plain.expect - busy)
+    assert saves.expected <= saves.high == pytest.approx(most)
 
 
 def test_launches_that_arrive_one_after_another_wait_for_the_host(tmp_path: Path) -> None:

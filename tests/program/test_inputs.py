@@ -309,7 +309,8 @@ def test_a_kernel_that_touches_pages_of_unified_memory_is_told_to_prefetch(tmp_p
     assert first.rule == "copy"
     assert "2 transfers bring 2.10 MB while they run, and take 6.00 of their 10.0 ms" in first.cause
     assert first.saving.expected == pytest.approx(6.0, rel=0.01)
-    assert first.saving.low == pytest.approx(5.96, rel=0.05)  # 2.1 MB of pinned memory come at once
+    # 2.1 MB of pinned memory come at once, but fixes of kernels bring down to 0.88 of what is expected.
+    assert first.saving.low == pytest.approx(0.88 * 6.0, rel=0.05)
     assert first.saving.high == pytest.approx(7.0, rel=0.05)
 
 

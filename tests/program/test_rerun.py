@@ -127,6 +127,13 @@ def test_rows_that_are_selected_are_all_that_is_used_forward_and_backward() -> N
     assert abs(found.saving.expected - 5.5 * (1 - used)) < 0.2
 
 
+def test_rows_that_are_chosen_by_indices_are_all_that_is_used() -> None:
+    """`logits[rows, places]`: of the indices no sizes are recorded."""
+    chosen = Kernel(name="index", us=50.0, op="aten::index", sizes=((64, 256, WORDS), ()))
+    (found,) = find_redundant(run_training([*FORWARD, SCORES, chosen, LOSS], [ZEROS, *BACKWARD]))
+    assert "of 491,520,000 computed values are used" in found.cause
+
+
 def test_scores_that_a_loss_reads_whole_are_used() -> None:
     whole = Kernel(name="loss", us=50.0, op="aten::_log_softmax", sizes=((POSITIONS, WORDS),))
     forward = [*FORWARD, SCORES, whole]
@@ -143,6 +150,14 @@ def find_sorts(*after: Kernel) -> list[StepFinding]:
 def test_a_sort_of_which_the_first_columns_are_read_next_could_be_topk() -> None:
     (found,) = find_sorts(Kernel(name="hits", us=5.0, op="aten::eq", sizes=((1024, 20), (1024, 1))))
     assert 2.4 <= found.saving.expected <= 3.2
+
+
+def test_what_an_order_chooses_tells_how_much_of_it_is_read() -> None:
+    """`persons[order[:, :50]]`: of indices no sizes are recorded, but of what they choose."""
+    chosen = Kernel(name="index", us=6.0, op="aten::index", sizes=((120_000,), ()))
+    hits = Kernel(name="hits", us=5.0, op="aten::eq", sizes=((1024, 50), (1024, 1)))
+    assert find_sorts(chosen, hits)
+    assert not find_sorts(chosen)
 
 
 def test_a_sort_that_is_read_whole_is_needed() -> None:

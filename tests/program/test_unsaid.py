@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from profkit.program.document import make_triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.steps.kinds import classify_kernel, find_product_precision
-from profkit.program.triage import triage_timeline
+from profkit.program.triage import Triage, triage_timeline
 from profkit.reports.figures import make_kernel_name_readable
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
 
@@ -557,3 +558,23 @@ def test_a_graph_does_not_save_what_nobody_explains(tmp_path: Path) -> None:
         if finding.idle:
             assert finding.saving.high <= idle - unexplained + 0.04
             assert finding.saving.low < finding.saving.high
+
+
+def test_a_long_recording_of_which_nothing_repeats_and_the_host_pauses_is_a_start(
+    tmp_path: Path,
+) -> None:
+    """A program that compiles for most of what was recorded is not told to do that ahead of time."""
+
+    def record(count: int, pause: float) -> Triage:
+        program, chance = Program(), Random(1)
+        for number in range(count):
+            if number == count // 2:
+                program.work(pause)
+            program.launch(f"kernel_{chance.randrange(1000)}", 20.0)
+        return triage_timeline(torch_trace.read_torch_trace(program.write(tmp_path / "t.json")))
+
+    of = record(1_200, 60_000.0)
+    assert of.verdict.category == "unknown"
+    assert "as a program does that loads or compiles" in of.verdict.say
+    assert "loads or compiles" not in record(1_200, 1_000.0).verdict.say
+    assert "loads or compiles" not in record(100, 60_000.0).verdict.say

@@ -42,6 +42,7 @@ REACH = {
     # The host.
     "launches in a graph": Range(0.35, 0.03, 0.0),
     "pauses done ahead": Range(0.4, 0.05, 0.0),
+    "copies of that work": Range(1.0, 1.0, 0.0),
     "allocations kept": Range(0.3, 0.0, 0.0),
     "values read once": Range(0.5, 0.1, 0.1),
     "values not wanted": Range(1.0, 1.0, 0.1),
@@ -116,6 +117,8 @@ class RuleTexts:
     # Its change is a floor of this kind (kernel, run or transfer), and people get a known share of
     # floors; empty: the change has an interval of its own.
     floor: str = ""
+    # Its fix changes kernels that it does not name, too: a layout is that of a whole model.
+    spreads: bool = False
 
     def list_advice(self) -> list[str]:
         """Return all that it may advise."""
@@ -237,6 +240,7 @@ class StepCase:
             launches=words.launches,
             idle=words.idle,
             floor=words.floor,
+            spreads=words.spreads,
         )
 
     @cached_property
@@ -341,6 +345,7 @@ class StepFinding(Finding):
     launches: bool = False
     idle: bool = False
     floor: str = ""
+    spreads: bool = False
     optional: bool = False  # it may be so on purpose: perhaps nothing is saved
     waits_before_graph: Sequence[int] = ()  # calls without which a graph could be captured
     # milliseconds that a graph between two waits saves while the waits are there

@@ -71,6 +71,7 @@ ATTENTION = RuleTexts(
         others="use fused attention (FlashAttention or cuDNN's)",
     ),
     floor="run",
+    spreads=True,
 )
 
 
@@ -292,6 +293,7 @@ ELEMENTWISE = RuleTexts(
         ),
     },
     floor="run",
+    spreads=True,
 )
 
 
@@ -436,6 +438,7 @@ AUTOCASTS = RuleTexts(
             "cast each tensor once: leave autocast's cache on, or keep weights in half precision"
         )
     ),
+    spreads=True,
 )
 
 
@@ -500,6 +503,7 @@ CASTS = RuleTexts(
             "weights in half precision"
         )
     ),
+    spreads=True,
 )
 
 

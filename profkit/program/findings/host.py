@@ -53,7 +53,7 @@ SLOW_LAUNCHES = RuleTexts(
     rule="host-launch",
     says=(
         "the GPU is idle for {share:.0%} of the recorded step because the next launch comes too "
-        "late ({launches:,} launches, {mean:figures} µs average kernel time)"
+        "late ({launches:,} launches, {kernels:,} of them kernels of {mean:figures} µs on average)"
     ),
     advice=Advice(
         torch="capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
@@ -96,7 +96,8 @@ def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
     )
     if idle < 0.02 * case.split.period or count < 2:
         return
-    mean = _measure_mean_kernel_us(case)
+    kernels = _list_kernels(case)
+    mean = 1e3 * case.sum_work_ms(kernels) / max(1, len(kernels))
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
         where = _describe_gap_between_steps(case)
@@ -110,20 +111,24 @@ def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
     elif case.is_compiled(range(count)):
         advice = "compiled"
     finding = case.make_finding(
-        SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
+        SLOW_LAUNCHES,
+        (),
+        change,
+        where,
+        advice,
+        share=share,
+        launches=count,
+        kernels=len(kernels),
+        mean=mean,
     )
     if advice != "captured":
         finding = replace(finding, cause=finding.cause + _say_where_graphs_end(case))
     yield finding
 
 
-def _measure_mean_kernel_us(case: StepCase) -> float:
-    """Return how long a kernel of the step takes in the mean, copies left out, in microseconds."""
-    kernels = []
-    for index, work in enumerate(case.works):
-        if work.kind not in ("copy", "set"):
-            kernels.append(index)
-    return 1e3 * case.sum_work_ms(kernels) / max(1, len(kernels))
+def _list_kernels(case: StepCase) -> list[int]:
+    """List the kernels of the step: all that the host launches but copies and memory that is set."""
+    return case.list_unclaimed_works(lambda work: work.kind not in {"copy", "set"})
 
 
 def _say_where_graphs_end(case: StepCase) -> str:
@@ -226,7 +231,12 @@ def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     if wait:
         after = f"; the GPU has just run dry at {wait}"
     advice = _choose_pause_advice(inside, wait)
-    change = StepChange(pauses=REACH["pauses done ahead"])
+    # Where that work makes what is copied to the GPU, it can be done there, and no copy is left at best.
+    copies = case.list_unclaimed_works(lambda w: w.activity.direction == "HtoD")
+    change = StepChange(
+        scale=dict.fromkeys(copies, REACH["copies of that work"]),
+        pauses=REACH["pauses done ahead"],
+    )
     plain = ""
     if case.hosts.others:  # the usual model is of a step without the recorder
         plain = " (estimated without the profiler)"

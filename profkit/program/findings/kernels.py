@@ -23,6 +23,7 @@ from profkit.reports.figures import get_base_name_of_kernel
 
 SORTING = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})
+BY_INDEX = "aten::index"  # reads by indices whose sizes are not recorded
 NEXT = 8  # cuts after a sort that are looked at
 IDLE = 0.6  # of the multiprocessors: kernels that together have no more blocks leave most idle
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
@@ -311,12 +312,13 @@ def is_sort_result_sliced(case: StepCase, index: int, others: Sequence[int]) -> 
 def _are_few_columns_read(behind: Sequence[StepWork], whole: Sequence[int]) -> bool:
     """Return whether what comes after a sort reads the first of each row, and nothing all of them.
 
-    Recordings may lack operators that launch nothing, as slices.
+    Recordings may lack operators that launch nothing, as slices, and the sizes of indices.
     """
     read = [sizes for work in behind for sizes in work.maker.shapes if sizes]
     if not read or not whole or any(prod(sizes) == prod(whole) for sizes in read):
         return False
-    first = behind[0].maker.shapes[:1]
+    readers = [work for work in behind if work.maker.op != BY_INDEX]
+    first = readers[0].maker.shapes[:1] if readers else ()
     few = FEW_READ * whole[-1]
     return any(sizes[:-1] == tuple(whole[:-1]) and sizes[-1] <= few for sizes in first if sizes)
 

@@ -593,6 +593,7 @@ LAYOUTS = RuleTexts(
         ),
     },
     floor="run",
+    spreads=True,
 )
 
 

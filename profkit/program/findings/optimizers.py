@@ -199,6 +199,7 @@ DENSE_TABLES = RuleTexts(
         others="update only the rows that were read in the step",
     ),
     floor="run",
+    spreads=True,
 )
 
 

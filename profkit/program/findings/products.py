@@ -68,6 +68,7 @@ FP32_PRODUCTS = RuleTexts(
         ),
     },
     floor="kernel",
+    spreads=True,
 )
 
 
@@ -142,6 +143,7 @@ IN_FLOAT64 = RuleTexts(
         ),
     ),
     floor="kernel",
+    spreads=True,
 )
 
 

@@ -26,7 +26,9 @@ from profkit.program.replay.scenario import NOTHING, CallShare, Range, StepChang
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import HostSpan
 
-CUTS = frozenset({"aten::slice", "aten::select", "aten::narrow", "aten::index_select"})
+CUTS = frozenset(
+    {"aten::slice", "aten::select", "aten::narrow", "aten::index_select", "aten::index"}
+)
 ALONG = frozenset({"elementwise", "convert"})  # kinds of works that carry a result on to its cut
 NEXT = 8  # works after a cut of which the largest tensor tells how much of the result is used
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
@@ -80,6 +82,7 @@ SAME_EACH_STEP = RuleTexts(
     ),
     launches=True,
     floor="run",
+    spreads=True,
 )
 UNREAD_GRADIENTS = RuleTexts(
     rule="redundant",
@@ -96,6 +99,7 @@ UNREAD_GRADIENTS = RuleTexts(
     ),
     launches=True,
     floor="run",
+    spreads=True,
 )
 NEEDLESS = {"same": SAME_EACH_STEP, "unread": UNREAD_GRADIENTS}
 
@@ -462,6 +466,7 @@ RUN_AGAIN = RuleTexts(
     ),
     launches=True,
     floor="run",
+    spreads=True,
 )
 
 

@@ -32,6 +32,8 @@ GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
 # processes of one program differ by a quarter. MOST is a third more, and not measured.
 USUAL = (0.56, 10_000, 0.46)
 MOST = (0.68, 16_000, 0.60)
+# Of the step that is expected without the recorder: how much longer it may be (0.87 of what it was).
+LONGER = 0.15
 # Times what recording Python frames is estimated to have taken before a call (Call.traced), with the
 # usual host and the fastest: the estimate was 0.8 to 2.3 times the truth. A frame does something itself,
 # too, so that some of the time is left.
